@@ -93,8 +93,14 @@ int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes, any alignment
 
 /* x: n rows, row i at x + i * row_stride (in elements; not read for n < 2), its columns adjacent. Outputs are added to, modulo 2^64. */
 int32_t fpp_rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
+/* The same, and neutral (1): the rows that are zero in it because an entry is not finite. */
+int32_t fpp_rows_sum_counted(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                             int64_t *sums, int64_t *neutral);
 /* gram (out_dim, out_dim): sum of q q^T, lower triangle with diagonal only. quant_bound <= FPP_GRAM_QUANT_MAX. */
 int32_t fpp_rows_gram(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
+/* The same, and `neutral` as above. */
+int32_t fpp_rows_gram_counted(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                              int64_t *gram, int64_t *neutral);
 /* Two pieces of each row, in one pass over rows of doubles or single: `gram` as above, of the part inside the radius `limit`, and `outer`
  * (out_dim, out_dim) of the part from there to the radius 2^.5 limit, z (min(|z|^2, 2 limit^2) - limit^2)^.5 / |z|, rounded and checked
  * in the same way. A row whose outer part fails the check is zero in both. */

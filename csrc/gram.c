@@ -207,7 +207,7 @@ typedef struct {
 
 /* Squares of rows, and with `outer` of their outer pieces; or, `radial`, sums of both pieces, counts, and squares of whole rows if wanted. */
 static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
-                         int64_t *gram, int64_t *outer, const radial_parts *radial)
+                         int64_t *gram, int64_t *outer, const radial_parts *radial, int64_t *neutral)
 {
     fpp_plan plan;
     int64_t stride_bytes;
@@ -221,6 +221,7 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
         || bound < 1 || bound > FPP_GRAM_QUANT_MAX) {
         return FPP_ERR_ARGUMENT;
     }
+    plan.neutral = neutral;
     fpp_plan beyond_plan = plan, squares = plan;
     beyond_plan.sums = plan.outer_sums;
     squares.quant_bound_sq = (double)(bound * bound);
@@ -283,14 +284,21 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
 FPP_API int32_t fpp_rows_gram(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                               int64_t *gram)
 {
-    return rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, NULL);
+    return rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, NULL, NULL);
+}
+
+FPP_API int32_t fpp_rows_gram_counted(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map,
+                                      void *workspace, int64_t *gram, int64_t *neutral)
+{
+    return neutral == NULL ? FPP_ERR_ARGUMENT
+                           : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, NULL, neutral);
 }
 
 FPP_API int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                 int64_t *gram, int64_t *outer)
 {
     return outer == NULL ? FPP_ERR_ARGUMENT
-                         : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, NULL);
+                         : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, NULL, NULL);
 }
 
 FPP_API int32_t fpp_rows_radial(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, double per_step,
@@ -300,5 +308,5 @@ FPP_API int32_t fpp_rows_radial(const void *x, int32_t is_f32, int64_t n, int64_
     const radial_parts radial = {sums, per_step, square_bound, edges_sq, n_edges, counts};
     return !(per_step > 0.0 && per_step < INFINITY) || (counts != NULL && fpp_edges_ascend(edges_sq, n_edges) != FPP_OK)
                ? FPP_ERR_ARGUMENT
-               : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, &radial);
+               : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, &radial, NULL);
 }

@@ -168,6 +168,7 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     plan->matrix_kind = map->matrix_kind;
     plan->is_f32 = is_f32;
     plan->linear = 0;
+    plan->neutral = NULL;
     *plan->fused = 0;
     plan->general = map->matrix_kind != FPP_MATRIX_IDENTITY || map->offset != NULL;
     plan->inv_step = 1.0;
@@ -265,6 +266,9 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
     }
     memset(z, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
     *factor = 1.0;
+    if (plan->neutral != NULL) {
+        ++*plan->neutral;
+    }
 }
 
 /* Factors of the outer pieces of rows, (min(norm^2, 2 limit^2) - limit^2)^.5 / norm, or if `linear` min(norm, 2 limit) - limit over norm,

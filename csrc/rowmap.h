@@ -54,6 +54,7 @@ typedef struct {
     double *slope;            /* (dim padded to 8): of a score only */
     uint64_t *sums;           /* (ld) */
     uint64_t *outer_sums;     /* (ld): for fpp_rows_radial */
+    int64_t *neutral;         /* or NULL: rows that count as zero, as an entry is not finite */
     void *gram;               /* what is left, for gram.c */
 } fpp_plan;
 

@@ -22,8 +22,8 @@ FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums)
     }
 }
 
-FPP_API int32_t fpp_rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                             int64_t *sums)
+static int32_t rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                        int64_t *sums, int64_t *neutral)
 {
     fpp_plan plan;
     int64_t stride_bytes;
@@ -32,9 +32,22 @@ FPP_API int32_t fpp_rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t r
         || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
+    plan.neutral = neutral;
     fpp_plan_sum(&plan, kernels, x, n, stride_bytes);
     fpp_plan_total(&plan, sums);
     return FPP_OK;
+}
+
+FPP_API int32_t fpp_rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                             int64_t *sums)
+{
+    return rows_sum(x, is_f32, n, row_stride, map, workspace, sums, NULL);
+}
+
+FPP_API int32_t fpp_rows_sum_counted(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map,
+                                     void *workspace, int64_t *sums, int64_t *neutral)
+{
+    return neutral == NULL ? FPP_ERR_ARGUMENT : rows_sum(x, is_f32, n, row_stride, map, workspace, sums, neutral);
 }
 
 /* Integers of rows, whole or, where `single` is given, in single precision. */

@@ -111,8 +111,8 @@ TARGET FPP_INLINE void NAME(sum_stream)(const fpp_plan *plan, const char *x, int
         NAME(fold)((const double(*)[FPP_LANES])norm_lanes, norm_sq);
         NAME(factors)(plan, FPP_LANES, norm_sq, factor);
         for (int64_t r = 0; r < rows; r++) {
-            if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
-                rescue(plan, x + fpp_min(i + r, n - 1) * stride_bytes, next + r * ld, factor + r);
+            if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY)) && i + r < n) {
+                rescue(plan, x + (i + r) * stride_bytes, next + r * ld, factor + r);
             }
             if (i + r >= n) {
                 memset(next + r * ld, 0, (size_t)fpp_round_up(plan->dim, FPP_LANES) * sizeof(double));

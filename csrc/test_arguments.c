@@ -79,9 +79,13 @@ static void check_rows(void)
     REFUSED(fpp_rows_sum(doubles, 0, 2, 2, &map, NULL, sums));
     REFUSED(fpp_rows_sum(doubles, 0, 2, 2, &map, work, NULL));
     REFUSED(fpp_rows_sum(NULL, 0, 0, 2, &map, work, NULL));
+    ROWS(fpp_rows_sum_counted, work, sums, sums)
+    REFUSED(fpp_rows_sum_counted(doubles, 0, 2, 2, &map, work, sums, NULL));
     ROWS(fpp_rows_gram, work, sums)
     REFUSED(fpp_rows_gram(doubles, 0, 2, 2, &map, NULL, sums));
     REFUSED(fpp_rows_gram(doubles, 0, 2, 2, &map, work, NULL));
+    ROWS(fpp_rows_gram_counted, work, sums, sums)
+    REFUSED(fpp_rows_gram_counted(doubles, 0, 2, 2, &map, work, sums, NULL));
     REFUSED(fpp_rows_pieces(NULL, 0, 2, 2, &map, work, sums, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, NULL, work, sums, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, NULL, sums, sums));

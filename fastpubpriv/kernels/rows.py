@@ -48,11 +48,27 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: Colu
     _cbuf.check(call(*given, work, _cbuf.out(sums)))
 
 
+def rows_sum_counted(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, neutral: IntArray) -> None:
+    """Add as `rows_sum`; neutral (1,) += rows of chunk that are zero in the sums because an entry is not finite."""
+    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
+    _cbuf.expect("neutral", neutral, np.int64, (1,))
+    given, work = _arguments(chunk, row_map)
+    _cbuf.check(lib.fpp_rows_sum_counted(*given, work, _cbuf.out(sums), _cbuf.out(neutral)))
+
+
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
     _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
     rows, work = _arguments(chunk, row_map)
     _cbuf.check(lib.fpp_rows_gram(*rows, work, _cbuf.out(gram)))
+
+
+def rows_gram_counted(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray, neutral: IntArray) -> None:
+    """Add as `rows_gram`; neutral (1,) += rows of chunk that are zero in the Gram matrix because an entry is not finite."""
+    _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
+    _cbuf.expect("neutral", neutral, np.int64, (1,))
+    rows, work = _arguments(chunk, row_map)
+    _cbuf.check(lib.fpp_rows_gram_counted(*rows, work, _cbuf.out(gram), _cbuf.out(neutral)))
 
 
 def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> None:

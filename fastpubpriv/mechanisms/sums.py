@@ -278,9 +278,6 @@ class SecondMoment(SymmetricMeasurement):
 _ANY_SHELL = np.ones(1)  # edges of two shells, which together hold the rows whose entries are all finite
 
 
-_CACHED = 1 << 19  # numbers of a block that is still in the cache when the sum reads it again
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompleteRowsQuery(ArrayQuery):
     """The answer of a sum, flat, and then the number of rows whose entries are all finite, times `times`."""
@@ -288,6 +285,8 @@ class CompleteRowsQuery(ArrayQuery):
     total: MappedQuery
     entries: RowMap  # the identity
     times: int
+    # the kernel of the sum that also counts rows with a missing cell; None if they are counted by themselves
+    counted: Callable[[Any, RowMap, IntArray, IntArray], None] | None
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -296,16 +295,18 @@ class CompleteRowsQuery(ArrayQuery):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         sums, shells = accumulators
-        rows = max(1, _CACHED // chunk.shape[1])
-        for begin in range(0, len(chunk), rows):
-            block = chunk[begin : begin + rows]
-            with np.errstate(all="ignore"):
-                is_whole = np.isfinite(block.sum())  # an entry that is not finite makes any sum with it so
-            if is_whole:
-                shells[0] += len(block)
-            else:
-                kernels.rows_shell_counts(block, self.entries, shells, edges_sq=_ANY_SHELL)
-            self.total.add(block, (sums,))
+        if self.counted is not None:
+            incomplete = np.zeros(1, dtype=np.int64)
+            self.counted(chunk, self.total.row_map, sums, incomplete)
+            shells[0] += len(chunk) - incomplete[0]
+            return
+        self.total.add(chunk, (sums,))
+        with np.errstate(all="ignore"):
+            is_whole = np.isfinite(chunk.sum())  # an entry that is not finite makes any sum with it so
+        if is_whole:
+            shells[0] += len(chunk)
+        else:
+            kernels.rows_shell_counts(chunk, self.entries, shells, edges_sq=_ANY_SHELL)
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
@@ -317,6 +318,13 @@ class CompleteRowsQuery(ArrayQuery):
     def in_place(self) -> bool:
         """See `Query.in_place`."""
         return self.total.in_place
+
+
+def counted_kernel(total: VectorSum | SecondMoment) -> Callable[[Any, RowMap, IntArray, IntArray], None] | None:
+    """Return the kernel of a sum over all rows, without a box, that counts rows with a missing cell; None for other sums."""
+    if isinstance(total, VectorSum):
+        return kernels.rows_sum_counted if total.box is None else None
+    return kernels.rows_gram_counted if total.only is None else None
 
 
 def free_count(total: VectorSum | SecondMoment, bound: int, *, pure: bool) -> int:
@@ -347,6 +355,7 @@ class WithCompleteRows(Measurement[Fraction, Released]):
             total=query,
             entries=AffineMap(dim=self.total.affine.dim).row_map(),
             times=times,
+            counted=counted_kernel(self.total),
             row_cost=query.row_cost,
         )
         joint = type(event)(event.worst, event.log2_scale, sums + 1)

@@ -135,6 +135,19 @@ def gram_of(chunk, row_map, module=kernels):
     return gram
 
 
+def counted_sum_of(chunk, row_map, module=kernels):
+    """The sum, and behind it the number of rows with an entry that is not finite."""
+    sums, neutral = np.zeros(row_map.out_dim, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    module.rows_sum_counted(chunk, row_map, sums, neutral)
+    return np.concatenate([sums, neutral])
+
+
+def counted_gram_of(chunk, row_map, module=kernels):
+    gram, neutral = np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    module.rows_gram_counted(chunk, row_map, gram, neutral)
+    return np.concatenate([gram.reshape(-1), neutral])
+
+
 def pieces_of(chunk, row_map, module=kernels):
     grams = np.zeros((2, row_map.out_dim, row_map.out_dim), dtype=np.int64)
     module.rows_pieces(chunk, row_map, grams)

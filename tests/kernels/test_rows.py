@@ -18,6 +18,8 @@ from row_cases import (
     SIGNALLING_NAN,
     SPECIAL_BITS,
     cases,
+    counted_gram_of,
+    counted_sum_of,
     counts_of,
     gram_of,
     integers_of,
@@ -72,6 +74,8 @@ def test_every_size_and_kind(dim, kind):
         same_at_every_level(expected, integers_of, x, row_map)
         same_at_every_level(expected.sum(axis=0), sum_of, x, row_map)
         same_at_every_level(np.tril(expected.T @ expected), gram_of, x, row_map)
+        same_at_every_level(counted_sum_of(x, row_map, reference), counted_sum_of, x, row_map)
+        same_at_every_level(counted_gram_of(x, row_map, reference), counted_gram_of, x, row_map)
         same_at_every_level(pieces_of(x, row_map, reference), pieces_of, x, row_map)
         same_at_every_level(radial_of(x, row_map, module=reference), radial_of, x, row_map)
         same_at_every_level(0, gram_of, x[:0], row_map)
@@ -93,6 +97,7 @@ def test_rows_of_identity_maps(dim, dtype):
         assert expected.any()
         same_at_every_level(expected, sum_of, x, row_map)
         same_at_every_level(expected, sum_of, apart[:, 1:-2], row_map)
+        same_at_every_level(counted_sum_of(x, row_map, reference), counted_sum_of, x, row_map)
 
 
 @pytest.mark.parametrize("kind", KINDS)

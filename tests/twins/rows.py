@@ -105,6 +105,16 @@ def rows_sum(chunk, row_map, sums, box=None):
     sums += _integers(chunk if box is None else columns_box(chunk, box), row_map).sum(axis=0)
 
 
+def rows_sum_counted(chunk, row_map, sums, neutral):
+    rows_sum(chunk, row_map, sums)
+    neutral += np.count_nonzero(~np.isfinite(chunk).all(axis=1))
+
+
+def rows_gram_counted(chunk, row_map, gram, neutral):
+    rows_gram(chunk, row_map, gram)
+    neutral += np.count_nonzero(~np.isfinite(chunk).all(axis=1))
+
+
 def rows_gram(chunk, row_map, gram):
     q = _integers(chunk, row_map)
     gram += np.tril(q.T @ q)
