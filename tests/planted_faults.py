@@ -144,6 +144,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "a module that breaks a rule": "test_rules.py::test_rule_catches",
     },
     "tests": {
+        "a recorded mean that moved": "test_golden_results.py::test_a_mean_that_moved_is_said_in_its_noise",
         "a tight clock": "test_rules.py::test_rule_catches",
         "a generator without a seed": "test_rules.py::test_rule_catches",
         "a process with keys of its own": "test_fixed_keys.py::test_a_planted_process_with_keys_of_its_own_is_caught",
