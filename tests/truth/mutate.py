@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import os
 import random
 import re
@@ -73,14 +74,14 @@ def summands(node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
-def parts(tree: ast.AST, source: str) -> Iterator[tuple[ast.AST, str]]:
+def parts(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """Parts of the terms of a module, and what stands in place of each if it is left out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and name_of(node.func) in JOINED and len(node.args) == 2:
             first, second = node.args
             for argument, other in ((first, second), (second, first)):
                 # A greater or a lesser of two numbers without one of them is the other.
-                neutral = "0.0" if name_of(node.func) == "hypot" else str(ast.get_source_segment(source, other))
+                neutral = "0.0" if name_of(node.func) == "hypot" else ast.unparse(other)
                 yield argument, neutral
         elif isinstance(node, ast.Call) and name_of(node.func) == "sqrt" and len(list(summands(node.args[0]))) > 1:
             yield from ((each, "0.0") for each in summands(node.args[0]))
@@ -91,23 +92,23 @@ def parts(tree: ast.AST, source: str) -> Iterator[tuple[ast.AST, str]]:
                     yield inner.right, "1.0"
 
 
+@functools.cache
 def spots(root: Path = ROOT) -> list[Spot]:
     """Every part of a term that may be changed, in the order of files and lines."""
     package, found = root / "fastpubpriv", set[Spot]()
     for place in PLACES:
         path = package / place
         for file in [path] if path.suffix else sorted(path.rglob("*.py")):
-            source = file.read_text(encoding="utf-8")
+            source = file.read_bytes()
             starts = [0]
-            for line in source.encode().splitlines(keepends=True):
+            for line in source.splitlines(keepends=True):
                 starts.append(starts[-1] + len(line))
-            for node, without in parts(ast.parse(source), source):
-                text = ast.get_source_segment(source, node) or ""
-                if not TERM.search(text):
-                    continue
+            for node, without in parts(ast.parse(source)):
                 at: Any = node
                 start, end = starts[at.lineno - 1] + at.col_offset, starts[at.end_lineno - 1] + at.end_col_offset
-                found.add(Spot(file.relative_to(root).as_posix(), at.lineno, start, end, text, without))
+                text = source[start:end].decode()
+                if TERM.search(text):
+                    found.add(Spot(file.relative_to(root).as_posix(), at.lineno, start, end, text, without))
     return sorted(found)
 
 
@@ -125,17 +126,17 @@ def verbs_that_run(places: set[tuple[str, int]]) -> dict[tuple[str, int], list[s
         seen: set[Any] = set()
 
         def note(frame: Any, event: str, argument: Any, seen: set[Any] = seen) -> None:
-            if event == "call":
-                seen.add(frame.f_code)
+            seen.add(frame.f_code)
 
-        for cases in [(), *((case,) for case in VERBS[verb].all_cases())]:
-            sys.setprofile(note)
+        cases_alone = [(case,) for case in VERBS[verb].all_cases()] if VERBS[verb].speed > engine.THIN else []
+        for cases in [(), *cases_alone]:
+            sys.settrace(note)  # calls of functions alone, as no function is traced any further
             try:
                 got = engine.answer(Call(verb, cases, "light", 2_000, engine.BUDGETS[VERBS[verb].budgets[0]][0]))
                 if got.result is not None:
                     repr(got.result.summary())
             finally:
-                sys.setprofile(None)
+                sys.settrace(None)
         ran[verb] = {
             (Path(code.co_filename).name, code.co_firstlineno, max(line or 0 for *_, line in code.co_lines()))
             for code in seen
