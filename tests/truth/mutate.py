@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import json
 import os
 import random
 import re
@@ -17,10 +18,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.clocks import PATIENCE
 from tests.truth import engine, known, shares, terms
 from tests.truth.arguments import VERBS, Call
 
@@ -29,6 +31,7 @@ PLACES = ("results", "estimators", "training/exact.py", "planning/forecasts.py")
 TERM = re.compile("noise|std|tail|sampling|clipping|reach")
 JOINED = ("hypot", "maximum", "minimum", "max", "min")
 CHANGES = ("left out", "halved", "one and a half times")
+BEFORE = "before.json"  # in the folder of a copy: what the right package shows
 SECONDS = 120.0  # CPU seconds of the quick part of all verbs of a mutant
 
 
@@ -174,15 +177,33 @@ def noticed(verbs: list[str]) -> Iterator[str]:
         yield from engine.quick([verb], seconds=SECONDS / len(verbs)).lines(known.KNOWN)
 
 
+def kind_of(line: str) -> str:
+    """A finding without its numbers and draws."""
+    return line.split(": [")[0]
+
+
+def first_new(lines: Iterable[str], before: set[str]) -> str:
+    """The first line whose kind the right package does not show."""
+    return next((line for line in lines if kind_of(line) not in before), "")
+
+
+@functools.cache
+def shown_before(verb: str) -> frozenset[str]:
+    """What the quick part finds in the package as it is."""
+    return frozenset(kind_of(line) for line in engine.quick([verb]).lines(known.KNOWN))
+
+
 def verdict(mutant: Mutant, verbs: list[str]) -> str:
     """The first line of an oracle about a mutant; empty if it survives."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_of(mutant, folder)
+        before = sorted(set().union(*map(shown_before, verbs)))
+        (folder / BEFORE).write_text(json.dumps(before), encoding="utf-8")
         command = [sys.executable, "-m", "tests.truth.mutate", "--judge", ",".join(verbs)]
         surroundings = {**os.environ, "PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}
         ended = subprocess.run(
-            command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False, timeout=3_600
+            command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
     if ended.returncode:
         return f"crash: {ended.stderr.strip().splitlines()[-1]}"
@@ -197,7 +218,8 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--judge", help=argparse.SUPPRESS)
     asked = parser.parse_args(given)
     if asked.judge is not None:
-        sys.stdout.write(next(noticed([verb for verb in asked.judge.split(",") if verb]), ""))
+        before = set(json.loads(Path(BEFORE).read_text(encoding="utf-8")))
+        sys.stdout.write(first_new(noticed([verb for verb in asked.judge.split(",") if verb]), before))
         return 0
     mutants = drawn(asked.seed, asked.count)
     sys.stdout.write(f"seed {asked.seed}: {asked.count} of {len(spots())} terms\n")

@@ -33,3 +33,10 @@ def test_a_lesser_of_two_without_one_is_the_other():
     source = "reach = min(tail, most)"
     found = dict((ast.get_source_segment(source, node), without) for node, without in mutate.parts(ast.parse(source)))
     assert found == {"tail": "most", "most": "tail"}
+
+
+def test_what_the_right_package_shows_too_catches_no_fault():
+    before = {"estimate_mean(): far"}
+    shown = ["estimate_mean(): far: [light] 3", "estimate_mean(): coverage mean: [light] 4"]
+    assert mutate.first_new(shown[:1], before) == ""
+    assert mutate.first_new(shown, before) == shown[1]
