@@ -90,8 +90,21 @@ PLANTED: dict[str, dict[str, str]] = {
     "predictions and intervals": {
         "1: noise of vectors that is a tenth too large": "test_engine.py"
         "::test_noise_of_vectors_a_tenth_too_large_is_found",
+        "2: counts whose noise is said to be larger": "test_planted_faults.py"
+        "::test_2_counts_whose_noise_is_said_to_be_larger_are_found",
+        "3: last counts of quantiles whose noise is said to be larger": "test_planted_faults.py"
+        "::test_3_last_counts_whose_noise_is_said_to_be_larger_are_found",
         "4: ends of quantiles without sampling": "test_engine.py::test_quantile_ends_without_sampling_are_found",
+        "5: ends of quantiles of half their reach": "test_planted_faults.py"
+        "::test_5_quantile_ends_of_half_their_reach_are_found",
         "6: means of groups without sampling": "test_engine.py::test_groups_without_sampling_are_found",
+        "7: means of groups without clipping": "test_planted_faults.py::test_7_groups_without_clipping_are_found",
+        "8: half the noise of means of groups": "test_planted_faults.py"
+        "::test_8_half_the_noise_of_means_of_groups_is_found",
+        "9: a width that decides without clipping": "test_planted_faults.py"
+        "::test_9_a_width_that_decides_without_clipping_is_found",
+        "10: clip ends that move after the boxes were chosen": "test_planted_faults.py"
+        "::test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found",
         "11, 12: intervals of a mean without its tails": "test_engine.py"
         "::test_an_interval_of_a_mean_without_its_tails_is_found",
         "13: a mean without sampling, or without clipping": "test_engine.py::test_a_mean_without_a_term_is_found",
@@ -101,11 +114,28 @@ PLANTED: dict[str, dict[str, str]] = {
         "16: correlations without their error": "test_engine.py::test_correlations_without_their_error_are_found",
         "17: a regression that leaves sampling out": "test_engine.py"
         "::test_a_regression_that_leaves_sampling_out_is_found",
+        "18: directions that noise turns": "test_planted_faults.py::test_18_directions_that_noise_turns_are_found",
+        "19: directions that are unseen from one deviation": "test_planted_faults.py"
+        "::test_19_directions_that_are_unseen_from_one_deviation_are_found",
+        "20: a quarter of the noise of coefficients": "test_planted_faults.py"
+        "::test_20_a_quarter_of_the_noise_of_coefficients_is_found",
         "21: counts of half their width": "test_engine.py::test_count_intervals_of_half_their_width_are_found",
+        "22: counts of the population without sampling": "test_planted_faults.py"
+        "::test_22_counts_of_the_population_without_sampling_are_found",
         "23: a plan of counts that is five times too large": "test_engine.py"
         "::test_a_plan_of_counts_that_is_five_times_too_large_is_found",
+        "24: a plan of quantiles without their share": "test_planted_faults.py"
+        "::test_24_a_plan_of_quantiles_without_their_share_is_found",
+        "25: a plan of a mean that spends the part of the cells": "test_planted_faults.py"
+        "::test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found",
+        "26: an error of a covariance with too few entries": "test_planted_faults.py"
+        "::test_26_an_error_of_a_covariance_with_too_few_entries_is_found",
+        "27: bounds of quantiles in reversed order": "test_planted_faults.py"
+        "::test_27_bounds_of_quantiles_in_reversed_order_are_found",
         "28: labels of groups that are rotated": "test_engine.py::test_labels_of_groups_that_are_rotated_are_found",
         "29: weights of classes that are ignored": "test_engine.py::test_class_weights_that_are_ignored_have_no_effect",
+        "30: rows with gaps that are not left out": "test_planted_faults.py"
+        "::test_30_rows_with_gaps_that_are_not_left_out_are_found",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",
@@ -117,6 +147,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "a module that breaks a rule": "test_rules.py::test_rule_catches",
     },
     "tests": {
+        "a recorded mean that moved": "test_golden_results.py::test_a_mean_that_moved_is_said_in_its_noise",
         "a tight clock": "test_rules.py::test_rule_catches",
         "a generator without a seed": "test_rules.py::test_rule_catches",
         "a process with keys of its own": "test_fixed_keys.py::test_a_planted_process_with_keys_of_its_own_is_caught",

@@ -243,11 +243,74 @@ def agree(kept: str | list[str], now: str | list[str], *, bits: bool) -> bool:
     return bool(kept.startswith(_ARRAY) and now.startswith(_ARRAY) and _same_array(kept, now))
 
 
+# ---- what a difference means: how many of its own errors a number moved ----------------------------------------------
+
+# Fields, and what beside them is the error of each number, or of all; others have an interval, if any.
+ERRORS = {
+    "mean": ("noise_std", "mean_noise_std"),
+    "counts": ("noise_std",),
+    "count": ("count_noise_std",),
+    "variance": ("variance_std",),
+    "coefficients": ("standard_error()",),
+    "intercept": ("intercept_error()",),
+}
+ENDS = ("confidence_interval 0()", "confidence_interval 1()")
+
+
+def numbers_of(value: Any) -> np.ndarray | None:
+    """The numbers of a stored value in its shape; None if they are not kept one by one, or are none."""
+    if isinstance(value, list):
+        return np.array([float.fromhex(text.split()[0]) for text in value])
+    if not isinstance(value, str) or not value.startswith(_ARRAY):
+        return None
+    head, parts = value.split(": ") if ": " in value else (value.removesuffix(":"), "")
+    shape = [int(size) for size in head.split()[2].split("x") if size]
+    numbers = np.array([float(part) for part in parts.split()]) * float(head.split()[-1])
+    if math.prod(shape) > INLINE:
+        return None
+    return np.zeros(shape) if not len(numbers) else numbers.reshape(shape)
+
+
+def error_beside(case: dict[str, Any], name: str, shape: tuple[int, ...]) -> tuple[str, np.ndarray] | None:
+    """Name and numbers of the error of a field: a standard deviation, or half of an interval; None if there is none."""
+    for each in ERRORS.get(name, ()):
+        found = numbers_of(case.get(each))
+        if found is not None and found.shape in (shape, (1,)):
+            return each.removesuffix("()"), np.broadcast_to(found, shape)
+    if name in ENDS or name.removesuffix("()") in {each.removesuffix("()") for own in ERRORS.values() for each in own}:
+        return None
+    low, high = (numbers_of(case.get(end)) for end in ENDS)
+    if low is None or high is None or low.shape != shape or high.shape != shape:
+        return None
+    return "half-width", (high - low) / 2.0
+
+
+def moves(kept: dict[str, Any], now: dict[str, Any], name: str) -> str:
+    """How far each number of a field moved, in its own errors as they were; empty if its numbers are not kept."""
+    was, new = numbers_of(kept[name]), numbers_of(now[name])
+    if was is None or new is None or was.shape != new.shape:
+        return ""
+    error, found = error_beside(kept, name, was.shape), []
+    for place in np.argwhere(~np.isclose(was, new, rtol=CLOSE, atol=CLOSE * float(np.abs(was).max(initial=0.0)))):
+        index = tuple(place.tolist())
+        apart = float(abs(new[index] - was[index]))
+        single = isinstance(kept[name], list) and was.size == 1
+        number = name if single else f"{name}[{', '.join(map(str, index))}]"
+        if error is not None and error[1][index] > 0.0:
+            found.append(f"{number} moved by {apart / float(error[1][index]):.2g} of its {error[0]}")
+        elif was[index]:
+            found.append(f"{number} moved by {apart / abs(float(was[index])):.2g} of itself")
+        else:
+            found.append(f"{number} moved by {apart:.2g} from zero")
+    return "; ".join(found)
+
+
 def differences(kept: dict[str, Any], now: dict[str, Any], *, bits: bool) -> list[str]:
     """One line for each field of a case that is not as it was."""
     found = [f"{name}: was {value!r}, is missing" for name, value in kept.items() if name not in now]
     found += [f"{name}: is new, {value!r}" for name, value in now.items() if name not in kept]
     for name, value in kept.items():
         if name in now and not agree(value, now[name], bits=bits):
-            found.append(f"{name}: was {value!r}, is {now[name]!r}")
+            moved = moves(kept, now, name)
+            found.append(f"{name}: {moved}{': ' if moved else ''}was {value!r}, is {now[name]!r}")
     return found

@@ -16,7 +16,7 @@ import pytest
 from golden_case import outcome
 from golden_cases import CASES
 from golden_uses import SAME, USES, WORDS_ONLY
-from golden_values import ADDED, agree, canonical, differences, stored
+from golden_values import ADDED, Array, agree, canonical, differences, numbers_of, stored
 from make_results import read
 
 from fastpubpriv import ZCDP
@@ -129,6 +129,53 @@ def test_integers_and_words_are_exact_everywhere():
     # Fields that come and go are named.
     found = differences({"mean": "1", "gone": "2"}, {"mean": "3", "new": "4"}, bits=False)
     assert [line.split(":")[0] for line in found] == ["gone", "new", "mean"]
+
+
+def moved(name, field, change):
+    """What is said of a case of which one field is changed by a function, the others as they are recorded."""
+    kept = KEPT[name]
+    numbers = numbers_of(kept[field])
+    now = kept | {field: stored(Array(change(numbers), exact=False))}
+    (line,) = differences(kept, now, bits=False)
+    return line.split(": was")[0]
+
+
+def test_a_mean_that_moved_is_said_in_its_noise():
+    noise = numbers_of(KEPT["estimate_mean, counts, zcdp"]["noise_std"])
+
+    def further(mean):
+        return mean + np.array([0.0, 0.3, 2.0]) * noise
+
+    said = moved("estimate_mean, counts, zcdp", "mean", further)
+    assert said == "mean: mean[1] moved by 0.3 of its noise_std; mean[2] moved by 2 of its noise_std"
+
+
+def test_a_count_that_moved_is_said_in_the_noise_of_all():
+    noise = float(numbers_of(KEPT["value_counts, zcdp"]["noise_std"])[0])
+
+    def further(counts):
+        return counts + np.array([0.0, 0.0, 0.0, 0.0, 4.0]) * noise
+
+    assert moved("value_counts, zcdp", "counts", further) == "counts: counts[4] moved by 4 of its noise_std"
+
+
+def test_a_quantile_that_moved_is_said_in_its_interval():
+    name = "quantiles by groups, zcdp"
+    low, high = (numbers_of(KEPT[name][f"confidence_interval {end}()"]) for end in (0, 1))
+
+    def further(quantile):
+        shift = np.zeros_like(quantile)
+        shift[0, 1, 0] = 0.5 * (high - low)[0, 1, 0] / 2.0
+        return quantile + shift
+
+    assert moved(name, "quantile", further).startswith("quantile: quantile[0, 1, 0] moved by 0.5 of its half-width")
+
+
+def test_a_number_without_an_error_moved_by_a_part_of_itself():
+    kept = {"error": [(2.0).hex()]}
+    assert differences(kept, {"error": [(3.0).hex()]}, bits=False)[0].startswith(
+        "error: error moved by 0.5 of itself: was"
+    )
 
 
 def test_every_field_is_recorded():

@@ -1,6 +1,6 @@
-"""Faults of predictions and intervals that are planted by changing a line of a function; `test_engine.py` has those that replace one.
+"""Faults of predictions and intervals that are planted by changing a line of a function.
 
-Each is caught by an oracle that is about the truth: not by a recorded bit.
+`test_engine.py` has those that replace one. Each is caught by an oracle that is about the truth: not by a recorded bit.
 """
 
 import dataclasses
