@@ -122,6 +122,8 @@ NO_TERM = {
     "CovarianceResult.covariance": "the estimate",
     "CovarianceResult.relative_noise_std": "of the diagonal; a covariance has no interval",
     "GroupMeans.count_noise_std": "of the printed numbers of rows",
+    "PCAResult.complete_rows_below": "zero: incomplete rows are a cell of their own",
+    "PCAResult.complete_rows_above": "zero: incomplete rows are a cell of their own",
     "TrainingResult.noise_covariance": "the part of `covariance` from noise",
     "TrainingResult.public_covariance": "of the public fit",
     "DescentResult.noise_std": "of gradients",
@@ -153,6 +155,8 @@ def interval_ends(result: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         found = [result.confidence_interval()]
         if isinstance(result, fpp.GroupMeans):
             found.append(result.deviation_interval())
+    if hasattr(result, "complete_rows_interval"):
+        found.append(result.complete_rows_interval())
     return [(np.asarray(low, dtype=float), np.asarray(high, dtype=float)) for low, high in found]
 
 
@@ -215,6 +219,7 @@ def answers() -> Mapping[str, Any]:
         "description": call_of("describe", population="skewed"),
         "gaussian": call_of("estimate_gaussian", rows=20_000),
         "gaussian, skewed": call_of("estimate_gaussian", rows=20_000, population="skewed"),
+        "gaussian, gaps": call_of("estimate_gaussian", rows=20_000, population="awkward"),
         "directions": call_of("private_pca", "radius='auto', x_pub=p", population="skewed", rows=20_000),
         "counts": call_of("value_counts"),
         "quantiles": call_of("quantiles"),
@@ -223,6 +228,9 @@ def answers() -> Mapping[str, Any]:
         "softmax": call_of("train softmax", rows=20_000),
     }
     found = {name: engine.result_of(call) for name, call in calls.items()}
+    gaps = call_of("private_pca", "radius='auto', x_pub=p", population="awkward", rows=20_000)
+    public = gaps.tables.public.dropna(subset=["w"])
+    found["directions, gaps"] = engine.result_of(gaps, columns=["w", "x"], center=[0.0, 0.0], x_pub=public)
     tables = Call("local.estimate_mean").tables
     with warnings.catch_warnings(action="ignore", category=fpp.SeededNoiseWarning):
         short = local.PrivUnit(2, 4.0, norm_bound=0.5)

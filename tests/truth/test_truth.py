@@ -213,4 +213,26 @@ def test_no_count_lies_outside_its_own_interval():
         result = fpp.value_counts(d, column="g", keys=["a", "b"], budget=fpp.ZCDP(0.1))
         lower, upper = result.confidence_interval()
 
-        assert np.all((lower <= result.counts) & (result.counts <= upper))
+        assert np.all((lower <= result.published) & (result.published <= upper))
+
+
+def two_rows_of_each_person():
+    """Private rows of 2,000 persons with two each, all in one group."""
+    return pd.DataFrame({"u": np.arange(4_000) % 7.0, "g": "a", "id": np.arange(4_000) // 2})
+
+
+def test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons():
+    result = fpp.value_counts(
+        two_rows_of_each_person(), column="g", keys=["a"], person="id", rows_per_person=2, budget=fpp.ZCDP(0.5)
+    )
+
+    assert result.to_frame()["count"].loc["a"] == pytest.approx(4_000, abs=50)
+
+
+def test_printed_rows_of_a_group_of_two_rows_of_each_person_may_be_more_than_the_persons():
+    d = two_rows_of_each_person()
+    result = fpp.estimate_mean(
+        d, x_pub=d.head(5), columns=["u"], by="g", person="id", rows_per_person=2, budget=fpp.ZCDP(0.5)
+    )
+
+    assert result.to_frame()["rows"].iloc[0] == pytest.approx(4_000, abs=200)
