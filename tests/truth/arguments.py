@@ -460,6 +460,7 @@ COUNTS = {
             **PERSONS,
         },
         no_column,
+        speed=0.5,
     ),
     "crosstab": Verb(
         fpp.crosstab,
@@ -472,6 +473,7 @@ COUNTS = {
             **PERSONS,
         },
         lambda name: ["g", "kind"],
+        speed=0.5,
     ),
     "stable_histogram": Verb(
         fpp.stable_histogram,

@@ -277,11 +277,11 @@ def sampling_of_means(call: Call, draws: int = SEEDS) -> float:
 
 def sampling_alone() -> Iterator[tuple[str, float, float, float]]:
     """Name, ratio, and the least and the most that it may be."""
-    for name, call in (
-        ("estimate_mean", call_of("estimate_mean")),
-        ("estimate_mean by=", call_of("estimate_mean", "by='g'")),
+    for name, call, draws in (
+        ("estimate_mean", call_of("estimate_mean"), SEEDS // 2),
+        ("estimate_mean by=", call_of("estimate_mean", "by='g'"), SEEDS // 5),  # nine means
     ):
-        yield name, sampling_of_means(call, SEEDS // 2), 1.0 / ROOM, ROOM
+        yield name, sampling_of_means(call, draws), 1.0 / ROOM, ROOM
 
 
 # ---- T3: a plan is what calls print ----------------------------------------------------------------------------------
