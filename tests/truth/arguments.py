@@ -427,7 +427,8 @@ COVARIANCES = {
             "x_pub": FEW_PUBLIC[1:],
             "pub_priv_gap": [0.2],
             "failure_prob": [0.01],
-            "method": ["ladder", "lifted_coinpress", "pairs"],
+            "method": ["ladder", "lifted_coinpress", "pairs", "recursive_preconditioner"],
+            ("columns", "method"): [(FIRST, "hypothesis_selection")],
             "structure": ["public", "mean", "diagonal", "full"],
             ("method", "mode"): [("lifted_coinpress", "theory")],
             ("method", "rounds"): [("lifted_coinpress", 3)],
@@ -623,7 +624,7 @@ CENTERED_WEIGHTS = [0.5, 0.3, 0.2]
 def true_centers(call: Call) -> np.ndarray:
     """Centers of the components in the columns asked for."""
     centers = populations.CENTERS + (populations.FAR_AWAY if call.population == "awkward" else 0.0)
-    return centers if list(call.columns) != ["m2", "m1"] else centers[:, ::-1]
+    return centers[:, [("m1", "m2").index(name) for name in call.columns]]
 
 
 def hypotheses(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -667,8 +668,9 @@ MIXTURES = {
             "variance": [1.0],
             "covariance": [np.eye(2)],
             "method": ["dp_em", "anchors"],
-            ("method", "candidates"): [("anchors", 20)],
-            ("method", "accuracy"): [("anchors", 0.5)],
+            ("method", "candidates"): [("anchors", 20), ("public_list", 20)],
+            ("method", "accuracy"): [("anchors", 0.5), ("list_decoding", 0.5)],
+            ("columns", "method", "n_components"): [(FIRST, "univariate", 2)],
         },
         places,
         widest=6,

@@ -292,10 +292,15 @@ class Sweep:
         settings = self.budgets_and_sizes(verb)
         for population in populations:
             for number, cases in enumerate([(), *((case,) for case in VERBS[verb].all_cases())]):
-                chosen = settings[number % len(settings) :][:1] if rotated and cases else settings
-                for budget, rows in chosen:
-                    if not self.over():
-                        self.examine(Call(verb, cases, population, rows, budget))
+                first = number % len(settings)
+                for budget, rows in settings[first:] + settings[:first]:  # one that is refused gives way to the next
+                    if (
+                        not self.over()
+                        and self.examine(Call(verb, cases, population, rows, budget))
+                        and rotated
+                        and cases
+                    ):
+                        break
 
     def pairs(self, verb: str, populations: Iterable[str], share: float = 1.0) -> None:
         """A share of all pairs of cases, the same in every run; verbs with wide calls merge them."""
