@@ -71,9 +71,9 @@ class Finding(NamedTuple):
         """The arguments of the shortest call, as they stand in `known.py`."""
         return tuple(sorted(case.text for case in self.cases))
 
-    def key(self) -> tuple[str, str, set[str], str]:
+    def key(self) -> tuple[str, str, set[str], str, int]:
         """What `known.py` is asked about it."""
-        return self.verb, self.kind, set(self.arguments), self.call.population
+        return self.verb, self.kind, set(self.arguments), self.call.population, self.call.rows
 
     def line(self) -> str:
         """One line of the report."""
@@ -221,14 +221,14 @@ class Sweep:
         self.cut += 1
         return True
 
-    def known(self, verb: str, kind: str, cases: tuple[Case, ...], population: str) -> bool:
-        """Whether this kind is known for a part of these cases."""
-        texts = {case.text for case in cases}
-        if any(entry.matches(verb, kind, texts, population) for entry in self.listed):
+    def known(self, call: Call, kind: str) -> bool:
+        """Whether this kind is known for a part of the cases of a call."""
+        texts = {case.text for case in call.cases}
+        if any(entry.matches(call.verb, kind, texts, call.population, call.rows) for entry in self.listed):
             return True
         return any(
-            finding.verb == verb and finding.kind == kind and set(finding.arguments) <= texts
-            and (finding.call.population == population or not finding.cases)
+            finding.verb == call.verb and finding.kind == kind and set(finding.arguments) <= texts
+            and (finding.call.population == call.population or not finding.cases)
             for finding in self.findings
         )  # fmt: skip
 
@@ -252,11 +252,11 @@ class Sweep:
         self.ran |= {(call.verb, case.text) for case in call.cases}
         self.calls[call.verb].append((call, sum(tally.ok.values()), sum(tally.misses.values())))
         for kind, (draw, text) in sorted(single.items()):
-            if not self.known(call.verb, kind, call.cases, call.population):
+            if not self.known(call, kind):
                 self.keep(dataclasses.replace(call, draw=draw), kind, text)
         kinds = sorted({f"coverage {key[0]}" for key in tally.suspects()})
         for kind in kinds:
-            if not self.known(call.verb, kind, call.cases, call.population):
+            if not self.known(call, kind):
                 suspects = [key for key in tally.suspects() if f"coverage {key[0]}" == kind]
                 for fault in uncovered(call, suspects, self.seed)[:1]:
                     self.keep(call, fault.kind, fault.text)
@@ -345,7 +345,7 @@ class Sweep:
             set(each.arguments) <= texts for each in self.findings if each.verb == call.verb and of_interval(each.kind)
         ]
         return any(found) or any(
-            entry.matches(call.verb, entry.kind, texts, call.population)
+            entry.matches(call.verb, entry.kind, texts, call.population, call.rows)
             for entry in self.listed
             if of_interval(entry.kind)
         )

@@ -11,7 +11,7 @@ import pytest
 import fastpubpriv as fpp
 from fastpubpriv import sklearn as classes
 from fastpubpriv.cli import estimators, options
-from tests.truth import arguments, engine, known, terms
+from tests.truth import arguments, engine, known, shares, terms
 from tests.truth.arguments import VERBS
 
 FORMS = ("estimate_mean", "quantiles", "value_counts", "describe", "linear_regression")
@@ -236,3 +236,22 @@ def test_printed_rows_of_a_group_of_two_rows_of_each_person_may_be_more_than_the
     )
 
     assert result.to_frame()["rows"].iloc[0] == pytest.approx(4_000, abs=200)
+
+
+# ---- The share of ok facts -------------------------------------------------------------------------------------------
+def test_a_share_that_moved_is_told_with_its_reason():
+    before = {"quantiles, light": {"ok": 0.9, "misses": 0.04, "reasons": {"few_rows": 0.1}}}
+    now = {"quantiles, light": {"ok": 0.5, "misses": 0.02, "reasons": {"few_rows": 0.9}}}
+
+    (line,) = shares.moved(before, now)
+
+    assert line == (
+        "quantiles, light: 90% of the facts were ok, now 50%; few_rows in 10% of the draws, now in 90%; "
+        "4.0% of the ok facts missed, now 2.0%"
+    )
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("verb", sorted({name.split(", ")[0] for name in shares.stored()}))
+def test_as_many_facts_are_ok_as_before(verb):
+    assert shares.moved(shares.of_verbs(shares.stored(), [verb]), shares.measured([verb])) == []
