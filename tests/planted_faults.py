@@ -139,6 +139,9 @@ PLANTED: dict[str, dict[str, str]] = {
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",
+        "a keyword that quantiles ignores": "test_rare_methods.py::test_a_keyword_that_quantiles_would_ignore_is_found",
+        "printed counts that end at the number of persons": "test_truth.py"
+        "::test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons",
     },
     "what is written down": {
         "a wrong example": "test_docs.py::test_a_wrong_example_is_noticed",

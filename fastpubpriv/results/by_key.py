@@ -104,8 +104,8 @@ class CountResult(Result):
 
     @property
     def published(self) -> FloatArray:
-        """Counts for readers, (k,): `counts` clipped to [0, n_priv], as are the ends of their intervals, which hold them."""
-        return np.clip(self.counts, 0.0, float(self.n_priv))
+        """Counts for readers, (k,): `counts` clipped to [0, rows that there can be], as are the ends of their intervals."""
+        return np.clip(self.counts, 0.0, float(self._most_rows))
 
     @property
     def share(self) -> FloatArray:
@@ -260,7 +260,7 @@ class GroupMeans(Result):
         The estimates; NaN if unavailable (null in JSON).
     count : float64
         Estimated number of rows of the group with a finite value in the column; it may be negative. Tables show it within
-        [0, n_priv].
+        [0, rows that there can be].
     count_noise_std : float
         Standard deviation of the noise in each count.
     noise_std, sampling_std, clipping_std : float64
@@ -368,7 +368,7 @@ class GroupMeans(Result):
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count, names = np.clip(self.count, 0.0, float(self.n_priv)).reshape(-1), ("std_lower", "std_upper")
+        count, names = np.clip(self.count, 0.0, float(self._most_rows)).reshape(-1), ("std_lower", "std_upper")
         spread, *ends = (part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level)))
         columns = [
             *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),

@@ -31,7 +31,7 @@ class Histogram(Value):
     keys : (b, len(columns)) int64
         Indices of the bins, in lexicographic order.
     counts : (b,) float64
-        Noisy counts; tables of a result show at most n_priv.
+        Noisy counts; tables of a result show at most the rows that there can be.
     lower, upper : (b, len(columns)) float64
         Ends of the bins (of the absolute value, for dyadic bins); a bin includes its upper end but not its lower end.
     frequency : (b,) float64
@@ -146,7 +146,7 @@ class HistogramResult(Result):
         for item in self.histograms:
             if len(item.columns) == 1:
                 order = np.argsort(item.lower[:, 0], kind="stable")
-                counts = np.minimum(item.counts[order], self.n_priv)
+                counts = np.minimum(item.counts[order], self._most_rows)
                 name = self.labels[item.columns[0]] + (f", level {item.level}" if several else "")
                 drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], counts))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
@@ -161,7 +161,7 @@ class HistogramResult(Result):
         return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)
 
     def _own(self, level: float) -> Contents:
-        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self.n_priv)
+        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
         return table, [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
 

@@ -10,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from tests.truth import engine, known
 from tests.truth.arguments import VERBS
 
@@ -27,7 +29,7 @@ def main(given: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no verb is called {', '.join(unknown)}: pass some of {', '.join(VERBS)}")
     run = engine.whole if asked.full else engine.quick
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):  # matrices are small
         sweep = run(asked.verbs, seed=asked.seed, seconds=asked.seconds)
         if asked.full:
             engine.same_bits(sweep, asked.verbs, Path(folder))

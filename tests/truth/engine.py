@@ -32,6 +32,7 @@ ROWS_OF_MIXTURES = 2_000  # of approximate DP, where 400 rows show no component
 DRAWS, FRESH, MOST_MISSES = 3, 24, 4
 QUICK_DRAWS, WHOLE_DRAWS = 2, 8
 MOST_ROWS_OF_SLOW = 2_000
+PAIRS = 1 / 6  # share of the pairs that the quick part runs of a fast verb
 THIN = 0.2  # the speed of a verb below which the quick part runs each argument once
 SEED_OF_DRAW = 7919
 # Misses of all facts of a verb together.
@@ -70,9 +71,9 @@ class Finding(NamedTuple):
         """The arguments of the shortest call, as they stand in `known.py`."""
         return tuple(sorted(case.text for case in self.cases))
 
-    def key(self) -> tuple[str, str, set[str], str]:
+    def key(self) -> tuple[str, str, set[str], str, int]:
         """What `known.py` is asked about it."""
-        return self.verb, self.kind, set(self.arguments), self.call.population
+        return self.verb, self.kind, set(self.arguments), self.call.population, self.call.rows
 
     def line(self) -> str:
         """One line of the report."""
@@ -220,14 +221,14 @@ class Sweep:
         self.cut += 1
         return True
 
-    def known(self, verb: str, kind: str, cases: tuple[Case, ...], population: str) -> bool:
-        """Whether this kind is known for a part of these cases."""
-        texts = {case.text for case in cases}
-        if any(entry.matches(verb, kind, texts, population) for entry in self.listed):
+    def known(self, call: Call, kind: str) -> bool:
+        """Whether this kind is known for a part of the cases of a call."""
+        texts = {case.text for case in call.cases}
+        if any(entry.matches(call.verb, kind, texts, call.population, call.rows) for entry in self.listed):
             return True
         return any(
-            finding.verb == verb and finding.kind == kind and set(finding.arguments) <= texts
-            and (finding.call.population == population or not finding.cases)
+            finding.verb == call.verb and finding.kind == kind and set(finding.arguments) <= texts
+            and (finding.call.population == call.population or not finding.cases)
             for finding in self.findings
         )  # fmt: skip
 
@@ -251,11 +252,11 @@ class Sweep:
         self.ran |= {(call.verb, case.text) for case in call.cases}
         self.calls[call.verb].append((call, sum(tally.ok.values()), sum(tally.misses.values())))
         for kind, (draw, text) in sorted(single.items()):
-            if not self.known(call.verb, kind, call.cases, call.population):
+            if not self.known(call, kind):
                 self.keep(dataclasses.replace(call, draw=draw), kind, text)
         kinds = sorted({f"coverage {key[0]}" for key in tally.suspects()})
         for kind in kinds:
-            if not self.known(call.verb, kind, call.cases, call.population):
+            if not self.known(call, kind):
                 suspects = [key for key in tally.suspects() if f"coverage {key[0]}" == kind]
                 for fault in uncovered(call, suspects, self.seed)[:1]:
                     self.keep(call, fault.kind, fault.text)
@@ -291,10 +292,15 @@ class Sweep:
         settings = self.budgets_and_sizes(verb)
         for population in populations:
             for number, cases in enumerate([(), *((case,) for case in VERBS[verb].all_cases())]):
-                chosen = settings[number % len(settings) :][:1] if rotated and cases else settings
-                for budget, rows in chosen:
-                    if not self.over():
-                        self.examine(Call(verb, cases, population, rows, budget))
+                first = number % len(settings)
+                for budget, rows in settings[first:] + settings[:first]:  # one that is refused gives way to the next
+                    if (
+                        not self.over()
+                        and self.examine(Call(verb, cases, population, rows, budget))
+                        and rotated
+                        and cases
+                    ):
+                        break
 
     def pairs(self, verb: str, populations: Iterable[str], share: float = 1.0) -> None:
         """A share of all pairs of cases, the same in every run; verbs with wide calls merge them."""
@@ -339,7 +345,7 @@ class Sweep:
             set(each.arguments) <= texts for each in self.findings if each.verb == call.verb and of_interval(each.kind)
         ]
         return any(found) or any(
-            entry.matches(call.verb, entry.kind, texts, call.population)
+            entry.matches(call.verb, entry.kind, texts, call.population, call.rows)
             for entry in self.listed
             if of_interval(entry.kind)
         )
@@ -592,7 +598,7 @@ def thinned(sweep: Sweep, verb: str) -> None:
 
 
 def quick(verbs: Iterable[str] = tuple(VERBS), seed: int = 0, seconds: float = math.inf) -> Sweep:
-    """Singles and a third of the pairs on `light`, the same in every run; of slow verbs each argument once."""
+    """Singles and a sixth of the pairs on `light`, the same in every run; of slow verbs each argument once."""
     sweep = Sweep(seed=seed, draws=QUICK_DRAWS, seconds=seconds, known=known.KNOWN)
     for verb in verbs:
         record = VERBS[verb]
@@ -602,7 +608,7 @@ def quick(verbs: Iterable[str] = tuple(VERBS), seed: int = 0, seconds: float = m
             sweep.draws = QUICK_DRAWS
         else:
             sweep.singles(verb, ["light"], rotated=record.speed < 1.0)
-            sweep.pairs(verb, ["light"], share=record.speed / 3.0)
+            sweep.pairs(verb, ["light"], share=record.speed * PAIRS)
             sweep.findings += without_effect(verb, record.populations)
         sweep.pooled(verb)
     return sweep

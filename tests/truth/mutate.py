@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clocks import PATIENCE
-from tests.truth import engine, known, shares, terms
+from tests.truth import engine, known, terms, watched_shares
 from tests.truth.arguments import VERBS, Call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,8 +168,8 @@ def copy_of(mutant: Mutant, folder: Path) -> None:
 
 def noticed(verbs: list[str]) -> Iterator[str]:
     """What the oracles say about the package that is imported."""
-    for name in shares.FACTS:
-        yield from shares.moved(name)
+    for name in watched_shares.FACTS:
+        yield from watched_shares.moved(name)
     yield from terms.still_terms()
     for measured in (terms.planned, terms.noise_alone, terms.sampling_alone, terms.measured_over_planned):
         yield from terms.outside(measured())

@@ -16,7 +16,7 @@ import pandas as pd
 import fastpubpriv as fpp
 from fastpubpriv import local
 from fastpubpriv.results.base import Result
-from tests.truth.arguments import LOCAL_NORM, VERBS, Call, true_centers
+from tests.truth.arguments import LOCAL_NORM, Call, true_centers
 from tests.truth.populations import drawn, population
 
 OTHER, MISSING = "(other)", "(missing)"
@@ -97,7 +97,7 @@ def of_counts(result: fpp.CountResult) -> list[Fact]:
     of_persons = "person" in result.relation
     ends = result.confidence_interval(of="population" if of_persons else "rows")
     places = [(key, result.by) for key in result.keys]
-    return listed("count", places, result.counts, ends, fine_parts(result, len(places)))
+    return listed("count", places, result.published, ends, fine_parts(result, len(places)))
 
 
 def of_description(result: fpp.Description) -> list[Fact]:
@@ -552,22 +552,22 @@ def of_numbers(call: Call, found: list[Fact], truths: list[float]) -> Iterator[F
             yield Fault("outside its own interval", text)
 
 
+def count_tables(result: Any) -> tuple[fpp.CountResult, ...]:
+    """The tables of counts of a result."""
+    if isinstance(result, fpp.Description):
+        return result.texts
+    return (result,) if isinstance(result, fpp.CountResult) else ()
+
+
 def of_count_tables(call: Call, result: Any) -> Iterator[Fault]:
-    """Counts below zero, shares that are none, shares that do not add to one, missing cells that are not there."""
-    if call.verb == "persons":
-        return
-    tables = (
-        result.texts
-        if isinstance(result, fpp.Description)
-        else (result,)
-        if isinstance(result, fpp.CountResult)
-        else ()
-    )
-    for table in tables:
-        if (table.counts < 0.0).any():
-            yield Fault("negative count", f"{table.counts.min():.4g}")
-        if (table.share < 0.0).any() or (table.share > 1.0).any():
-            yield Fault("share below 0 or above 1", f"{table.share.min():.4g} to {table.share.max():.4g}")
+    """Printed counts below zero, shares that are none, shares that do not add to one, missing cells that are not there."""
+    for table in count_tables(result):
+        printed = table.to_frame()
+        if (printed["count"] < 0.0).any():
+            yield Fault("negative count", f"{printed['count'].min():.4g}")
+        shares = printed["share"] if "share" in printed else pd.Series(dtype=float)
+        if (shares < 0.0).any() or (shares > 1.0).any():
+            yield Fault("share below 0 or above 1", f"{shares.min():.4g} to {shares.max():.4g}")
         room = SURE * table.noise_std * math.sqrt(len(table.counts)) / max(table.n_priv, 1) + 1e-9
         if table.threshold == 0.0 and abs(table.share.sum() - 1.0) > room:
             yield Fault("shares that do not add to 1", f"{table.share.sum():.4g}, room {room:.3g}")
@@ -690,8 +690,3 @@ def faults(call: Call, result: Any, found: list[Fact], truths: list[float], give
             *of_numbers(call, found, truths), *of_count_tables(call, result), *of_missing(call, result),
             *of_bounds(call, found, given), *of_result(call, result), *of_prediction(call, result),
         ]  # fmt: skip
-
-
-def verb_of(call: Call) -> Any:
-    """The record of a call."""
-    return VERBS[call.verb]

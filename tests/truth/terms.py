@@ -19,7 +19,6 @@ import numpy as np
 import fastpubpriv as fpp
 from fastpubpriv import local
 from fastpubpriv.results.base import Value
-from fastpubpriv.results.estimates import complete_interval
 from tests.truth import arguments, engine, oracles
 from tests.truth.arguments import VERBS, Call
 
@@ -147,10 +146,10 @@ NO_TERM = {
     "CovarianceResult.covariance": "the estimate",
     "CovarianceResult.relative_noise_std": "of the diagonal; a covariance has no interval",
     "GroupMeans.count_noise_std": "of the printed numbers of rows",
+    "PCAResult.complete_rows_below": "zero: incomplete rows are a cell of their own",
+    "PCAResult.complete_rows_above": "zero: incomplete rows are a cell of their own",
     "TrainingResult.noise_covariance": "the part of `covariance` from noise",
     "TrainingResult.public_covariance": "of the public fit",
-    "PCAResult.complete_rows_below": "zero: its incomplete rows are counted, and have no tail",
-    "PCAResult.complete_rows_above": "zero: its incomplete rows are counted, and have no tail",
     "DescentResult.noise_std": "of gradients",
     "HistogramResult.noise_std": "of bins, which have no interval",
 }
@@ -180,8 +179,8 @@ def interval_ends(result: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         found = [result.confidence_interval()]
         if isinstance(result, fpp.GroupMeans):
             found.append(result.deviation_interval())
-    if isinstance(result, fpp.GaussianResult | fpp.PCAResult):
-        found.append(complete_interval(result, 0.95))
+    if hasattr(result, "complete_rows_interval"):
+        found.append(result.complete_rows_interval())
     return [(np.asarray(low, dtype=float), np.asarray(high, dtype=float)) for low, high in found]
 
 
@@ -253,6 +252,9 @@ def answers() -> Mapping[str, Any]:
         "softmax": call_of("train softmax", rows=20_000),
     }
     found = {name: engine.result_of(call) for name, call in calls.items()}
+    gaps = call_of("private_pca", "radius='auto', x_pub=p", population="awkward", rows=20_000)
+    public = gaps.tables.public.dropna(subset=["w"])
+    found["directions, gaps"] = engine.result_of(gaps, columns=["w", "x"], center=[0.0, 0.0], x_pub=public)
     tables = Call("local.estimate_mean").tables
     with warnings.catch_warnings(action="ignore", category=fpp.SeededNoiseWarning):
         short = local.PrivUnit(2, 4.0, norm_bound=0.5)
@@ -308,11 +310,11 @@ def sampling_of_counts(call: Call, draws: int = SEEDS) -> float:
 
 def sampling_alone() -> Iterator[tuple[str, float, float, float]]:
     """Name, ratio, and the least and the most that it may be."""
-    for name, call in (
-        ("estimate_mean", call_of("estimate_mean")),
-        ("estimate_mean by=", call_of("estimate_mean", "by='g'")),
+    for name, call, draws in (
+        ("estimate_mean", call_of("estimate_mean"), SEEDS // 2),
+        ("estimate_mean by=", call_of("estimate_mean", "by='g'"), SEEDS // 5),  # nine means
     ):
-        yield name, sampling_of_means(call, SEEDS // 2), 1.0 / ROOM, ROOM
+        yield name, sampling_of_means(call, draws), 1.0 / ROOM, ROOM
     yield "value_counts", sampling_of_counts(call_of("value_counts", "column='w', keys=[0.0, 1.0]")), 1.0 / ROOM, ROOM
 
 

@@ -96,7 +96,8 @@ def test_quantile_ends_without_sampling_are_found(monkeypatch):
         return (float(self.edges[inside][0]), float(self.edges[inside][-1])) if inside.any() else right(self, q, 0.0)
 
     monkeypatch.setattr(ranks, "ends", without_sampling)
-    assert "coverage quantile" in kinds(Call("quantiles", (), "light", 20_000, fpp.ZCDP(0.1)))
+    one_column = case_of("quantiles", "columns=columns[:1]")
+    assert "coverage quantile" in kinds(Call("quantiles", (one_column,), "light", 20_000, fpp.ZCDP(0.1)), draws=12)
 
 
 def test_groups_without_sampling_are_found(monkeypatch):

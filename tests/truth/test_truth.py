@@ -11,7 +11,7 @@ import pytest
 import fastpubpriv as fpp
 from fastpubpriv import sklearn as classes
 from fastpubpriv.cli import estimators, options
-from tests.truth import arguments, engine, known, shares, terms
+from tests.truth import arguments, engine, known, shares, terms, watched_shares
 from tests.truth.arguments import VERBS
 
 FORMS = ("estimate_mean", "quantiles", "value_counts", "describe", "linear_regression")
@@ -132,9 +132,9 @@ def test_ranks_and_coefficients_spread_as_printed():
     assert terms.RANKS_RECORDED / terms.ROOM < ranks < terms.RANKS_RECORDED * terms.ROOM
 
 
-@pytest.mark.parametrize("name", shares.FACTS)
+@pytest.mark.parametrize("name", watched_shares.FACTS)
 def test_as_many_facts_are_ok_as_were(name):
-    assert shares.moved(name) == []
+    assert watched_shares.moved(name) == []
 
 
 # ---- The inputs that every test once let pass ------------------------------------------------------------------------
@@ -218,4 +218,45 @@ def test_no_count_lies_outside_its_own_interval():
         result = fpp.value_counts(d, column="g", keys=["a", "b"], budget=fpp.ZCDP(0.1))
         lower, upper = result.confidence_interval()
 
-        assert np.all((lower <= result.counts) & (result.counts <= upper))
+        assert np.all((lower <= result.published) & (result.published <= upper))
+
+
+def two_rows_of_each_person():
+    """Private rows of 2,000 persons with two each, all in one group."""
+    return pd.DataFrame({"u": np.arange(4_000) % 7.0, "g": "a", "id": np.arange(4_000) // 2})
+
+
+def test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons():
+    result = fpp.value_counts(
+        two_rows_of_each_person(), column="g", keys=["a"], person="id", rows_per_person=2, budget=fpp.ZCDP(0.5)
+    )
+
+    assert result.to_frame()["count"].loc["a"] == pytest.approx(4_000, abs=50)
+
+
+def test_printed_rows_of_a_group_of_two_rows_of_each_person_may_be_more_than_the_persons():
+    d = two_rows_of_each_person()
+    result = fpp.estimate_mean(
+        d, x_pub=d.head(5), columns=["u"], by="g", person="id", rows_per_person=2, budget=fpp.ZCDP(0.5)
+    )
+
+    assert result.to_frame()["rows"].iloc[0] == pytest.approx(4_000, abs=200)
+
+
+# ---- The share of ok facts -------------------------------------------------------------------------------------------
+def test_a_share_that_moved_is_told_with_its_reason():
+    before = {"quantiles, light": {"ok": 0.9, "misses": 0.04, "reasons": {"few_rows": 0.1}}}
+    now = {"quantiles, light": {"ok": 0.5, "misses": 0.02, "reasons": {"few_rows": 0.9}}}
+
+    (line,) = shares.moved(before, now)
+
+    assert line == (
+        "quantiles, light: 90% of the facts were ok, now 50%; few_rows in 10% of the draws, now in 90%; "
+        "4.0% of the ok facts missed, now 2.0%"
+    )
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("verb", sorted({name.split(", ")[0] for name in shares.stored()}))
+def test_as_many_facts_are_ok_as_before(verb):
+    assert shares.moved(shares.of_verbs(shares.stored(), [verb]), shares.measured([verb])) == []
