@@ -50,6 +50,7 @@ KNOWN: tuple[Known, ...] = (
     Known("coinpress_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
     Known("coinpress_mean", "coverage mean", ("covariance",), LINE, ("skewed",)),
     Known("estimate_mean", "far", ("covariance",), LINE, ("skewed",)),
+    Known("estimate_mean", "coverage mean", ("steps=1", "x_pub=shifted(p)"), LINE),
     # One or two public rows say nothing about the unit variance that is assumed.
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
