@@ -253,7 +253,7 @@ PRIVATE_WEIGHTS = Made("d['weight']", lambda call: call.tables.private["weight"]
 PUBLIC_WEIGHTS = Made("p['weight']", lambda call: call.tables.public["weight"].to_numpy())
 
 PERSONS: dict[str | Names, Sequence[Any]] = {
-    "person": ["id", Made("d['id']", lambda call: call.tables.private["id"].to_numpy())],
+    "person": ["id", Made("d['id']", lambda call: call.tables.private["id"])],
     ("person", "rows_per_person"): [("id", 1), ("id", 2), ("id", "auto")],
 }
 # For verbs of which no release shows how many rows a person has: more than one row of each is refused.

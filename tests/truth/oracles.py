@@ -528,14 +528,16 @@ def missed(fact: Fact, true: float) -> bool:
 
 
 # ---- Faults of one answer --------------------------------------------------------------------------------------------
-def least_far(fact: Fact, call: Call) -> float:
-    """The interval of a quantile among a few values may be a single one: then far is a deviation of the column."""
+def least_far(fact: Fact, call: Call, result: Any) -> float:
+    """What is far at least: the interval of a quantile may be a single value, that of a count is cut at zero."""
+    if fact.statistic == "count":
+        return 2.0 * FAR * max(table.noise_std for table in count_tables(result))
     if fact.statistic != "quantile":
         return 0.0
     return moments_of(call.population, fact.where[0], None, None, None)[1]
 
 
-def of_numbers(call: Call, found: list[Fact], truths: list[float]) -> Iterator[Fault]:
+def of_numbers(call: Call, found: list[Fact], truths: list[float], result: Any) -> Iterator[Fault]:
     """Faults of single numbers."""
     for fact, true in zip(found, truths, strict=True):
         text = f"{fact.statistic} {fact.where}: {fact.point:.6g} [{fact.low:.6g}, {fact.high:.6g}], truth {true:.6g}"
@@ -544,7 +546,7 @@ def of_numbers(call: Call, found: list[Fact], truths: list[float]) -> Iterator[F
         elif fact.ok and not math.isfinite(fact.high - fact.low):
             yield Fault("ok without an interval", text)
         elif missed(fact, true) and abs(true - fact.point) > max(
-            FAR * (fact.high - fact.low) / 2.0, least_far(fact, call)
+            FAR * (fact.high - fact.low) / 2.0, least_far(fact, call, result)
         ):
             yield Fault("far", text)
         spare = 1e-9 * abs(fact.point)
@@ -687,6 +689,6 @@ def faults(call: Call, result: Any, found: list[Fact], truths: list[float], give
     """What is wrong with one answer, without statistics."""
     with np.errstate(all="ignore"):
         return [
-            *of_numbers(call, found, truths), *of_count_tables(call, result), *of_missing(call, result),
+            *of_numbers(call, found, truths, result), *of_count_tables(call, result), *of_missing(call, result),
             *of_bounds(call, found, given), *of_result(call, result), *of_prediction(call, result),
         ]  # fmt: skip
