@@ -245,6 +245,7 @@ def _along(
         projected = public @ components.T
         heavy = heavy | (public_kurtosis(projected) > KURTOSIS)
         tailed = tailed | heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
+    known = replace(known, value=np.maximum(known.value, 0.0))  # noise may take a mean square below zero
     return parts_of("along", known, above=undetected_square(pieces, tailed)), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
         (_fills_ball(pieces, dim, freedom), Reason.CLIPPED),

@@ -135,3 +135,15 @@ def test_rows_with_gaps_are_not_rows_at_the_center(incomplete):
         assert fewest <= np.isfinite(private).all(axis=1).sum() <= most
         assert f"the complete rows, {result.complete_rows:,.0f} [" in result.summary()
     assert np.mean(held) >= 0.93
+
+
+def test_a_mean_square_that_noise_takes_below_zero_is_printed_as_zero():
+    rows = np.random.default_rng(3).normal(size=(300, 3)) * [9.0, 0.1, 0.1]
+    results = [
+        private_pca(rows, budget=ZCDP(0.01), center=np.zeros(3), radius=40.0, n_components=3, random_state=seed)
+        for seed in range(20)
+    ]
+    printed = np.array([result.along for result in results])
+    lower, upper = np.array([result.confidence_interval() for result in results]).transpose(1, 0, 2)
+    assert printed.min() == 0.0
+    assert ((lower <= printed) & (printed <= upper)).all()

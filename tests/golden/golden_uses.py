@@ -20,6 +20,11 @@ def points(mean: np.ndarray) -> np.ndarray:
     return mean + steps * (1.0 + np.arange(len(mean)))
 
 
+def complete(result: Any) -> list[float]:
+    """The interval of the number of complete rows, if it was released."""
+    return [] if result.complete_rows is None else list(result.complete_rows_interval(0.9))
+
+
 GAUSSIAN: dict[str, Use] = {
     "correlation": lambda result: result.correlation,
     "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),
@@ -45,8 +50,11 @@ USES: dict[str, dict[str, Use]] = {
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
         "sum": lambda result: list(result.sum(0.9)),
+        "missing_rows": lambda result: [] if result.report is None else result.missing_rows,
+        "complete_rows_interval": complete,
     },
     "CountResult": {
+        "published": lambda result: result.published,
         "share": lambda result: result.share, "named": lambda result: result.named,
         "levels": lambda result: [list(each) for each in result.levels], "to_table": lambda result: result.to_table(),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
@@ -71,7 +79,10 @@ USES: dict[str, dict[str, Use]] = {
     "QuantileResult": {
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
     },
-    "CovarianceResult": {"correlation": lambda result: result.correlation},
+    "CovarianceResult": {
+        "correlation": lambda result: result.correlation,
+        "complete_rows_interval": complete,
+    },
     "PCAResult": {
         "transform": lambda result: result.transform(points(result.center)),
         "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),

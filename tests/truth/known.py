@@ -56,8 +56,6 @@ KNOWN: tuple[Known, ...] = (
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
-    # A mean square below zero, and an interval that begins at zero.
-    Known("private_pca", "outside its own interval", (), MOMENTS),
     # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
     Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
