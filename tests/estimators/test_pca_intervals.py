@@ -140,7 +140,7 @@ def test_rows_with_gaps_are_not_rows_at_the_center(incomplete):
 def test_a_mean_square_that_noise_takes_below_zero_is_printed_as_zero():
     rows = np.random.default_rng(3).normal(size=(300, 3)) * [9.0, 0.1, 0.1]
     results = [
-        private_pca(rows, budget=ZCDP(0.01), center=np.zeros(3), radius=40.0, n_components=3, random_state=seed)
+        seeded(private_pca, rows, budget=ZCDP(0.01), center=np.zeros(3), radius=40.0, n_components=3, random_state=seed)
         for seed in range(20)
     ]
     printed = np.array([result.along for result in results])
