@@ -27,7 +27,7 @@ from fastpubpriv.results import Reason
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
 # Maximum tokens of the package, and tokens per statement of its densest file. A commit that raises one of them gives the reason.
-MOST_TOKENS = 400_000
+MOST_TOKENS = 398_000
 MOST_TOKENS_PER_STATEMENT = 23.0
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}

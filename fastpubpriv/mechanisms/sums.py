@@ -321,10 +321,10 @@ class CompleteRowsQuery(ArrayQuery):
 
 
 def counted_kernel(total: VectorSum | SecondMoment) -> Callable[[Any, RowMap, IntArray, IntArray], None] | None:
-    """Return the kernel of a sum over all rows, without a box, that counts rows with a missing cell; None for other sums."""
+    """Return the kernel of a sum without a box that counts rows with a missing cell as well; None for other sums."""
     if isinstance(total, VectorSum):
         return kernels.rows_sum_counted if total.box is None else None
-    return kernels.rows_gram_counted if total.only is None else None
+    return kernels.rows_gram_counted
 
 
 def free_count(total: VectorSum | SecondMoment, bound: int, *, pure: bool) -> int:
@@ -344,6 +344,10 @@ class WithCompleteRows(Measurement[Fraction, Released]):
     # An incomplete row is zero in the sum, so that a row that becomes incomplete moves the sum by half of what it may move:
     # the other half is for the count.
     total: VectorSum | SecondMoment
+
+    def __post_init__(self) -> None:
+        if isinstance(self.total, SecondMoment) and self.total.only is not None:
+            raise InputError("a row that enters a node moves its sum as much as is charged for: no count is free there")
 
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""

@@ -54,16 +54,20 @@ class Reason(StrEnum):
         "heavy_tail", "caution", "a few rows far out decide it: the interval holds if no more of them are hidden by noise",
     )  # fmt: skip
     GAPS = (
-        "gaps", "caution", "rows with a missing cell are left out, and are many or uncounted: it describes complete rows alone",
-    )  # fmt: skip
+        "gaps",
+        "caution",
+        "rows with a missing cell are left out, and are many or uncounted: it describes complete rows alone",
+    )
     NO_INTERVAL = (
         "no_interval",
         "caution",
         "the method has no interval: what it clips, and what its rounds miss, is not known",
     )
     ROWS_LEFT_OUT = (
-        "rows_left_out", "caution", "persons with more rows than were used decide less than their rows do",
-    )  # fmt: skip
+        "rows_left_out",
+        "caution",
+        "persons with more rows than were used decide less than their rows do",
+    )
     NOT_GAUSSIAN = "not_gaussian", "caution", "its rows fall off in another way than a Gaussian does"
     TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
     SHORTLIST = "shortlist", "caution", "there were more candidates than can be compared: only the heaviest were"

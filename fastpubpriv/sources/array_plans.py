@@ -30,9 +30,22 @@ from fastpubpriv.sources.lazy_modules import (
 
 # Operators that raise for no value, elementwise on arrays. Powers of integers do (negative exponents), and are treated apart.
 _OPERATORS = (
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, operator.lt, operator.le, operator.gt,
-    operator.ge, operator.eq, operator.ne, operator.and_, operator.or_, operator.invert,
-)  # fmt: skip
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.neg,
+    operator.abs,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+    operator.eq,
+    operator.ne,
+    operator.and_,
+    operator.or_,
+    operator.invert,
+)
 _POWERS = (operator.pow, np.power)
 # Further functions, with the largest number of their arguments by position: the next one would be an array to write into.
 _FUNCTIONS = ((np.clip, 3), (np.where, 3), (np.nan_to_num, 1), (np.round, 2))

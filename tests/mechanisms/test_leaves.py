@@ -13,7 +13,7 @@ from releases import release_cell_counts, release_code_counts, release_statistic
 from fastpubpriv import ZCDP, ApproxDP, KernelError, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, in_shape
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, WithCompleteRows, in_shape
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -215,6 +215,13 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
             assert one.event.squared_sensitivity == two.event.squared_sensitivity == one.event.clusters.stay
             assert two.event.clusters is None
             assert one.event.clusters.move <= one.event.clusters.stay
+
+
+def test_no_count_of_complete_rows_is_free_in_a_node():
+    """A row that enters the node moves the sum alone as much as is charged for."""
+    tree, affine = leaf_cases.three_leaves(), leaf_cases.maps()[0]
+    of_a_node = SecondMoment(affine=affine, radius=3.0, only=tree.only(1))
+    raises(InputError, "no count is free", WithCompleteRows, total=of_a_node)
 
 
 def test_entering_or_leaving_a_node_costs_half():
