@@ -16,6 +16,7 @@ from benchmarks.stored import FOLDER, cases_in, own_file, stored_ratios
 from fastpubpriv.kernels._cext import lib
 
 LEAST_SHARE = 0.6  # of the stored ratio
+PUBLIC = {"supercluster, large", "terrific ball, large"}
 ATTEMPTS = 4  # other load can spoil one median; a real slowdown spoils all
 STORED = stored_ratios(LEVEL)
 MOST_READS, READS_SEEN = 6.3, 2.5  # time of the clipped sum over that of one read of its rows: limit, measured
@@ -36,14 +37,25 @@ def ratios_until(least, case, peer, speedup, repeated=1):
     return found
 
 
-@pytest.mark.parametrize("name", GUARDED)
+def guards():
+    """The cases; those of kernels that read public rows alone wait for `make guards-rest`."""
+    found = []
+    for name in GUARDED:
+        marks = [pytest.mark.extended] if name in PUBLIC else []
+        if name not in STORED:
+            marks.append(pytest.mark.skip(reason="no ratio is stored for this instruction set"))
+        found.append(pytest.param(name, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("name", guards())
 def test_it_is_as_fast_beside_its_peer_as_stored(name, speedup):
     make, peer = GUARDED[name]
     found = ratios_until(LEAST_SHARE * STORED[name], make(), peer, speedup)
     assert found[-1] >= LEAST_SHARE * STORED[name], f"{found}, stored {STORED[name]}"
 
 
-@pytest.mark.extended
+@pytest.mark.bench  # on a quiet machine, as `make bench-check`: a stored ratio that is a fifth too low hides a factor of two
 @pytest.mark.skipif(
     not own_file(LEVEL).exists(), reason="the lowest ratio of other processors may be half of this one's"
 )
@@ -64,7 +76,10 @@ def test_sum_stays_near_the_read_limit(n, dim, speedup):
     assert found[-1] <= MOST_READS, found
 
 
-def test_every_case_has_a_ratio_of_every_class():
+def test_the_stored_cases_are_those_of_the_table():
+    assert GUARDED.keys() > PUBLIC
     for path in FOLDER.glob("*.json"):
         found = {name: each["peer"] for name, each in cases_in(path).items()}
-        assert found == {name: peer for name, (_, peer) in GUARDED.items()}, path
+        assert found.items() <= {name: peer for name, (_, peer) in GUARDED.items()}.items(), path
+        # "several" are what older guards had; a class that `make bench-save` wrote has every case.
+        assert path.stem.startswith("several-") or found.keys() == GUARDED.keys(), path

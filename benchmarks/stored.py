@@ -1,7 +1,7 @@
 """`python -m benchmarks.stored REPORT`: ratios of a run, beside those that `make bench-save` stored for this class of processors.
 
 A class is the vendor of the processor and the instruction set that our code keeps to. A processor of no stored class is held to the
-lowest ratio of the classes with its instruction set, or of all.
+lowest ratio of the classes with its instruction set; a case that none of them has is not guarded there.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def cases_in(path: Path) -> dict[str, Measured]:
 
 
 def stored_ratios(level: int, folder: Path = FOLDER) -> dict[str, float]:
-    """Return the ratios of this class; the lowest of comparable classes, case by case, if it has none."""
+    """Return the ratios of this class; if it has none, the lowest of the classes with this instruction set, case by case."""
     own = own_file(level, folder)
     if own.exists():
         return ratios_of(cases_in(own))
     lowest: dict[str, float] = {}
-    for path in sorted(folder.glob(f"*-{NAMES[level].lower()}.json")) or sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob(f"*-{NAMES[level].lower()}.json")):
         for name, ratio in ratios_of(cases_in(path)).items():
             lowest[name] = min(ratio, lowest.get(name, ratio))
     return lowest

@@ -34,10 +34,9 @@ def test_an_unknown_processor_is_held_to_the_lowest_ratios_of_its_instruction_se
     assert stored.stored_ratios(1, tmp_path) == {"a": 1.0, "b": 4.0}
 
 
-def test_an_unknown_instruction_set_is_held_to_the_lowest_ratios_of_all(tmp_path):
+def test_where_no_class_has_an_instruction_set_nothing_is_guarded(tmp_path):
     keep(tmp_path, "one-avx2", OURS)
-    keep(tmp_path, "other-avx-512", OTHERS)
-    assert stored.stored_ratios(0, tmp_path) == {"a": 1.0, "b": 4.0}
+    assert stored.stored_ratios(0, tmp_path) == {}
 
 
 @pytest.mark.parametrize(("ratio", "code"), [(0.74, 1), (0.76, 0)])
