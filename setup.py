@@ -13,7 +13,8 @@ class BuildSideBySide(build_ext):
 
     def build_extensions(self):
         """Let the compiler take each source as a job of its own; one sentence says if there is no compiler."""
-        command = getattr(self.compiler, "compiler_so", [""])[0]  # the compiler of Windows is found by setuptools
+        # the compiler of Windows is found by setuptools
+        command = getattr(self.compiler, "compiler_so", [""])[0]
         if command and shutil.which(command) is None:
             raise SystemExit(
                 f"fastpubpriv needs a C compiler and {command!r} was not found: install the packages gcc and python3-dev "

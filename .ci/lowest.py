@@ -36,7 +36,11 @@ def main() -> None:
     for each in map(pinned, requirements(project, sys.argv[1])):
         name, _, version = each.partition("==")
         # The tests may need more than the package.
-        found[name] = max(found.get(name, version), version, key=lambda text: [int(part) for part in text.split(".")])
+        found[name] = max(
+            found.get(name, version),
+            version,
+            key=lambda text: [int(part) for part in text.split(".")],
+        )
     sys.stdout.writelines(f"{name}=={version}\n" for name, version in found.items())
 
 

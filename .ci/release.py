@@ -27,7 +27,9 @@ LEFT_OUT = shutil.ignore_patterns(
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     """Run a command; show what it said only if it fails."""
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 
@@ -40,7 +42,9 @@ def commit_time() -> str:
     asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit("this is no git checkout: set SOURCE_DATE_EPOCH to the time of the release")
+        raise SystemExit(
+            "this is no git checkout: set SOURCE_DATE_EPOCH to the time of the release"
+        )
     return done.stdout.strip()
 
 
@@ -48,7 +52,9 @@ def normalize(archive: Path, epoch: int) -> None:
     """Write an archive again: sorted, with one time, one owner and two kinds of permissions."""
     with tarfile.open(archive) as old:
         members = sorted(old.getmembers(), key=lambda member: member.name)
-        contents = {member.name: old.extractfile(member).read() for member in members if member.isfile()}  # type: ignore[union-attr]
+        contents = {
+            member.name: old.extractfile(member).read() for member in members if member.isfile()
+        }  # type: ignore[union-attr]
     with (
         archive.open("wb") as file,
         gzip.GzipFile("", "wb", fileobj=file, mtime=epoch) as packed,
@@ -67,9 +73,20 @@ def build(snapshot: Path, work: Path, epoch: str, isolated: bool, **changes: str
     """The archive and the wheel of a copy of the tree, built below `work`."""
     tree, out = work / "tree", work / "dist"
     shutil.copytree(snapshot, tree)
-    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"PYTHONPATH", "PYTHONHOME"}
+    }
     environment |= {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", **changes}
-    builder = [sys.executable, "-m", "build", *([] if isolated else ["--no-isolation"]), "--outdir", str(out)]
+    builder = [
+        sys.executable,
+        "-m",
+        "build",
+        *([] if isolated else ["--no-isolation"]),
+        "--outdir",
+        str(out),
+    ]
     run([*builder, "--sdist", str(tree)], work, environment)
     (archive,) = out.glob("*.tar.gz")
     normalize(archive, int(epoch))
@@ -92,21 +109,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--outdir", type=Path, default=ROOT / "dist")
     parser.add_argument(
-        "--twice", action="store_true", help="build again in another folder, time zone and language, and compare"
+        "--twice",
+        action="store_true",
+        help="build again in another folder, time zone and language, and compare",
     )
     parser.add_argument("--no-isolation", action="store_true", help="build with what is installed")
     options = parser.parse_args()
     options.outdir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory(prefix="a-longer-name-") as second:
+    with (
+        tempfile.TemporaryDirectory() as first,
+        tempfile.TemporaryDirectory(prefix="a-longer-name-") as second,
+    ):
         # Taken once, as somebody may be editing the tree, or committing.
         snapshot, epoch = Path(first) / "snapshot", commit_time()
         shutil.copytree(ROOT, snapshot, ignore=LEFT_OUT)
         made = build(snapshot, Path(first), epoch, not options.no_isolation)
         if options.twice:
-            again = build(snapshot, Path(second), epoch, not options.no_isolation, TZ="Asia/Kathmandu", LC_ALL="C")
+            again = build(
+                snapshot,
+                Path(second),
+                epoch,
+                not options.no_isolation,
+                TZ="Asia/Kathmandu",
+                LC_ALL="C",
+            )
             for one, other in zip(made, again, strict=True):
                 if digest(one) != digest(other):
-                    raise SystemExit(f"{one.name}: two builds differ, {digest(one)} and {digest(other)}")
+                    raise SystemExit(
+                        f"{one.name}: two builds differ, {digest(one)} and {digest(other)}"
+                    )
         for path in made:
             shutil.copy(path, options.outdir)
             print(digest(path), "", path.name, "(twice the same)" if options.twice else "")  # noqa: T201

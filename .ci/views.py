@@ -24,7 +24,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WIDTHS = (390, 1280)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-extensions",
+)
 SHOWN = (
     "index",
     "start",
@@ -86,10 +93,19 @@ def look(book: Path, names: list[str], seconds: float) -> dict[str, Any]:
     walk = f"<!doctype html><title>walk</title><body><script>const asked = {asked};\n{script}</script></body>".encode()
     members: dict[str, Any] = {"walk": walk, "answer": [], "arrived": threading.Event()}
     handler = functools.partial(type("Walk", (Handler,), members), directory=str(book))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, tempfile.TemporaryDirectory() as profile:
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        tempfile.TemporaryDirectory() as profile,
+    ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/walk"
-        command = [browser(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", address]
+        command = [
+            browser(),
+            *FLAGS,
+            f"--user-data-dir={profile}",
+            "--remote-debugging-port=0",
+            address,
+        ]
         opened = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         arrived = members["arrived"].wait(seconds)
         opened.terminate()
@@ -106,7 +122,11 @@ def search(book: Path, word: str = "ledger") -> list[str]:
     target = f"{(book / 'search.html').resolve().as_uri()}?q={word}"
     command = [browser(), *FLAGS, "--virtual-time-budget=10000", "--dump-dom", target]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [] if re.search(r'<li[^>]* class="kind-', said) else [f"search.html (from disk): finds nothing for {word!r}"]
+    return (
+        []
+        if re.search(r'<li[^>]* class="kind-', said)
+        else [f"search.html (from disk): finds nothing for {word!r}"]
+    )
 
 
 def shoot(book: Path, names: list[str], folder: Path) -> None:
@@ -116,10 +136,15 @@ def shoot(book: Path, names: list[str], folder: Path) -> None:
         for width in WIDTHS:
             for scheme, number in (("dark", 0), ("light", 1)):
                 path = folder / f"{name.replace('/', '-')}-{width}-{scheme}.png"
-                settings = [f"--blink-settings=preferredColorScheme={number}", f"--window-size={width},2400"]
+                settings = [
+                    f"--blink-settings=preferredColorScheme={number}",
+                    f"--window-size={width},2400",
+                ]
                 target = (book / f"{name}.html").resolve().as_uri()
                 subprocess.run(
-                    [browser(), *FLAGS, *settings, f"--screenshot={path}", target], check=True, capture_output=True
+                    [browser(), *FLAGS, *settings, f"--screenshot={path}", target],
+                    check=True,
+                    capture_output=True,
                 )
 
 
@@ -127,7 +152,9 @@ def main() -> None:
     """Look at all pages; say what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("book", type=Path, nargs="?", default=ROOT / "build" / "docs" / "html")
-    parser.add_argument("--seconds", type=float, default=600.0, help="how long the browser may take")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="how long the browser may take"
+    )
     parser.add_argument("--shots", type=Path, help="a folder for pictures of some pages")
     parser.add_argument("--pages", nargs="*", default=SHOWN, help="the pages to draw")
     options = parser.parse_args()
@@ -137,8 +164,11 @@ def main() -> None:
     if options.shots is not None:
         shoot(options.book, list(options.pages), options.shots)
     seen = look(options.book, names, options.seconds)
-    found = [f"{page} ({view}): {what}" for page, view, what in seen["found"]] + search(options.book)
-    print(*found, f"{seen['pages']} pages in four views and the search, {len(found)} findings", sep="\n")  # noqa: T201
+    found = [f"{page} ({view}): {what}" for page, view, what in seen["found"]] + search(
+        options.book
+    )
+    summary = f"{seen['pages']} pages in four views and the search, {len(found)} findings"
+    print(*found, summary, sep="\n")  # noqa: T201
     sys.exit(bool(found) or seen["pages"] != len(names))
 
 

@@ -24,7 +24,8 @@ from fastpubpriv.training import SemiDP
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "audits.json"
 CONFIDENCE = 0.999
-Run = Callable[[Budget, Budget, int], auditing.AuditReport]  # (budget spent, budget claimed, number of runs)
+# (budget spent, budget claimed, number of runs)
+Run = Callable[[Budget, Budget, int], auditing.AuditReport]
 FAR = 1e9  # a value beyond every clipping radius
 
 
@@ -45,8 +46,12 @@ def one_column(call: Callable[..., Any], **options: Any) -> Run:
     """Return an audit of a mean on its worst-case neighboring data sets."""
 
     def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-        statistic = repeat(lambda x, seed: call(x, budget=budget, random_state=seed, threads=1, **options).mean[0])
-        return auditing.audit(statistic, canary(FAR), canary(-FAR), claim=claim, runs=runs, confidence=CONFIDENCE)
+        statistic = repeat(
+            lambda x, seed: call(x, budget=budget, random_state=seed, threads=1, **options).mean[0]
+        )
+        return auditing.audit(
+            statistic, canary(FAR), canary(-FAR), claim=claim, runs=runs, confidence=CONFIDENCE
+        )
 
     return run
 
@@ -57,7 +62,9 @@ def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
 
     def count(rows: Any, seed: int) -> float:
         bars = fpp.stable_histogram(rows, bins=bins, budget=budget, random_state=seed, threads=1)[0]
-        here = np.flatnonzero(bars.lower[:, 0] == bars.lower[:, 0].min()) if len(bars.counts) else []
+        here = (
+            np.flatnonzero(bars.lower[:, 0] == bars.lower[:, 0].min()) if len(bars.counts) else []
+        )
         return float(bars.counts[here[0]]) if len(here) else 0.0
 
     full, less = np.zeros((60, 1)), np.zeros((60, 1))
@@ -70,11 +77,17 @@ def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     listed = (np.ones((2, 1)), np.array([-5.0, 5.0]).reshape(2, 1, 1), np.ones((2, 1, 1)))
 
     def chosen(rows: Any, seed: int) -> float:
-        return float(fpp.select_hypothesis(rows, hypotheses=listed, budget=budget, random_state=seed).means[0, 0])
+        return float(
+            fpp.select_hypothesis(rows, hypotheses=listed, budget=budget, random_state=seed).means[
+                0, 0
+            ]
+        )
 
     one, other = np.full((41, 1), -5.0), np.full((41, 1), -5.0)
     one[:21], other[:20] = 5.0, 5.0
-    return auditing.audit(repeat(chosen), one, other, claim=claim, runs=runs, threshold=0.0, confidence=CONFIDENCE)
+    return auditing.audit(
+        repeat(chosen), one, other, claim=claim, runs=runs, threshold=0.0, confidence=CONFIDENCE
+    )
 
 
 def weighted(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
@@ -95,16 +108,27 @@ def trained(fit: Callable[..., Any], **options: Any) -> Run:
         return found
 
     def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-        common = {"label": -1, "x_pub": shown, "budget": budget, "threads": 1, "progress": False, **options}
+        common = {
+            "label": -1,
+            "x_pub": shown,
+            "budget": budget,
+            "threads": 1,
+            "progress": False,
+            **options,
+        }
         statistic = repeat(lambda x, seed: fit(x, random_state=seed, **common).predict([[2.0]])[0])
-        return auditing.audit(statistic, rows(FAR), rows(-FAR), claim=claim, runs=runs, confidence=CONFIDENCE)
+        return auditing.audit(
+            statistic, rows(FAR), rows(-FAR), claim=claim, runs=runs, confidence=CONFIDENCE
+        )
 
     return run
 
 
 def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     """Audit against an attacker who knows one row and the distribution of the others."""
-    return auditing.audit_weighted_mean(budget, claim=claim, attack="tracing", runs=runs, confidence=CONFIDENCE)
+    return auditing.audit_weighted_mean(
+        budget, claim=claim, attack="tracing", runs=runs, confidence=CONFIDENCE
+    )
 
 
 def randomizer(make: Callable[[float], local.Randomizer]) -> Run:
@@ -120,21 +144,70 @@ def randomizer(make: Callable[[float], local.Randomizer]) -> Run:
 APPROX, PURE = fpp.ApproxDP(epsilon=1, delta=1e-3), fpp.PureDP(epsilon=1)
 BALL = {"center": 0.0, "radius": 1.0, "steps": 1}
 PUBLIC = {"x_pub": np.zeros((1, 1)), "clipping": "gaussian", "steps": 1}
-STEPS = {"steps": 6, "step_size": 1.0, "priv_weight": 1.0, "clip_norm": 1.0, "start": "zero", "scaling": "none"}
+STEPS = {
+    "steps": 6,
+    "step_size": 1.0,
+    "priv_weight": 1.0,
+    "clip_norm": 1.0,
+    "start": "zero",
+    "scaling": "none",
+}
 # Name, claim, runs on each data set, audit, and the factor on epsilon in the negative control.
 AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("coinpress_mean, Gaussian noise", APPROX, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
-    ("coinpress_mean, discrete Laplace noise", PURE, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
-    ("estimate_mean, clipping='gaussian'", APPROX, 8_000, one_column(fpp.estimate_mean, **PUBLIC), 2),
+    (
+        "coinpress_mean, discrete Laplace noise",
+        PURE,
+        8_000,
+        one_column(fpp.coinpress_mean, **BALL),
+        2,
+    ),
+    (
+        "estimate_mean, clipping='gaussian'",
+        APPROX,
+        8_000,
+        one_column(fpp.estimate_mean, **PUBLIC),
+        2,
+    ),
     ("weighted_mean", APPROX, 8_000, weighted, 2),
     ("stable_histogram", APPROX, 8_000, histogram, 3),
     ("select_hypothesis", PURE, 4_000, selection, 2),
     ("weighted_mean, the tracing attack", fpp.ApproxDP(epsilon=1, delta=1e-5), 1_000, traced, 15),
-    ("train, 'semi_dp', all rows", APPROX, 2_000, trained(fpp.train, loss="squared", method=SemiDP(**STEPS)), 4),
-    ("linear_regression, 'newton'", APPROX, 1_500, trained(fpp.linear_regression, method="newton"), 4),
-    ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
-    ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),
-    ("local.Duchi, 1 column", PURE, 200_000, randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)), 2),
+    (
+        "train, 'semi_dp', all rows",
+        APPROX,
+        2_000,
+        trained(fpp.train, loss="squared", method=SemiDP(**STEPS)),
+        4,
+    ),
+    (
+        "linear_regression, 'newton'",
+        APPROX,
+        1_500,
+        trained(fpp.linear_regression, method="newton"),
+        4,
+    ),
+    (
+        "local.PrivUnit, 20 columns",
+        PURE,
+        200_000,
+        randomizer(lambda epsilon: local.PrivUnit(20, epsilon)),
+        2,
+    ),
+    (
+        "local.PrivUnitG, 20 columns",
+        PURE,
+        200_000,
+        randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)),
+        2,
+    ),
+    (
+        "local.Duchi, 1 column",
+        PURE,
+        200_000,
+        randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)),
+        2,
+    ),
     (
         "local.SubsetSelection, 20 columns",
         PURE,
@@ -173,7 +246,9 @@ def main() -> None:
     """Run all audits and print them; with --write, store them for the book."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {TABLE.name} of the book")
-    parser.add_argument("--only", default="", help="part of a name; with --write, the others stay as they are")
+    parser.add_argument(
+        "--only", default="", help="part of a name; with --write, the others stay as they are"
+    )
     options = parser.parse_args()
     found = []
     with warnings.catch_warnings():
@@ -183,9 +258,15 @@ def main() -> None:
                 found.append(line(*each))
                 print(found[-1])
     if options.write:
-        kept = {each["name"]: each for each in json.loads(TABLE.read_text(encoding="utf-8"))} if options.only else {}
+        kept = (
+            {each["name"]: each for each in json.loads(TABLE.read_text(encoding="utf-8"))}
+            if options.only
+            else {}
+        )
         made = {each["name"]: each for each in found}
-        found = [each for name, *_ in AUDITS if (each := made.get(name, kept.get(name))) is not None]
+        found = [
+            each for name, *_ in AUDITS if (each := made.get(name, kept.get(name))) is not None
+        ]
         TABLE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -63,7 +63,10 @@ def test_coefficients_of_a_table_that_is_given(monkeypatch):
     x = rng.normal(size=(4_000, 2))
     made = coefficients.Labels(x, x @ [1.0, -1.0] + rng.normal(size=4_000), ("a", "b"))
     monkeypatch.setattr(coefficients, "labeled", lambda name: made)
-    (line,) = (coefficients.run_setting(coefficients.Setting("gpa", 200, budget, 2_000), 3) for budget in ("rho 0.5",))
+    (line,) = (
+        coefficients.run_setting(coefficients.Setting("gpa", 200, budget, 2_000), 3)
+        for budget in ("rho 0.5",)
+    )
     assert line["ok"] + line["flagged"] == 6
     assert line["coverage"] > 0.8
     assert line["excess"] < line["public excess"]
@@ -85,23 +88,31 @@ def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
     assert min(line[f"{kind} coverage"] for kind in covariances.KINDS) > 0.8
     assert line["guess"] == 0.0
     assert 0.5 < line["predicted"] / line["error"] < 2.0
-    low = coefficients.coverage_row([line | {"half": "report", "mean coverage": 0.5}], "means", "mean ")
+    low = coefficients.coverage_row(
+        [line | {"half": "report", "mean coverage": 0.5}], "means", "mean "
+    )
     assert low["below"].startswith("normal (20, rho 0.5): 0.50, without noise ")
 
 
 def test_a_rule_that_is_told_the_shape_chooses_an_interval_better_than_one_that_is_told_others():
     normal, rare = (choosing.general_shapes()[place] for place in (0, -2))
-    assert choosing.cut(np.array([0.0, 3.0]))[choosing.CLIPS == 1.0] == pytest.approx(1.0)  # (3 - 1) / 2
+    # (3 - 1) / 2
+    assert choosing.cut(np.array([0.0, 3.0]))[choosing.CLIPS == 1.0] == pytest.approx(1.0)
     assert choosing.counted(np.array([-1.0, 1.0, 4.0])).sum() == pytest.approx(choosing.CELL.n)
-    told = choosing.ratio(normal, choosing.Hypotheses.of([normal], 1.0), 0.47, 10, np.random.default_rng(1))
-    misled = choosing.ratio(normal, choosing.Hypotheses.of([rare], 1.0), 0.47, 10, np.random.default_rng(1))
+    told = choosing.ratio(
+        normal, choosing.Hypotheses.of([normal], 1.0), 0.47, 10, np.random.default_rng(1)
+    )
+    misled = choosing.ratio(
+        normal, choosing.Hypotheses.of([rare], 1.0), 0.47, 10, np.random.default_rng(1)
+    )
     assert 0.5 < told < 1.6
     assert misled > 1.5 * told
 
 
 def test_best_radius_in_hindsight_of_columns_that_can_be_worked_by_hand():
     cell = means.Cell(100, 1, "rho", 0.5)
-    coin = hindsight.best_radius_error(np.array([0.0, 1.0]), cell)  # radius 1/2 about the median: no bias
+    # radius 1/2 about the median: no bias
+    coin = hindsight.best_radius_error(np.array([0.0, 1.0]), cell)
     assert coin == pytest.approx(np.sqrt(0.25 / 100 + (0.5 * 2.0 / 100) ** 2))
     assert hindsight.best_radius_error(np.full(9, 3.0), cell) == 0.0
     # One value in a thousand at 1000: leaving it out costs a bias of 1, keeping it noise of 20.
@@ -132,7 +143,9 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
 
 @pytest.fixture(scope="module")
 def cells():
-    chosen = [column for column in tables.columns(tables=tables.FLIGHT_TABLES) if column.name in COLUMNS]
+    chosen = [
+        column for column in tables.columns(tables=tables.FLIGHT_TABLES) if column.name in COLUMNS
+    ]
     assert len(chosen) == len(COLUMNS)
     grid = means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0)))
     return means.run(chosen, grid, resamples=RESAMPLES, names=("estimate_mean",))
@@ -176,5 +189,7 @@ def test_mixtures_of_real_tables_are_never_worse_than_the_public_rows():
     line = mixtures.of_table("weather", 2, n=4_000)
     assert line["ratio to public"] <= 1.0
     assert line["absurd and ok"] == 0
-    (engines,) = (column for column in tables.columns(tables=["planes"]) if column.name == "planes.engines")
+    (engines,) = (
+        column for column in tables.columns(tables=["planes"]) if column.name == "planes.engines"
+    )
     assert mixtures.of_counts(engines, 2)["absurd and ok"] == 0

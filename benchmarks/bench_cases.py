@@ -22,7 +22,8 @@ from benchmarks.guarded import (
 
 pytestmark = [
     pytest.mark.bench,
-    pytest.mark.filterwarnings("ignore:.*L-BFGS-B:DeprecationWarning"),  # scikit-learn asks for an old option
+    # scikit-learn asks for an old option
+    pytest.mark.filterwarnings("ignore:.*L-BFGS-B:DeprecationWarning"),
 ]
 GROUPS = {
     "superclustering": SUPERCLUSTERS,
@@ -35,7 +36,9 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group, cases in GROUPS.items() for name in cases])
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group, cases in GROUPS.items() for name in cases]
+)
 def test_case(group, name, benchmark, speedup):
     make, peer = GUARDED[name]
     case = make()

@@ -74,6 +74,8 @@ with tempfile.TemporaryDirectory() as folder:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(("n", "dim"), [(500_000, 100), (20_000, 1000)])
 def test_gaussian_of_a_memory_map_needs_little_memory(n, dim):
-    done = subprocess.run([sys.executable, "-c", PEAK, str(n), str(dim)], capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(n), str(dim)], capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= (64 << 20) + 16 * dim * dim

@@ -19,9 +19,11 @@ LEAST_SHARE = 0.6  # of the stored ratio
 PUBLIC = {"supercluster, large", "terrific ball, large"}
 ATTEMPTS = 4  # other load can spoil one median; a real slowdown spoils all
 STORED = stored_ratios(LEVEL)
-MOST_READS, READS_SEEN = 6.3, 2.5  # time of the clipped sum over that of one read of its rows: limit, measured
+# time of the clipped sum over that of one read of its rows: limit, measured
+MOST_READS, READS_SEEN = 6.3, 2.5
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*L-BFGS-B:DeprecationWarning")  # scikit-learn asks for an old option
+# scikit-learn asks for an old option
+pytestmark = pytest.mark.filterwarnings("ignore:.*L-BFGS-B:DeprecationWarning")
 
 
 def ratios_until(least, case, peer, speedup, repeated=1):
@@ -55,9 +57,12 @@ def test_it_is_as_fast_beside_its_peer_as_stored(name, speedup):
     assert found[-1] >= LEAST_SHARE * STORED[name], f"{found}, stored {STORED[name]}"
 
 
-@pytest.mark.bench  # on a quiet machine, as `make bench-check`: a stored ratio that is a fifth too low hides a factor of two
+# on a quiet machine, as `make bench-check`: a stored ratio that is a fifth too low hides a factor
+# of two
+@pytest.mark.bench
 @pytest.mark.skipif(
-    not own_file(LEVEL).exists(), reason="the lowest ratio of other processors may be half of this one's"
+    not own_file(LEVEL).exists(),
+    reason="the lowest ratio of other processors may be half of this one's",
 )
 @pytest.mark.parametrize("name", GUARDED)
 def test_the_guard_of_a_call_that_is_made_twice_fails(name, speedup):
@@ -66,7 +71,9 @@ def test_the_guard_of_a_call_that_is_made_twice_fails(name, speedup):
     assert found[-1] < LEAST_SHARE * STORED[name], f"{found}, stored {STORED[name]}"
 
 
-@pytest.mark.skipif(LEVEL < lib.FPP_ISA_AVX512, reason="narrower machines are bound by arithmetic, not by bandwidth")
+@pytest.mark.skipif(
+    LEVEL < lib.FPP_ISA_AVX512, reason="narrower machines are bound by arithmetic, not by bandwidth"
+)
 @pytest.mark.parametrize(("n", "dim"), [(400_000, 50), (40_000, 500)])
 def test_sum_stays_near_the_read_limit(n, dim, speedup):
     case = loops.mean_case(n, dim)

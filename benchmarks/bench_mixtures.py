@@ -18,7 +18,8 @@ LEAST_RATIO = {"soft_em": 5.0, "one_shot": 5.0, "tree": 2.5, "public_pca": 5.0}
 
 
 @pytest.mark.parametrize(
-    ("per_component", "method"), [(10, "soft_em"), (5, "one_shot"), (10, "tree"), (20, "public_pca")]
+    ("per_component", "method"),
+    [(10, "soft_em"), (5, "one_shot"), (10, "tree"), (20, "public_pca")],
 )
 def test_fit_against_scikit(per_component, method):
     mixture = pytest.importorskip("sklearn.mixture")

@@ -53,7 +53,9 @@ def least(call: Any, times: int) -> float:
     return min(found)
 
 
-def measure(rows: int, dim: int, chunks: list[int], workers: list[int], times: int) -> list[tuple[Any, ...]]:
+def measure(
+    rows: int, dim: int, chunks: list[int], workers: list[int], times: int
+) -> list[tuple[Any, ...]]:
     """Return one line for each number of workers and of chunks."""
     import dask.array
     from distributed import Client, LocalCluster
@@ -64,7 +66,9 @@ def measure(rows: int, dim: int, chunks: list[int], workers: list[int], times: i
         with LocalCluster(**options) as cluster, Client(cluster) as client:
             for count in chunks:
                 made = (
-                    dask.array.random.default_rng(1).normal(size=(rows, dim), chunks=(-(-rows // count), dim)).persist()
+                    dask.array.random.default_rng(1)
+                    .normal(size=(rows, dim), chunks=(-(-rows // count), dim))
+                    .persist()
                 )
                 source = Rows.from_dask(made, client=client)
                 Executor().run(asked, source)  # imports on the workers
@@ -72,7 +76,9 @@ def measure(rows: int, dim: int, chunks: list[int], workers: list[int], times: i
                 seconds = least(lambda source=source: Executor().run(asked, source), times)
                 parts = sum("rows" in str(key) or "merge" in str(key) for key in graph)
                 moved = parts * 8 * dim / 1e3
-                lines.append((many, count, len(graph), len(cloudpickle.dumps(graph)) / 1e3, moved, seconds))
+                lines.append(
+                    (many, count, len(graph), len(cloudpickle.dumps(graph)) / 1e3, moved, seconds)
+                )
                 del made, source
     return lines
 
@@ -91,7 +97,9 @@ def fitted(lines: list[tuple[Any, ...]], rows: int) -> tuple[float, float, float
 
 def main() -> None:
     """Print the table and the model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--dim", type=int, default=8)
     parser.add_argument("--chunks", type=int, nargs="+", default=[10, 50, 200, 1000])
@@ -99,13 +107,17 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     given = parser.parse_args()
     lines = measure(given.rows, given.dim, given.chunks, given.workers, given.times)
-    table = Table(*HEADER, title=f"{given.rows:,} rows, {given.dim} columns, {os.cpu_count()} cores")
+    table = Table(
+        *HEADER, title=f"{given.rows:,} rows, {given.dim} columns, {os.cpu_count()} cores"
+    )
     for many, count, tasks, graph, moved, seconds in lines:
         cells = (f"{graph:.0f}", f"{moved:.1f}", f"{seconds:.3f}", f"{1e3 * seconds / tasks:.2f}")
         table.add_row(str(many), str(count), str(tasks), *cells)
     start, task, row = fitted(lines, given.rows)
     Console().print(table)
-    print(f"seconds = {start:.3f} + tasks * {1e3 * task:.2f} ms + rows * {1e9 * row:.1f} ns / min(workers, cores)")
+    print(
+        f"seconds = {start:.3f} + tasks * {1e3 * task:.2f} ms + rows * {1e9 * row:.1f} ns / min(workers, cores)"
+    )
 
 
 if __name__ == "__main__":

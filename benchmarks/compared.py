@@ -31,7 +31,8 @@ MODULES = {
     "Opacus": "opacus",
 }
 EPSILON = 0.1  # of the two means
-TABLE_EPSILON, SPEED = 1.0, 60.0  # epsilon of quartiles and of means by group; maximum wind speed in mph
+# epsilon of quartiles and of means by group; maximum wind speed in mph
+TABLE_EPSILON, SPEED = 1.0, 60.0
 SHARED = 200  # public rows of the regression
 
 
@@ -99,11 +100,16 @@ def opendp_quartiles(column: Any, low: float, high: float) -> Any:
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(column)), dp.symmetric_distance()
+    space = (
+        dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(column)),
+        dp.symmetric_distance(),
+    )
     candidates = np.linspace(low, high, 1000).tolist()
 
     def release(q: float) -> float:
-        make = lambda scale: space >> dp.m.then_private_quantile(dp.max_divergence(), candidates, q, scale)  # noqa: E731
+        def make(scale: float):
+            return space >> dp.m.then_private_quantile(dp.max_divergence(), candidates, q, scale)
+
         measure = dp.binary_search_chain(make, d_in=2, d_out=TABLE_EPSILON / 3.0, T=float)
         return float(measure(column))
 
@@ -123,10 +129,16 @@ def quartiles(call: Callable[..., Any]) -> Callable[[int], float]:
     def error(run: int) -> float:
         column, off = delays(), []
         ordered = np.sort(column)
-        for q, value in zip((0.25, 0.5, 0.75), call(column, float(ordered[0]), float(ordered[-1])), strict=True):
-            first, last = (np.searchsorted(ordered, np.rint(value), side) for side in ("left", "right"))
+        for q, value in zip(
+            (0.25, 0.5, 0.75), call(column, float(ordered[0]), float(ordered[-1])), strict=True
+        ):
+            first, last = (
+                np.searchsorted(ordered, np.rint(value), side) for side in ("left", "right")
+            )
             off.append(
-                max(first - q * len(column), q * len(column) - last, 0.0) if np.isfinite(value) else len(column) / 2
+                max(first - q * len(column), q * len(column) - last, 0.0)
+                if np.isfinite(value)
+                else len(column) / 2
             )
         return float(np.sqrt(np.mean(np.square(off))))
 
@@ -145,7 +157,9 @@ def months() -> Any:
 def ours_by_month(table: Any) -> Any:
     budget = fpp.PureDP(epsilon=TABLE_EPSILON)
     public = table.iloc[:1].copy()
-    found = fpp.estimate_mean(table.iloc[1:], x_pub=public, by="month", groups=range(1, 13), budget=budget)
+    found = fpp.estimate_mean(
+        table.iloc[1:], x_pub=public, by="month", groups=range(1, 13), budget=budget
+    )
     return found.mean[:12, 0]
 
 
@@ -163,7 +177,14 @@ def opendp_by_month(table: Any) -> Any:
     )  # fmt: skip
     speed = pl.col("wind_speed").fill_null(0.0).fill_nan(0.0)
     asked = context.query().group_by("month").agg(speed.dp.sum((0.0, SPEED)), dp.len())
-    found = asked.with_keys(pl.LazyFrame({"month": keys})).release().collect().to_pandas().set_index("month").loc[keys]
+    found = (
+        asked.with_keys(pl.LazyFrame({"month": keys}))
+        .release()
+        .collect()
+        .to_pandas()
+        .set_index("month")
+        .loc[keys]
+    )
     return found["wind_speed"].to_numpy() / np.maximum(found["len"].to_numpy(), 1.0)
 
 
@@ -172,7 +193,10 @@ def diffprivlib_by_month(table: Any) -> Any:
 
     # Replacing a row may change two groups.
     each = {"epsilon": TABLE_EPSILON / 2.0, "bounds": (0.0, SPEED)}
-    return [float(tools.mean(table.loc[table["month"] == month, "wind_speed"], **each)) for month in range(1, 13)]
+    return [
+        float(tools.mean(table.loc[table["month"] == month, "wind_speed"], **each))
+        for month in range(1, 13)
+    ]
 
 
 def by_month(call: Callable[[Any], Any]) -> Callable[[int], float]:
@@ -234,7 +258,9 @@ def opacus_regression(data: Labeled) -> Any:
     from opacus import PrivacyEngine
 
     net = torch.nn.Linear(data.x.shape[1], 1)
-    rows = torch.utils.data.TensorDataset(torch.tensor(data.x).float(), torch.tensor(data.y).float())
+    rows = torch.utils.data.TensorDataset(
+        torch.tensor(data.x).float(), torch.tensor(data.y).float()
+    )
     net, step, loader = PrivacyEngine().make_private_with_epsilon(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.5),
@@ -268,7 +294,9 @@ def in_range(call: Callable[..., float], column: str, high: float) -> Callable[[
 
 def without_range(run: int) -> float:
     wind = weather("wind_speed")
-    return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - float(wind.mean()))
+    return abs(
+        ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - float(wind.mean())
+    )
 
 
 def regression(call: Callable[[Labeled], Any], rows: int, columns: int) -> Callable[[int], float]:
@@ -297,18 +325,38 @@ REGRESSIONS = {
     "diffprivlib, ranges given": ("diffprivlib", diffprivlib_regression),
     "Opacus, nothing tuned": ("Opacus", opacus_regression),
 }
-SIZES = {"regression": (20_000, 4), "regression, 10 columns": (20_000, 10), "regression, few rows": (2_000, 10)}
+SIZES = {
+    "regression": (20_000, 4),
+    "regression, 10 columns": (20_000, 10),
+    "regression, few rows": (2_000, 10),
+}
 CONTESTANTS = (
-    Contestant("bounded column", "fastpubpriv", "fastpubpriv", in_range(ours_in_range, "humid", 100.0)),
-    *(Contestant("bounded column", name, name, in_range(call, "humid", 100.0)) for name, call in PEERS.items()),
+    Contestant(
+        "bounded column", "fastpubpriv", "fastpubpriv", in_range(ours_in_range, "humid", 100.0)
+    ),
+    *(
+        Contestant("bounded column", name, name, in_range(call, "humid", 100.0))
+        for name, call in PEERS.items()
+    ),
     Contestant("unbounded column", "fastpubpriv, one public row", "fastpubpriv", without_range),
     *(
-        Contestant("unbounded column", f"{name}, 0 to {guess:,.0f}", name, in_range(call, "wind_speed", guess))
+        Contestant(
+            "unbounded column",
+            f"{name}, 0 to {guess:,.0f}",
+            name,
+            in_range(call, "wind_speed", guess),
+        )
         for name, call in PEERS.items()
         for guess in GUESSES
     ),
-    *(Contestant("quartiles", name, library, quartiles(call)) for name, (library, call) in QUARTILES.items()),
-    *(Contestant("means by group", name, library, by_month(call)) for name, (library, call) in BY_MONTH.items()),
+    *(
+        Contestant("quartiles", name, library, quartiles(call))
+        for name, (library, call) in QUARTILES.items()
+    ),
+    *(
+        Contestant("means by group", name, library, by_month(call))
+        for name, (library, call) in BY_MONTH.items()
+    ),
     *(
         Contestant(task, name, library, regression(call, *size))
         for task, size in SIZES.items()
@@ -330,7 +378,9 @@ def missing(library: str) -> str | None:
 def once(task: str) -> dict[str, float]:
     """Run a task once in each installed library, and print which are not installed."""
     chosen = [each for each in CONTESTANTS if each.task == task]
-    reasons = {library: missing(library) for library in dict.fromkeys(each.library for each in chosen)}
+    reasons = {
+        library: missing(library) for library in dict.fromkeys(each.library for each in chosen)
+    }
     print(*filter(None, reasons.values()), sep="\n", end="")
     return {each.name: each.error(0) for each in chosen if reasons[each.library] is None}
 
@@ -339,8 +389,15 @@ def measure(contestant: Contestant, runs: int) -> dict[str, Any]:
     """Return the table's line of a contestant."""
     count = max(3, runs // 3) if contestant.library == "Opacus" else runs
     errors = sorted(map(contestant.error, range(count)))
-    figures = {"runs": count, "median": statistics.median(errors), "least": errors[0], "most": errors[-1]}
-    figures = {name: float(f"{value:.3g}") if name != "runs" else value for name, value in figures.items()}
+    figures = {
+        "runs": count,
+        "median": statistics.median(errors),
+        "least": errors[0],
+        "most": errors[-1],
+    }
+    figures = {
+        name: float(f"{value:.3g}") if name != "runs" else value for name, value in figures.items()
+    }
     return {
         "task": contestant.task,
         "name": contestant.name,
@@ -363,13 +420,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compared", description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--library", choices=MODULES, action="append")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/evidence/compared.json")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the figures in docs/evidence/compared.json"
+    )
     options = parser.parse_args()
     wanted = options.library or list(MODULES)
     reasons = {library: missing(library) for library in wanted}
     print(*filter(None, reasons.values()), sep="\n")
     warnings.simplefilter("ignore")
-    chosen = [each for each in CONTESTANTS if each.library in wanted and reasons[each.library] is None]
+    chosen = [
+        each for each in CONTESTANTS if each.library in wanted and reasons[each.library] is None
+    ]
     for each in chosen:
         line = measure(each, options.runs)
         print(*line.values(), sep=", ", flush=True)

@@ -14,7 +14,8 @@ from threadpoolctl import threadpool_limits
 from fastpubpriv.kernels._cext import lib
 
 SHORTEST_LAP = 0.01  # seconds
-PAIRS = ((0.1, 9), (0.4, 5), (float("inf"), 3))  # of laps below so many seconds: long ones are steadier
+# of laps below so many seconds: long ones are steadier
+PAIRS = ((0.1, 9), (0.4, 5), (float("inf"), 3))
 
 Clock = Callable[[], float]
 
@@ -24,7 +25,8 @@ _CPUS = {"baseline": "generic", "avx2": "haswell"}
 _ASKED = os.environ.get("GUARDS_ISA") or _NAMES[lib.fpp_isa_detect()]
 LEVEL = lib.fpp_isa_limit(_NAMES.index(_ASKED))
 if _ASKED in _CPUS and lib.fpp_isa_detect() > LEVEL:
-    os.environ |= {"NUMBA_CPU_NAME": _CPUS[_ASKED], "NUMBA_CPU_FEATURES": ""}  # read when Numba is first imported
+    # read when Numba is first imported
+    os.environ |= {"NUMBA_CPU_NAME": _CPUS[_ASKED], "NUMBA_CPU_FEATURES": ""}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,9 @@ def speedup():
     return measured_speedup
 
 
-def measured_speedup(fast: Callable[[], Any], slow: Callable[[], Any], clock: Clock = time.process_time) -> float:
+def measured_speedup(
+    fast: Callable[[], Any], slow: Callable[[], Any], clock: Clock = time.process_time
+) -> float:
     """Return the ratio of the time of `slow` to that of `fast`; few pairs where a pair takes long."""
 
     def lap(call: Callable[[], Any], repeats: int) -> float:
@@ -59,4 +63,6 @@ def measured_speedup(fast: Callable[[], Any], slow: Callable[[], Any], clock: Cl
     slow_repeats = max(1, round(longest / slow_seconds))
     fast_repeats = max(1, round(longest / fast_seconds))
     pairs = next(count for below, count in PAIRS if longest < below)
-    return statistics.median(lap(slow, slow_repeats) / lap(fast, fast_repeats) for _ in range(pairs))
+    return statistics.median(
+        lap(slow, slow_repeats) / lap(fast, fast_repeats) for _ in range(pairs)
+    )

@@ -16,7 +16,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.cases.first_calls import COMMANDS, FUNCTIONS, MOST, command_seconds, goal_of, seconds, write_tables
+from benchmarks.cases.first_calls import (
+    COMMANDS,
+    FUNCTIONS,
+    MOST,
+    command_seconds,
+    goal_of,
+    seconds,
+    write_tables,
+)
 
 # Fewer candidates (`candidates=`) take less time and change the release; 100 of them show the overhead of a first call.
 _PAIRS = "compares 1,000 candidates pair by pair, in every call"
@@ -26,7 +34,9 @@ NOT_MET = {
 }
 
 
-def measured(word: str, rounds: int, folder: Path) -> Iterator[tuple[str, float | None, float, float]]:
+def measured(
+    word: str, rounds: int, folder: Path
+) -> Iterator[tuple[str, float | None, float, float]]:
     """Yield name, seconds of the import, seconds of the call and limit of each function and command whose name contains `word`.
 
     The first run writes bytecode and is ignored.
@@ -63,7 +73,10 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--rounds", type=int, default=2, help="fresh processes for each, after one that writes bytecode"
+        "--rounds",
+        type=int,
+        default=2,
+        help="fresh processes for each, after one that writes bytecode",
     )
     parser.add_argument("--only", default="", help="names that hold this word")
     parser.add_argument("--json", type=Path, help="write the seconds of the calls")
@@ -76,7 +89,9 @@ def main() -> None:
         for call, first, found, goal in measured(given.only, given.rounds, folder):
             calls[call] = round(found, 3)
             said = f"<= {goal:g}: " + (
-                "met" if found <= goal else f"NOT MET: {NOT_MET.get(call, 'why is to be found out')}"
+                "met"
+                if found <= goal
+                else f"NOT MET: {NOT_MET.get(call, 'why is to be found out')}"
             )
             imported = "" if first is None else f"{first:.2f}"
             print(f"{call:<48}{imported:>8}{found:>8.3f}  {said}", flush=True)

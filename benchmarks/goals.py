@@ -55,7 +55,9 @@ GOALS = {
     "learn_separated_mixture, 1e6 x 16, 8 components": Goal(
         seconds=0.9, peers={f"{_SCIKIT}, a tenth of the rows, 5 steps": 1.0}
     ),
-    "learn_axis_aligned_mixture, 1e6 x 10, 2 components": Goal(seconds=1.3, peers={f"{_SCIKIT}, 'diag', 5 steps": 1.0}),
+    "learn_axis_aligned_mixture, 1e6 x 10, 2 components": Goal(
+        seconds=1.3, peers={f"{_SCIKIT}, 'diag', 5 steps": 1.0}
+    ),
     "a pure choice among 1,000 mixtures, 2,000 x 3, all cores": Goal(seconds=1.5),
     "quantiles, 1e7": Goal(peers={"np.quantile": 1.0}),
     "describe, 1e6 x 20": Goal(peers={"pandas describe": 1.0}),
@@ -80,9 +82,14 @@ GOALS |= {
 NONE = Goal()
 
 
-def verdict(goal: float | None, measured: list[float] | None, *, at_most: bool, unit: str = "") -> str:
+def verdict(
+    goal: float | None, measured: list[float] | None, *, at_most: bool, unit: str = ""
+) -> str:
     """Return the text of a cell: the goal and whether the number of each instruction set meets it; empty without a goal."""
     if goal is None or measured is None:
         return ""
-    words = ["met" if (number <= goal if at_most else number >= goal) else "NOT MET" for number in measured]
+    words = [
+        "met" if (number <= goal if at_most else number >= goal) else "NOT MET"
+        for number in measured
+    ]
     return f"{'<=' if at_most else '>='} {goal:g}{unit}: {' / '.join(words if len(set(words)) > 1 else words[:1])}"

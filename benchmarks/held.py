@@ -19,9 +19,15 @@ import numpy as np
 from fastpubpriv.kernels._cext import lib
 
 # Names that OpenBLAS, and LLVM behind Numba, give to a processor with no wider instructions than these.
-_PROCESSORS = {lib.FPP_ISA_BASELINE: ("Nehalem", "nehalem"), lib.FPP_ISA_AVX2: ("Haswell", "haswell")}
+_PROCESSORS = {
+    lib.FPP_ISA_BASELINE: ("Nehalem", "nehalem"),
+    lib.FPP_ISA_AVX2: ("Haswell", "haswell"),
+}
 # NumPy's names of the instruction groups of such a processor.
-_KEPT = {lib.FPP_ISA_BASELINE: ("X86_V2",), lib.FPP_ISA_AVX2: ("X86_V2", "X86_V3", "FMA3", "AVX2", "AVX", "F16C")}
+_KEPT = {
+    lib.FPP_ISA_BASELINE: ("X86_V2",),
+    lib.FPP_ISA_AVX2: ("X86_V2", "X86_V3", "FMA3", "AVX2", "AVX", "F16C"),
+}
 
 
 def environment(level: int) -> dict[str, str]:
@@ -36,7 +42,8 @@ def environment(level: int) -> dict[str, str]:
         # NumPy ignores the complete list, with a warning, if it contains a name that is not of this build.
         "NPY_DISABLE_CPU_FEATURES": " ".join(name for name in found if name not in _KEPT[level]),
         "NUMBA_CPU_NAME": llvm,
-        "NUMBA_CPU_FEATURES": "",  # without this, Numba adds all features of the machine to those of the named processor
+        # without this, Numba adds all features of the machine to those of the named processor
+        "NUMBA_CPU_FEATURES": "",
     }
 
 
@@ -54,26 +61,34 @@ def _set(names: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _serve(connection: Connection, level: int, produce: Callable[..., Iterator[Any]], given: tuple[Any, ...]) -> None:
+def _serve(
+    connection: Connection,
+    level: int,
+    produce: Callable[..., Iterator[Any]],
+    given: tuple[Any, ...],
+) -> None:
     found = produce(level, *given)
     with suppress(EOFError):  # the parent has exited
         while connection.recv():
             connection.send(next(found, None))
 
 
-def in_turn(levels: Sequence[int], produce: Callable[..., Iterator[Any]], *given: Any) -> Iterator[tuple[Any, ...]]:
+def in_turn(
+    levels: Sequence[int], produce: Callable[..., Iterator[Any]], *given: Any
+) -> Iterator[tuple[Any, ...]]:
     """Yield the values of `produce(level, *given)`, run in one process for each level; each runs only while the others wait.
 
     All of them must yield equally often, and never None. `produce` must be a function of a module, as it is pickled by name.
     """
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # a new interpreter: libraries read the environment when they are loaded
+    # a new interpreter: libraries read the environment when they are loaded
+    context = multiprocessing.get_context("spawn")
     ends = []
     for level in levels:
         ours, theirs = context.Pipe()
         with _set(environment(level)):
-            context.Process(target=_serve, args=(theirs, level, produce, given), daemon=True).start()
+            context.Process(
+                target=_serve, args=(theirs, level, produce, given), daemon=True
+            ).start()
         theirs.close()  # so that receiving ends if the process fails
         ends.append(ours)
     try:

@@ -45,7 +45,9 @@ class Problem:
             y = (rng.random(n) < 1.0 / (1.0 + np.exp(-x @ self.best))).astype(float)
         else:
             skewed = kind == "skewed noise"
-            y = x @ self.best + (np.exp(rng.normal(size=n)) - np.exp(0.5) if skewed else rng.normal(size=n))
+            y = x @ self.best + (
+                np.exp(rng.normal(size=n)) - np.exp(0.5) if skewed else rng.normal(size=n)
+            )
         self.private, self.public = (x[n_pub:], y[n_pub:]), (x[:n_pub].copy(), y[:n_pub].copy())
         self.fresh = np.hstack([np.ones((20_000, 1)), rng.normal(size=(20_000, dim - 1))])
 
@@ -55,7 +57,14 @@ class Problem:
         if self.loss.name == "squared":
             return float(0.5 * np.mean((scores - least) ** 2))
         chance = 1.0 / (1.0 + np.exp(-least))
-        return float(np.mean(np.logaddexp(0.0, scores) - chance * scores - np.logaddexp(0.0, least) + chance * least))
+        return float(
+            np.mean(
+                np.logaddexp(0.0, scores)
+                - chance * scores
+                - np.logaddexp(0.0, least)
+                + chance * least
+            )
+        )
 
     def trained(self, epsilon: float, **more: Any) -> float:
         """Return the excess loss of one run of `local.train`."""
@@ -81,7 +90,9 @@ def means_of(kind: str, dim: int, n_pub: int, epsilon: float, draws: int) -> lis
         begun = public_facts.PublicStart.of(problem.loss, *problem.public)
         distance = 2.0 * float(np.linalg.norm(problem.best))
         found.setdefault("public", []).append(problem.excess(begun.weights))
-        found.setdefault("zero", []).append(problem.trained(epsilon, clip_norm="public", radius=distance))
+        found.setdefault("zero", []).append(
+            problem.trained(epsilon, clip_norm="public", radius=distance)
+        )
         for choice in CHOICES:
             with mock.patch.multiple(public_facts, CLIP_QUANTILE=choice[0], REACH=choice[1]):
                 run = problem.trained(epsilon, start="public", clip_norm="public", radius="public")
@@ -97,11 +108,27 @@ def main() -> None:
     warnings.simplefilter("ignore", SeededNoiseWarning)
     found = np.array([means_of(*case, draws) for case in CASES])
     overall = np.exp(np.mean(np.log(found / found[:, :1]), axis=0))
-    names = ["public rows alone", "from zero", *(f"quantile {q:g}, reach {r:g}" for q, r in CHOICES)]
-    head = ["choice", *(f"{kind}, {n_pub}, {epsilon:g}" for kind, _, n_pub, epsilon in CASES), "overall"]
+    names = [
+        "public rows alone",
+        "from zero",
+        *(f"quantile {q:g}, reach {r:g}" for q, r in CHOICES),
+    ]
+    head = [
+        "choice",
+        *(f"{kind}, {n_pub}, {epsilon:g}" for kind, _, n_pub, epsilon in CASES),
+        "overall",
+    ]
     cells = np.column_stack([found.T, overall])
     print(
-        "\n".join(aligned(head, [[name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, cells, strict=True)]))
+        "\n".join(
+            aligned(
+                head,
+                [
+                    [name, *(f"{x:.4f}" for x in row)]
+                    for name, row in zip(names, cells, strict=True)
+                ],
+            )
+        )
     )
 
 

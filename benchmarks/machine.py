@@ -52,7 +52,9 @@ class Older(NamedTuple):
     machine: str
 
 
-def race(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, float]:
+def race(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int
+) -> tuple[float, float]:
     """Return the median seconds of each, in alternating runs so that other load slows both; one warm-up each."""
 
     def lap(function: Callable[[], object]) -> float:
@@ -70,18 +72,33 @@ def float_mean(rows: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Return a noisy mean as usually written: clip each row to a ball, average, add Gaussian noise in floats."""
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     clipped = rows * np.minimum(1.0, RADIUS / np.maximum(norms, 1e-300))[:, None]
-    mean: FloatArray = clipped.mean(axis=0) + 2.0 * RADIUS / len(rows) * rng.standard_normal(rows.shape[1])
+    mean: FloatArray = clipped.mean(axis=0) + 2.0 * RADIUS / len(rows) * rng.standard_normal(
+        rows.shape[1]
+    )
     return mean
 
 
-def measure(threads: int | None, *, shapes: Sequence[tuple[int, int]] = SHAPES, rounds: int = ROUNDS) -> list[Lap]:
+def measure(
+    threads: int | None, *, shapes: Sequence[tuple[int, int]] = SHAPES, rounds: int = ROUNDS
+) -> list[Lap]:
     """Time the complete public function and NumPy on each shape."""
     rng = np.random.default_rng(0)
-    given = {"budget": ZCDP(0.5), "center": 0.0, "radius": 1.0, "steps": 1, "threads": threads, "progress": False}
+    given = {
+        "budget": ZCDP(0.5),
+        "center": 0.0,
+        "radius": 1.0,
+        "steps": 1,
+        "threads": threads,
+        "progress": False,
+    }
     laps = []
     for n_priv, dim in shapes:
         rows = rng.standard_normal((n_priv, dim))
-        times = race(lambda rows=rows: coinpress_mean(rows, **given), lambda rows=rows: float_mean(rows, rng), rounds)
+        times = race(
+            lambda rows=rows: coinpress_mean(rows, **given),
+            lambda rows=rows: float_mean(rows, rng),
+            rounds,
+        )
         laps.append(Lap(n_priv, dim, *times))
     return laps
 
@@ -97,7 +114,9 @@ def named(machine: dict[str, Any], threads: Any) -> str:
 
 def table_of(laps: Sequence[Lap], before: Older | None) -> Table:
     """Return the table of our times and NumPy's, with those of an older file if given."""
-    table = Table(title="Private mean, medians of interleaved runs", title_justify="left", title_style="bold")
+    table = Table(
+        title="Private mean, medians of interleaved runs", title_justify="left", title_style="bold"
+    )
     old = () if before is None else ("old", "old ratio")
     for heading in ("rows", "columns", "ours", "NumPy", "ratio", "ours, numbers/s", *old):
         table.add_column(heading, justify="right")
@@ -121,21 +140,30 @@ def read_older(path: Path) -> Older:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         laps = {
-            (int(lap["n_priv"]), int(lap["dim"])): (float(lap["seconds"]), float(lap["ratio"])) for lap in found["laps"]
+            (int(lap["n_priv"]), int(lap["dim"])): (float(lap["seconds"]), float(lap["ratio"]))
+            for lap in found["laps"]
         }
-        if not laps or not all(0.0 < number < math.inf for pair in laps.values() for number in pair):
+        if not laps or not all(
+            0.0 < number < math.inf for pair in laps.values() for number in pair
+        ):
             raise ValueError("no times")
         return Older(laps, named(dict(found.get("machine", {})), found.get("threads", "unknown")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path}: not a file that `python -m benchmarks.machine --json` wrote") from error
+        raise ValueError(
+            f"{path}: not a file that `python -m benchmarks.machine --json` wrote"
+        ) from error
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write the numbers with `--json`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, help="default: all cores")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
-    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="a file of --json to show beside")
+    parser.add_argument(
+        "--compare", type=Path, metavar="OLD.json", help="a file of --json to show beside"
+    )
     asked = parser.parse_args(arguments)
     try:
         before = None if asked.compare is None else read_older(asked.compare)
@@ -148,7 +176,9 @@ def main(arguments: list[str] | None = None) -> None:
         written["laps"] = [{**lap._asdict(), "ratio": lap.ratio} for lap in laps]
         asked.json.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     console = Console(highlight=False)
-    console = console if console.is_terminal else Console(highlight=False, width=max(console.width, 110))
+    console = (
+        console if console.is_terminal else Console(highlight=False, width=max(console.width, 110))
+    )
     console.print(table_of(laps, before))
     console.print(f"now: {named(machine, threads)}", markup=False)
     if before is not None:

@@ -40,10 +40,11 @@ CENTERS[1, 0], CENTERS[2, 1] = 40.0, 60.0
 COEFFICIENTS = np.linspace(-1.0, 1.0, 7)
 GROUP = 1_000_000  # rows of a row group
 PUBLIC, FEW, PREFIX = 3000, 3000, 1_000_000
+# a small size is repeated until this many rows in total; the minimum time is reported
 REPEATED_ROWS, MOST_REPEATS = (
     2_000_000,
     7,
-)  # a small size is repeated until this many rows in total; the minimum time is reported
+)
 MEMORY = 2e9
 
 
@@ -66,13 +67,17 @@ def write(path: Path, n: int) -> None:
     with pq.ParquetWriter(unfinished, schema, compression="none", use_dictionary=False) as writer:
         for seed, first in enumerate(range(0, n, GROUP)):
             rows = table(min(GROUP, n - first), seed + 1)
-            writer.write_table(pa.table([np.ascontiguousarray(rows[:, k]) for k in range(8)], schema=schema))
+            writer.write_table(
+                pa.table([np.ascontiguousarray(rows[:, k]) for k in range(8)], schema=schema)
+            )
     unfinished.rename(path)
 
 
 FITS: dict[str, Any] = {
     "gaussian": lambda x, pub, **o: fpp.estimate_gaussian(x, x_pub=pub, budget=fpp.ZCDP(1), **o),
-    "regression": lambda x, pub, **o: fpp.linear_regression(x, x_pub=pub, **_labels(x), budget=fpp.ZCDP(1), **o),
+    "regression": lambda x, pub, **o: fpp.linear_regression(
+        x, x_pub=pub, **_labels(x), budget=fpp.ZCDP(1), **o
+    ),
     "mixture": lambda x, pub, **o: fpp.learn_separated_mixture(
         x, x_pub=pub[:300], n_components=3, min_weight=0.2, budget=fpp.ZCDP(1), **o
     ),
@@ -214,7 +219,9 @@ def prefix(path: str, n: int) -> dict[str, bool]:
     found = {}
     for name, call in FITS.items():
         there, here = (call(x, _public(x), random_state=1, progress=False) for x in (rows, memory))
-        found[name] = all(np.array_equal(getattr(there, k), getattr(here, k)) for k in NUMBERS[name])
+        found[name] = all(
+            np.array_equal(getattr(there, k), getattr(here, k)) for k in NUMBERS[name]
+        )
     return found
 
 
@@ -232,11 +239,15 @@ class Results:
         self._path = path
         self.lines: list[dict[str, Any]] = []
         if path is not None and path.exists():
-            self.lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+            self.lines = [
+                json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line
+            ]
 
     def found(self, **which: Any) -> dict[str, Any] | None:
         """Return the line of a step if it is finished."""
-        return next((line for line in self.lines if all(line.get(key) == which[key] for key in which)), None)
+        return next(
+            (line for line in self.lines if all(line.get(key) == which[key] for key in which)), None
+        )
 
     def once(self, which: dict[str, Any], call: Any) -> dict[str, Any]:
         """Return the line of a step, after running it if it is not finished."""
@@ -261,7 +272,11 @@ def _rounded(value: Any) -> Any:
 def measure(n: int, given: argparse.Namespace, results: Results) -> None:
     """Run all unfinished steps of one size."""
     folder, fits, threads = given.folder, given.fits, given.threads
-    wanted = [{"rows": n, "step": "fit", "fit": name, "threads": many} for many in threads for name in fits]
+    wanted = [
+        {"rows": n, "step": "fit", "fit": name, "threads": many}
+        for many in threads
+        for name in fits
+    ]
     others = [{"rows": n, "step": step} for step in ("scan", "prefix")]
     if all(results.found(**which) for which in [*wanted, *others]):
         return
@@ -282,16 +297,24 @@ def measure(n: int, given: argparse.Namespace, results: Results) -> None:
 
     for which in wanted:
         results.once(which, lambda which=which: compared(which["fit"], which["threads"]))
-    results.once(others[1], lambda: {"same_bits": apart(prefix, str(path), n), "first_rows": min(PREFIX, n)})
+    results.once(
+        others[1], lambda: {"same_bits": apart(prefix, str(path), n), "first_rows": min(PREFIX, n)}
+    )
     path.unlink()
 
 
-def growth(results: Results, fits: list[str], threads: list[int | None], clock: str) -> list[tuple[Any, ...]]:
+def growth(
+    results: Results, fits: list[str], threads: list[int | None], clock: str
+) -> list[tuple[Any, ...]]:
     """Return one line for each fit and size: nanoseconds per row of the complete call, less the fixed time, and per pass."""
     lines = []
     for name in fits:
         for many in threads:
-            found = [line for line in results.lines if (line.get("fit"), line.get("threads")) == (name, many)]
+            found = [
+                line
+                for line in results.lines
+                if (line.get("fit"), line.get("threads")) == (name, many)
+            ]
             found.sort(key=lambda line: int(line["rows"]))
             fixed = "fixed" if clock == "seconds" else "fixed_work"
             each = [1e9 * (line[clock] - line[fixed]) / line["rows"] for line in found]
@@ -318,8 +341,17 @@ def show(results: Results, fits: list[str], threads: list[int | None]) -> None:
     console = Console(width=130)
     for clock in ("seconds", "work"):
         drawn = Table(*header, title=f"{clock}: nanoseconds")
-        for name, many, n, passes, read, whole, row, part, one, memory in growth(results, fits, threads, clock):
-            numbers = (f"{passes:.3g}", f"{read:.3g}", f"{whole:.1f}", f"{row:.1f}", f"{part:.2f}", f"{one:.1f}")
+        for name, many, n, passes, read, whole, row, part, one, memory in growth(
+            results, fits, threads, clock
+        ):
+            numbers = (
+                f"{passes:.3g}",
+                f"{read:.3g}",
+                f"{whole:.1f}",
+                f"{row:.1f}",
+                f"{part:.2f}",
+                f"{one:.1f}",
+            )
             drawn.add_row(name, str(many or "all"), f"{n:.0e}", *numbers, f"{memory:.0f}")
         console.print(drawn)
     large = [line for line in results.lines if line.get("memory", 0) > MEMORY]
@@ -329,14 +361,26 @@ def show(results: Results, fits: list[str], threads: list[int | None]) -> None:
 
 def main() -> None:
     """Run the unfinished steps, then print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     sizes = [100_000, 1_000_000, 10_000_000]
-    parser.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of files (64 bytes a row)")
-    parser.add_argument("--folder", type=Path, default=Path("build/out_of_core"), help="where the files are made")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=sizes, help="sizes of files (64 bytes a row)"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path("build/out_of_core"), help="where the files are made"
+    )
     parser.add_argument("--fits", nargs="+", default=list(FITS), choices=list(FITS))
-    parser.add_argument("--threads", type=int, nargs="+", default=[None], help="one or several; default: all cores")
-    parser.add_argument("--max-memory", type=float, help="bytes of rows that the regression keeps (default: 2**30)")
-    parser.add_argument("--results", type=Path, help="file of finished steps, which are not done again")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[None], help="one or several; default: all cores"
+    )
+    parser.add_argument(
+        "--max-memory", type=float, help="bytes of rows that the regression keeps (default: 2**30)"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="file of finished steps, which are not done again"
+    )
     given = parser.parse_args()
     results = Results(given.results)
     for n in given.rows:

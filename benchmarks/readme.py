@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-README, SPEED, ACCURACY = (ROOT / name for name in ("README.md", "docs/evidence/speed.md", "docs/evidence/accuracy.md"))
+README, SPEED, ACCURACY = (
+    ROOT / name for name in ("README.md", "docs/evidence/speed.md", "docs/evidence/accuracy.md")
+)
 
 # Rows of the long table of speed with the most comparable peer of each, also where the peer is faster.
 SPEED_ROWS = (
@@ -27,7 +29,10 @@ SPEED_ROWS = (
     ("quantiles, 1e7", "np.quantile"),
     ("describe, 1e6 x 20", "pandas describe"),
     ("means of 51 groups, 1e6 x 10", "pandas groupby"),
-    ("learn_separated_mixture, 1e6 x 16, 8 components", "scikit-learn (not private), a tenth of the rows, 5 steps"),
+    (
+        "learn_separated_mixture, 1e6 x 16, 8 components",
+        "scikit-learn (not private), a tenth of the rows, 5 steps",
+    ),
     ("estimate_mean, 1,000 x 5", "np.mean"),
 )
 ACCURACY_ROWS = (
@@ -44,7 +49,9 @@ def part(text: str, mark: str) -> str:
 def replaced(text: str, mark: str, body: str) -> str:
     """Return the file with the text between two marks replaced."""
     before, rest = text.split(f"<!-- {mark} -->", 1)
-    return f"{before}<!-- {mark} -->\n{body}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->', 1)[1]}"
+    return (
+        f"{before}<!-- {mark} -->\n{body}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->', 1)[1]}"
+    )
 
 
 def cells(body: str) -> Iterator[list[str]]:
@@ -63,7 +70,9 @@ def markdown(rows: list[list[str]]) -> str:
 def write_rows(path: Path, rows: list[list[str]]) -> None:
     """Write a table to a JSON file, its header as "columns"."""
     lines = ",\n".join(json.dumps(row) for row in rows[1:])
-    path.write_text(f'{{"columns": {json.dumps(rows[0])},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    path.write_text(
+        f'{{"columns": {json.dumps(rows[0])},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8"
+    )
 
 
 def short_speed(body: str) -> str:
@@ -74,7 +83,8 @@ def short_speed(body: str) -> str:
         found[name, row[4]] = (ours, row[5])
     kinds = re.search(r"with ([\w-]+(?: / [\w-]+)*)[:.]", body.replace("\n", " "))
     sets = "" if kinds is None else f" with {kinds[1]}"
-    rows = [[row[0], found[row][0], row[1], found[row][1]] for row in SPEED_ROWS if row in found]  # peers may be absent
+    # peers may be absent
+    rows = [[row[0], found[row][0], row[1], found[row][1]] for row in SPEED_ROWS if row in found]
     head = f"{body.split(';')[0]}; one thread{sets}."
     return f"{head}\n\n{markdown([['call, rows x columns', 'time', 'beside', 'times as fast'], *rows])}"
 
@@ -96,7 +106,11 @@ def filled(readme: str, speed: str, accuracy: str) -> str:
     """Return the text of the README with its tables, from the texts of two pages of the book."""
     readme = replaced(readme, "speed", short_speed(part(speed, "bench")))
     readme = replaced(readme, "accuracy", short_accuracy(part(accuracy, "accuracy")))
-    return replaced(readme, "intervals", short_intervals(part(accuracy, "coefficients"), part(accuracy, "covariances")))
+    return replaced(
+        readme,
+        "intervals",
+        short_intervals(part(accuracy, "coefficients"), part(accuracy, "covariances")),
+    )
 
 
 def main() -> None:

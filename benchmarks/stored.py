@@ -76,7 +76,11 @@ def measured(report: Path) -> dict[str, Measured]:
     """Return the cases of a report of pytest-benchmark."""
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     infos = [each["extra_info"] for each in found["benchmarks"]]
-    return {info["case"]: {"peer": info["peer"], "ratio": info["ratio"]} for info in infos if "case" in info}
+    return {
+        info["case"]: {"peer": info["peer"], "ratio": info["ratio"]}
+        for info in infos
+        if "case" in info
+    }
 
 
 def save(cases: Mapping[str, Measured], level: int, folder: Path = FOLDER) -> Path:
@@ -84,7 +88,8 @@ def save(cases: Mapping[str, Measured], level: int, folder: Path = FOLDER) -> Pa
     target = own_file(level, folder)
     kept = cases_in(target) if target.exists() else {}
     together = {
-        name: {"peer": each["peer"], "ratio": float(f"{each['ratio']:.4g}")} for name, each in {**kept, **cases}.items()
+        name: {"peer": each["peer"], "ratio": float(f"{each['ratio']:.4g}")}
+        for name, each in {**kept, **cases}.items()
     }
     folder.mkdir(exist_ok=True)
     text = json.dumps({"made_by": "make bench-save", "cases": together}, indent=1)
@@ -110,20 +115,35 @@ def compared(
 def main() -> int:
     """Save the report of a run, or compare it with what is stored; return 1 if a case has become slower."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stored", description=__doc__)
-    parser.add_argument("report", type=Path, help="the file that pytest wrote with --benchmark-json")
-    parser.add_argument("--save", action="store_true", help="store the ratios for the class of this processor")
-    parser.add_argument("--show", action="store_true", help="print the table alone: a slow case is no failure")
+    parser.add_argument(
+        "report", type=Path, help="the file that pytest wrote with --benchmark-json"
+    )
+    parser.add_argument(
+        "--save", action="store_true", help="store the ratios for the class of this processor"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="print the table alone: a slow case is no failure"
+    )
     given = parser.parse_args()
     from benchmarks.conftest import LEVEL
 
     cases = measured(given.report)
     lines = compared(ratios_of(cases), stored_ratios(LEVEL))
-    print(readme.markdown([["case", "times as fast as its peer", "stored", "share of the stored"], *map(list, lines)]))
+    print(
+        readme.markdown(
+            [
+                ["case", "times as fast as its peer", "stored", "share of the stored"],
+                *map(list, lines),
+            ]
+        )
+    )
     if given.save:
         print(f"stored: {save(cases, LEVEL)}")
         return 0
     slow = [name for name, *_, share in lines if share.endswith(TOO_SLOW)]
-    print(f"{processor_class(LEVEL)}: {len(slow)} of {len(lines)} below {CHECKED_SHARE} of what is stored: {slow}")
+    print(
+        f"{processor_class(LEVEL)}: {len(slow)} of {len(lines)} below {CHECKED_SHARE} of what is stored: {slow}"
+    )
     return int(bool(slow) and not given.show)
 
 

@@ -144,7 +144,9 @@ def timed(case: loops.Case, rounds: int) -> Times:
     )
 
 
-def all_timed(level: int, sections: Sequence[str], rounds: int, scale: float) -> Iterator[str | Times]:
+def all_timed(
+    level: int, sections: Sequence[str], rounds: int, scale: float
+) -> Iterator[str | Times]:
     """Yield the BLAS of this process, then the times of its cases with instruction set `level`."""
     lib.fpp_isa_limit(level)
     made: dict[str, Iterable[loops.Case]] = {
@@ -184,7 +186,9 @@ def lines(found: Sequence[Times]) -> list[Line]:
         faster = [each.peers[peer] / each.ours for each in found]
         beside_peer = verdict(goal.peers.get(peer), faster, at_most=False)
         said = "; ".join(filter(None, [*(own if index == 0 else []), beside_peer]))
-        made.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, beside(faster, ".1f"), said))
+        made.append(
+            ((*first,) if index == 0 else ("", "", "", "")) + (peer, beside(faster, ".1f"), said)
+        )
     return made
 
 
@@ -201,7 +205,9 @@ def firsts(rounds: int) -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as name:
         for call in first_calls.SHOWN:
             code = first_calls.FUNCTIONS[call]
-            found = min(first_calls.seconds(code, Path(name))[1] for _ in range(max(2, rounds // 3)))
+            found = min(
+                first_calls.seconds(code, Path(name))[1] for _ in range(max(2, rounds // 3))
+            )
             said = verdict(first_calls.goal_of(call), [found], at_most=True, unit=" s")
             yield f"first call: {call}", f"{1e3 * found:.0f} ms", "-", "", "", "", said
 
@@ -218,7 +224,9 @@ def note(levels: Sequence[int], blas: Sequence[str]) -> str:
     """Return the note on the machine and the versions that the numbers depend on."""
     machine = describe_machine()
     sets = " / ".join(NAMES[level] for level in levels)
-    absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
+    absent = [
+        name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None
+    ]
     left_out = f" Not installed, and so left out: {', '.join(absent)}." if absent else ""
     if len(levels) > 1:
         beside_them = (
@@ -236,19 +244,35 @@ def note(levels: Sequence[int], blas: Sequence[str]) -> str:
 
 def written(text: str, head: str, found: Sequence[Line]) -> str:
     """Return the page with the table between its marks."""
-    return readme.replaced(text, "bench", f"{head}\n\n{readme.markdown([list(line) for line in (HEADER, *found)])}")
+    return readme.replaced(
+        text, "bench", f"{head}\n\n{readme.markdown([list(line) for line in (HEADER, *found)])}"
+    )
 
 
 def main() -> None:
     """Print the table; with --write, write it to the book and some of its rows to the README."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.table",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--rounds", type=int, default=7, help="runs of our calls; peers take half as many")
-    parser.add_argument("--isa", choices=("avx512", "avx2", "baseline"), help="one instruction set instead of two")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="one section of the table")
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and one run: to try the command")
-    parser.add_argument("--write", action="store_true", help="the table into docs/evidence/speed.md and README.md")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="runs of our calls; peers take half as many"
+    )
+    parser.add_argument(
+        "--isa", choices=("avx512", "avx2", "baseline"), help="one instruction set instead of two"
+    )
+    parser.add_argument(
+        "--only", choices=SECTIONS, action="append", help="one section of the table"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a hundredth of the rows and one run: to try the command",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="the table into docs/evidence/speed.md and README.md"
+    )
     given = parser.parse_args()
     if given.write and (given.quick or given.only is not None):
         parser.error("--write needs the whole table: leave out --quick and --only")
@@ -259,7 +283,9 @@ def main() -> None:
     rounds, scale = (1, QUICK) if given.quick else (given.rounds, 1.0)
     sections = given.only or SECTIONS
     lib.fpp_isa_limit(levels[0])
-    processes = held.in_turn(levels, all_timed, [each for each in sections if each in CASES], rounds, scale)
+    processes = held.in_turn(
+        levels, all_timed, [each for each in sections if each in CASES], rounds, scale
+    )
     head = note(levels, next(processes))
     found = [line for times in processes for line in lines(times)]
     with threadpool_limits(1), warnings.catch_warnings():
@@ -272,7 +298,9 @@ def main() -> None:
     missed = sum("NOT MET" in line[-1] for line in found)
     print(f"{missed} of {sum(bool(line[-1]) for line in found)} rows with goals miss one")
     if given.write:
-        readme.SPEED.write_text(written(readme.SPEED.read_text(encoding="utf-8"), head, found), encoding="utf-8")
+        readme.SPEED.write_text(
+            written(readme.SPEED.read_text(encoding="utf-8"), head, found), encoding="utf-8"
+        )
         readme.main()
 
 

@@ -26,7 +26,16 @@ from threadpoolctl import threadpool_limits
 from benchmarks.cases.threads import COMPUTE, GOALS, Threaded, cases
 from fastpubpriv.sources import Executor
 
-HEADER = ("call", "one thread, ms", "passes, ms", "passes x", "whole x", "machine x", "processor", "goal")
+HEADER = (
+    "call",
+    "one thread, ms",
+    "passes, ms",
+    "passes x",
+    "whole x",
+    "machine x",
+    "processor",
+    "goal",
+)
 
 
 @contextmanager
@@ -83,7 +92,9 @@ def machine(case: Threaded, rounds: int) -> float:
 
     def together(count: int) -> float:
         barrier, send = context.Barrier(count), context.Queue()
-        children = [context.Process(target=_alone, args=(case, barrier, rounds, send)) for _ in range(count)]
+        children = [
+            context.Process(target=_alone, args=(case, barrier, rounds, send)) for _ in range(count)
+        ]
         for child in children:
             child.start()
         longest = max(send.get() for _ in children)
@@ -96,11 +107,18 @@ def machine(case: Threaded, rounds: int) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="of the large calls; small ones are made 40 times as often"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the rows of the large calls")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        help="of the large calls; small ones are made 40 times as often",
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor on the rows of the large calls"
+    )
     parser.add_argument("--only", default="", help="calls whose name begins so")
     parser.add_argument("--no-machine", action="store_true", help="leave out the two processes")
     given = parser.parse_args()

@@ -32,7 +32,8 @@ from fastpubpriv.training.train import linear_regression
 
 KEPT = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "training_cells.json"
 Kept = dict[str, list[dict[str, Any]]]
-CLOSE, CLOSE_FEW, FEW = 1.03, 1.5, (0.01, 2.0)  # maximum loss over that of the prototype; in cell FEW
+# maximum loss over that of the prototype; in cell FEW
+CLOSE, CLOSE_FEW, FEW = 1.03, 1.5, (0.01, 2.0)
 # Losses of the prototype of newton with the better of its two row weightings: medians of five draws.
 PROTOTYPE = {
     (0.01, 2.0): 2.2822, (0.03, 2.0): 1.4356, (0.04, 2.0): 1.4625, (0.1, 2.0): 1.2323, (0.25, 2.0): 1.1705,
@@ -52,7 +53,10 @@ def read() -> Kept:
 
 def write(kept: Kept) -> None:
     """Replace the file, one line per entry."""
-    parts = [f' "{name}": [\n' + ",\n".join("  " + json.dumps(each) for each in kept[name]) + "\n ]" for name in kept]
+    parts = [
+        f' "{name}": [\n' + ",\n".join("  " + json.dumps(each) for each in kept[name]) + "\n ]"
+        for name in kept
+    ]
     place = KEPT.with_suffix(".tmp")
     place.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     place.replace(KEPT)
@@ -61,7 +65,12 @@ def write(kept: Kept) -> None:
 def wanted() -> list[tuple[Cell, str]]:
     """Return all cells, Table 5 first, at the printed noise and then at the honest one; a cell of two tables occurs once."""
     return list(
-        dict.fromkeys((cell, account) for table in TABLES for account in cells.ACCOUNTS for cell in table.cells)
+        dict.fromkeys(
+            (cell, account)
+            for table in TABLES
+            for account in cells.ACCOUNTS
+            for cell in table.cells
+        )
     )
 
 
@@ -80,7 +89,9 @@ def has(kept: Kept, cell: Cell, account: str) -> bool:
 def rounded(row: Row) -> Row:
     """Return the stored form of a method's result in a cell."""
     places = {"loss": 5, "noise_multiplier": 4, "epsilon_replace_one": 4}
-    return {name: round(value, places[name]) if name in places else value for name, value in row.items()}
+    return {
+        name: round(value, places[name]) if name in places else value for name, value in row.items()
+    }
 
 
 def run_gradient(kept: Kept, stop: float) -> None:
@@ -94,7 +105,9 @@ def run_gradient(kept: Kept, stop: float) -> None:
         if known is None or known.n_pub != round(cell.ratio * data.size.n):
             known = None  # frees the memory of the previous split first
             known = cells.split(data, cell.ratio)
-        kept["gradient"] += [{**named(cell, account), **rounded(row)} for row in cells.run_cell(known, cell, account)]
+        kept["gradient"] += [
+            {**named(cell, account), **rounded(row)} for row in cells.run_cell(known, cell, account)
+        ]
         write(kept)
         print(*aligned(*gradient_rows(kept)), sep="\n", flush=True)
 
@@ -108,7 +121,9 @@ def run_newton(kept: Kept, stop: float) -> None:
                 continue
             if time.monotonic() > stop:
                 return
-            newton, predicted, public, adassp, _ = beyond.cell(beyond.PAPER, ratio, epsilon, run, rival=run == 0)
+            newton, predicted, public, adassp, _ = beyond.cell(
+                beyond.PAPER, ratio, epsilon, run, rival=run == 0
+            )
             kept["newton"].append(draw_of(key, newton, predicted, public, adassp))
             write(kept)
             print(kept["newton"][-1], flush=True)
@@ -123,14 +138,25 @@ def same_rows(ratio: float, epsilon: float) -> str:
         *(x[m:], y[m:]), x_pub=x[:m].copy(), y_pub=y[:m].copy(), method="newton", tails="light", random_state=0,
         budget=ApproxDP(epsilon, beyond.DELTA),
     )  # fmt: skip
-    newton = beyond.loss(np.ravel(found.coefficients), float(found.intercept), data.truth.astype(np.float64))
-    public = float(cells.losses_of(cells.least_squares(data.x[:m], data.y[:m])[None], data.truth)[0])
+    newton = beyond.loss(
+        np.ravel(found.coefficients), float(found.intercept), data.truth.astype(np.float64)
+    )
+    public = float(
+        cells.losses_of(cells.least_squares(data.x[:m], data.y[:m])[None], data.truth)[0]
+    )
     return f"n_pub/n {ratio:g}, epsilon {epsilon:g}: newton {newton:.5f}, public rows alone {public:.5f}"
 
 
-def draw_of(key: dict[str, Any], newton: float, predicted: float, public: float, adassp: float) -> dict[str, Any]:
+def draw_of(
+    key: dict[str, Any], newton: float, predicted: float, public: float, adassp: float
+) -> dict[str, Any]:
     """Return the stored form of a draw."""
-    found = {**key, "newton": round(newton, 5), "predicted": round(predicted, 5), "public": round(public, 5)}
+    found = {
+        **key,
+        "newton": round(newton, 5),
+        "predicted": round(predicted, 5),
+        "public": round(public, 5),
+    }
     return found if math.isnan(adassp) else {**found, "adassp": round(adassp, 1)}
 
 
@@ -155,7 +181,9 @@ def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         part = where(found, **dict(zip(place, at, strict=True)))
         row = [str(at[0]), f"{at[1]:g}", f"{at[2]:g}", at[3]]
         for method in METHODS:
-            ours, honest = (where(part, method=method, account=account) for account in cells.ACCOUNTS)
+            ours, honest = (
+                where(part, method=method, account=account) for account in cells.ACCOUNTS
+            )
             row += [beyond.shown((ours or honest)[0]["printed"]), _shown(ours)]
             row += [_shown(honest)] if method != THROW_AWAY else []
         rows.append(tuple(row))
@@ -163,7 +191,11 @@ def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _shown(rows: list[Row]) -> str:
-    return "-" if not rows else beyond.shown(rows[0]["loss"]) + ("!" if rows[0]["within_band"] == 0 else "")
+    return (
+        "-"
+        if not rows
+        else beyond.shown(rows[0]["loss"]) + ("!" if rows[0]["within_band"] == 0 else "")
+    )
 
 
 def orders_of(kept: Kept) -> list[str]:
@@ -189,11 +221,14 @@ def newton_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     printed = dict(zip(RATIOS, (losses[0] for losses in TABLES[0].losses), strict=True))
     rows = []
     for ratio, epsilon in beyond.cells_of(RATIOS):
-        draws = [each for each in kept["newton"] if (each["ratio"], each["epsilon"]) == (ratio, epsilon)]
+        draws = [
+            each for each in kept["newton"] if (each["ratio"], each["epsilon"]) == (ratio, epsilon)
+        ]
         if not draws:
             continue
         newton, predicted, public = (
-            float(np.median([each[name] for each in draws])) for name in ("newton", "predicted", "public")
+            float(np.median([each[name] for each in draws]))
+            for name in ("newton", "predicted", "public")
         )
         adassp = next((each["adassp"] for each in draws if "adassp" in each), math.nan)
         rows.append(
@@ -221,16 +256,25 @@ def missing(kept: Kept) -> str:
         for account in cells.ACCOUNTS
     ]
     every = len(wanted()) // 2
-    return "; ".join(f"{count} of {every} cells at the {account} noise" for account, count in counts) + " were run"
+    return (
+        "; ".join(f"{count} of {every} cells at the {account} noise" for account, count in counts)
+        + " were run"
+    )
 
 
 def main() -> None:
     """Print the stored results; with --minutes, run missing cells first."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no cell later than this")
-    parser.add_argument("--newton", action="store_true", help="the problem of Table 5 by Newton steps")
     parser.add_argument(
-        "--same", metavar="RATIO:EPSILON", help="Newton steps on the rows of Tables 5 to 10, and nothing else"
+        "--newton", action="store_true", help="the problem of Table 5 by Newton steps"
+    )
+    parser.add_argument(
+        "--same",
+        metavar="RATIO:EPSILON",
+        help="Newton steps on the rows of Tables 5 to 10, and nothing else",
     )
     options = parser.parse_args()
     if options.same:
@@ -244,7 +288,12 @@ def main() -> None:
             warnings.simplefilter("ignore", AccuracyWarning)
             warnings.simplefilter("ignore", SeededNoiseWarning)
             (run_newton if options.newton else run_gradient)(kept, stop)
-    print(*aligned(*gradient_rows(kept)), "! is outside its band of the specification", *orders_of(kept), sep="\n")
+    print(
+        *aligned(*gradient_rows(kept)),
+        "! is outside its band of the specification",
+        *orders_of(kept),
+        sep="\n",
+    )
     print(missing(kept), "", *aligned(*newton_rows(kept)), sep="\n")
 
 

@@ -14,7 +14,9 @@ import fastpubpriv
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "extensions"))
 # The kernels that execute pages import the package of this tree, and draw no progress bars.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])
+)
 
 # A warning in a cell is shown as its words alone, without the path of a file on the machine that built the book.
 PROFILE = Path(tempfile.mkdtemp(prefix="book-ipython-"))
@@ -24,7 +26,9 @@ atexit.register(shutil.rmtree, PROFILE, ignore_errors=True)
     "import warnings\nwarnings.formatwarning = lambda words, kind, *where, **more: f'{kind.__name__}: {words}\\n'\n"
 )
 # The kernels talk on this machine alone; that nothing is encrypted there need not be said for every page.
-(PROFILE / "profile_default" / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40  # errors\n")
+(PROFILE / "profile_default" / "ipython_kernel_config.py").write_text(
+    "c.IPKernelApp.log_level = 40  # errors\n"
+)
 os.environ["IPYTHONDIR"] = str(PROFILE)
 
 project = "fastpubpriv"
@@ -53,7 +57,8 @@ exclude_patterns = ["extensions", "static"]
 nitpicky = True
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 600  # seconds: the C library is compiled on one page, on a machine that may be busy
+# seconds: the C library is compiled on one page, on a machine that may be busy
+nb_execution_timeout = 600
 nb_execution_in_temp = True  # a page finds and leaves no files
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist", "substitution"]

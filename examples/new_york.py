@@ -44,7 +44,9 @@ def read(name, numbers, words=()):
         with zipfile.ZipFile(path) as archive:
             path = io.BytesIO(archive.read(path.stem))
     kinds = dict.fromkeys(numbers, "float64") | dict.fromkeys(words, "string")
-    convert = csv.ConvertOptions(include_columns=list(kinds), column_types=kinds, null_values=["NA", ""])
+    convert = csv.ConvertOptions(
+        include_columns=list(kinds), column_types=kinds, null_values=["NA", ""]
+    )
     found = csv.read_csv(path, convert_options=convert)
     return {column: found.column(column).to_numpy(zero_copy_only=False) for column in kinds}
 

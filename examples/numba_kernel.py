@@ -48,7 +48,9 @@ def main() -> None:
     key = np.frombuffer(secrets.token_bytes(32), dtype=np.uint8).copy()
     noisy = np.empty_like(counts)
     assert add_noise(counts, key, noisy)
-    print("noisy counts:", np.round(noisy[:5] / 2.0**LOG2_STEP, 1).tolist(), "true counts: 34 and 33")
+    print(
+        "noisy counts:", np.round(noisy[:5] / 2.0**LOG2_STEP, 1).tolist(), "true counts: 34 and 33"
+    )
 
 
 if __name__ == "__main__":

@@ -46,15 +46,31 @@ def draw(delays, ours, intervals, least, path):
     figure = plots.new_figure(7.4, 4.0)
     axes = figure.subplots()
     axes.axvline(0.0, color="0.6", lw=0.8, ls=":", zorder=0)
-    labels = (f"{ours.n_priv:,} private flights, ε = {BUDGET.epsilon}", f"{ours.n_pub:,} public flights alone")
+    labels = (
+        f"{ours.n_priv:,} private flights, ε = {BUDGET.epsilon}",
+        f"{ours.n_pub:,} public flights alone",
+    )
     for (center, lower, upper), shift, color, label in zip(
         intervals, (0.14, -0.2), plots.PALETTE, labels, strict=False
     ):
         ends = np.stack([center - lower, upper - center])[:, order]
-        axes.errorbar(center[order], places + shift, xerr=ends, fmt="o", ms=3.5, lw=1.8, color=color, label=label)
-    axes.plot(least[order], places + 0.14, "|", ms=9, mew=1.2, color="black", label="without privacy")
+        axes.errorbar(
+            center[order],
+            places + shift,
+            xerr=ends,
+            fmt="o",
+            ms=3.5,
+            lw=1.8,
+            color=color,
+            label=label,
+        )
+    axes.plot(
+        least[order], places + 0.14, "|", ms=9, mew=1.2, color="black", label="without privacy"
+    )
     axes.set_yticks(places, [NAMES[delays.names["carrier"][i]] for i in order])
-    axes.set_xlabel("minutes of arrival delay beyond the average carrier, all else equal (95 % intervals)")
+    axes.set_xlabel(
+        "minutes of arrival delay beyond the average carrier, all else equal (95 % intervals)"
+    )
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     plots.save(figure, path)
 

@@ -54,8 +54,12 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.mixtures.separated.public_shapes import supercluster as supercluster
     from fastpubpriv.mixtures.separated.public_shapes import terrific_ball as terrific_ball
     from fastpubpriv.mixtures.separated.search_state import ClusterTree as ClusterTree
-    from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture as learn_separated_mixture
-    from fastpubpriv.mixtures.separated.separated_mixture import no_public_baseline as no_public_baseline
+    from fastpubpriv.mixtures.separated.separated_mixture import (
+        learn_separated_mixture as learn_separated_mixture,
+    )
+    from fastpubpriv.mixtures.separated.separated_mixture import (
+        no_public_baseline as no_public_baseline,
+    )
     from fastpubpriv.mixtures.separated.separated_mixture import public_only as public_only
     from fastpubpriv.planning import OrderBounds as OrderBounds
     from fastpubpriv.planning import Plan as Plan
@@ -120,7 +124,11 @@ _NAMES = {
     "mixtures.select": ("Hypotheses", "select_hypothesis"),
     "mixtures.separated.public_shapes": ("Ball", "supercluster", "terrific_ball"),
     "mixtures.separated.search_state": ("ClusterTree",),
-    "mixtures.separated.separated_mixture": ("learn_separated_mixture", "no_public_baseline", "public_only"),
+    "mixtures.separated.separated_mixture": (
+        "learn_separated_mixture",
+        "no_public_baseline",
+        "public_only",
+    ),
     "planning": ("OrderBounds", "Plan", "order_bounds", "plan"),
     "privacy": ("ZCDP", "ApproxDP", "Ledger", "PureDP"),
     "results.by_key": ("CountResult", "GroupMeans"),

@@ -29,7 +29,9 @@ def column_of(chunk: np.ndarray[Any, Any] | Columns, index: int) -> np.ndarray[A
 
 # tests/robustness/test_typed_errors.py checks that functions accept exactly these values at run time.
 Accounting = Literal["exact", "paper"]
-AxisMixtureMethod = Literal["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding"]
+AxisMixtureMethod = Literal[
+    "auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding"
+]
 Clipping = Literal["auto", "gaussian"]
 CovarianceMethod = Literal[
     "auto",
@@ -76,5 +78,12 @@ PlanTask = Literal[
     "train",
 ]
 TrainMethod = Literal[
-    "auto", "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation", "exponential"
+    "auto",
+    "newton",
+    "throw_away",
+    "semi_dp",
+    "dp_sgd",
+    "pda_mirror_descent",
+    "output_perturbation",
+    "exponential",
 ]

@@ -11,7 +11,9 @@ from contextvars import ContextVar
 _PASSED_OVER = {"fastpubpriv", "contextlib", "sklearn", "joblib"}
 # What receives warnings of this thread or task in place of `warnings.warn`, if anything does. Filters of `warnings` belong to the
 # whole process, so that no code of the package changes them.
-_RECEIVER: ContextVar[Callable[[str, type[Warning]], bool] | None] = ContextVar("fastpubpriv_receiver", default=None)
+_RECEIVER: ContextVar[Callable[[str, type[Warning]], bool] | None] = ContextVar(
+    "fastpubpriv_receiver", default=None
+)
 
 
 class FastPubPrivError(Exception):
@@ -252,7 +254,10 @@ def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
     if receive is not None and not receive(text, category):
         return
     frame, depth = sys._getframe(0), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
+    while (
+        frame.f_back is not None
+        and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER
+    ):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, category, stacklevel=depth)
 

@@ -12,7 +12,8 @@ from fastpubpriv.threads.processes import here
 
 KEY_BYTES = 32
 _DOMAIN = b"fastpubpriv seeded key 1"
-_MOST_SEED_BITS = 4096  # Python refuses to write longer integers in decimal digits, from which keys are derived
+# Python refuses to write longer integers in decimal digits, from which keys are derived
+_MOST_SEED_BITS = 4096
 
 
 class KeySource:
@@ -29,7 +30,8 @@ class KeySource:
         self._calls = 0
         self._lock = threading.Lock()
         self._home: tuple[int, int] | None = None
-        self.private = seed is None  # with a seed the call is repeatable, and its releases are not private
+        # with a seed the call is repeatable, and its releases are not private
+        self.private = seed is None
 
     def check(self) -> None:
         """Raise EntropyError, before the debit, if `fresh` would, and bind the source to this process."""
@@ -63,7 +65,9 @@ def _os_key() -> bytes:
     try:
         key = os.urandom(KEY_BYTES)
     except (OSError, NotImplementedError) as error:
-        raise EntropyError("the operating system gave no random bytes; nothing was released") from error
+        raise EntropyError(
+            "the operating system gave no random bytes; nothing was released"
+        ) from error
     if len(key) != KEY_BYTES:
         raise EntropyError("the operating system gave too few random bytes; nothing was released")
     return key
@@ -81,7 +85,9 @@ def key_source(random_state: int | None) -> KeySource:
     seed = int(random_state) if whole else -1
     if seed < 0:
         got = "a negative one" if whole else type(random_state).__name__
-        raise InputError(f"random_state must be None or a non-negative int, got {got}; pass None for private noise")
+        raise InputError(
+            f"random_state must be None or a non-negative int, got {got}; pass None for private noise"
+        )
     if seed.bit_length() > _MOST_SEED_BITS:
         raise InputError(
             f"random_state must be below 2^{_MOST_SEED_BITS}; pass None for private noise, or a smaller int"

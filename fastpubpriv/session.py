@@ -41,7 +41,8 @@ class Noise:
 
     pure: bool
     allowance: Fraction
-    moving: bool = False  # for rows of leaves, where a pure allowance covers a row that moves from one leaf to another
+    # for rows of leaves, where a pure allowance covers a row that moves from one leaf to another
+    moving: bool = False
 
     def part(self, share: Fraction) -> Noise:
         """Return the noise model of a share of the allowance."""
@@ -50,7 +51,9 @@ class Noise:
     def _cost(self, share: Fraction) -> float:
         """Return the cost of a share as a correctly rounded float; this is ten times faster than a reduced fraction."""
         whole = self.allowance
-        return max((whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300)
+        return max(
+            (whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300
+        )
 
     def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
         """Return the standard deviation in each of `dim` coordinates of a vector sum."""
@@ -92,17 +95,22 @@ class Method(Generic[Problem]):
     def check(self, *, has_public: bool, budget: Budget, n_priv: int) -> None:
         """Raise if public rows, a delta or private rows that the method needs are missing."""
         if self.needs_public and not has_public:
-            raise InputError(f"method={self.name!r} starts from public rows: pass x_pub, or another method")
+            raise InputError(
+                f"method={self.name!r} starts from public rows: pass x_pub, or another method"
+            )
         if self.needs_delta and not isinstance(budget, ApproxDP):
             raise BudgetError(
                 f"method={self.name!r} makes releases that need a delta: pass ApproxDP(epsilon=..., delta=...), or another method; "
                 f"got {type(budget).__name__}"
             )
         if n_priv < self.least_rows:
-            raise InputError(f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}")
+            raise InputError(
+                f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}"
+            )
 
 
-WORTH = 0.9  # maximum predicted error of a private method that "auto" chooses, over the public rows' error
+# maximum predicted error of a private method that "auto" chooses, over the public rows' error
+WORTH = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,7 +150,9 @@ class Registry(dict[str, Kind], Generic[Kind]):
     def add(self, method: Kind) -> Kind:
         """Register a method. Raise InputError if its name is taken."""
         if method.name in self or method.name == "auto":
-            raise InputError(f"there is a method {method.name!r} already: give the new one another name")
+            raise InputError(
+                f"there is a method {method.name!r} already: give the new one another name"
+            )
         self[method.name] = method
         return method
 
@@ -170,7 +180,13 @@ def open_rows(
         warn_of_persons(x_pub)
     # The private source determines the order of the columns. No error quotes the first line of a private CSV file: it may be a row.
     show = rows.kind != "csv"
-    form: Any = {"columns": columns, "dim": rows.dim, "min_rows": min_pub, "names": rows.columns, "show": show}
+    form: Any = {
+        "columns": columns,
+        "dim": rows.dim,
+        "min_rows": min_pub,
+        "names": rows.columns,
+        "show": show,
+    }
     public, names = public_table_of(x_pub, finite=not gaps, **form)
     if gaps:
         require_numbers(public, names)
@@ -191,7 +207,8 @@ def refuse_padding(rows: Rows, name: str, other: str = "") -> None:
         )
 
 
-_UNASKED_BYTES = 1 << 26  # bytes below which memory is not checked: the check would take longer than the call
+# bytes below which memory is not checked: the check would take longer than the call
+_UNASKED_BYTES = 1 << 26
 
 
 def require_memory(name: str, dim: int, needed: int) -> None:
@@ -283,7 +300,8 @@ class Session:
         """Charge the account, or the `payer` of a node; return the noisy answer, and record the release with `public` facts."""
         paying = self.account if payer is None else payer
         released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
-        if released.event.follows is None:  # the first step of a run over sampled rows stands for all of its steps
+        # the first step of a run over sampled rows stands for all of its steps
+        if released.event.follows is None:
             self.log.append({"name": name, **released.facts, **released.event.record(), **public})
         return released
 
@@ -330,7 +348,11 @@ def asked(
 ) -> AccountArguments:
     """Bundle the arguments of a call about its account and the machine."""
     return AccountArguments(
-        ledger=ledger, random_state=random_state, threads=threads, progress=progress, max_memory=max_memory
+        ledger=ledger,
+        random_state=random_state,
+        threads=threads,
+        progress=progress,
+        max_memory=max_memory,
     )
 
 
@@ -349,7 +371,9 @@ def start(
     if threads is not None:
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
     if progress is not None and not isinstance(progress, bool):
-        raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
+        raise InputError(
+            f"progress must be True, False or None, got a value of type {type(progress).__name__}"
+        )
     account = Account(
         name,
         budget,
@@ -370,6 +394,8 @@ def start(
 
 def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
     """Return a public argument as a vector of `dim` entries; a number is used for all of them."""
-    if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+    if isinstance(value, np.ndarray | list | tuple) and not (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    ):
         return validation.finite_vector(name, value, dim)
     return np.full(dim, validation.finite(name, value))

@@ -33,7 +33,9 @@ def finite(name: str, value: object) -> float:
 
 def positive(name: str, value: object) -> float:
     """Return a finite number above zero as a float, else raise InputError. Types as in `finite`."""
-    return _within(name, value, "a finite number above 0", "be above 0", lambda number: number > 0.0)
+    return _within(
+        name, value, "a finite number above 0", "be above 0", lambda number: number > 0.0
+    )
 
 
 def clip_norm(value: object) -> float:
@@ -48,19 +50,29 @@ def clip_norm(value: object) -> float:
 
 def nonnegative(name: str, value: object) -> float:
     """Return a finite number of zero or more as a float, else raise InputError. Types as in `finite`."""
-    return _within(name, value, "a finite number of at least 0", "be at least 0", lambda number: number >= 0.0)
+    return _within(
+        name, value, "a finite number of at least 0", "be at least 0", lambda number: number >= 0.0
+    )
 
 
 def probability(name: str, value: object) -> float:
     """Return a number strictly between 0 and 1 as a float, else raise InputError. Types as in `finite`."""
     ends = "strictly between 0 and 1"
-    return _within(name, value, f"a number {ends}", f"lie {ends}", lambda number: 0.0 < number < 1.0)
+    return _within(
+        name, value, f"a number {ends}", f"lie {ends}", lambda number: 0.0 < number < 1.0
+    )
 
 
 def confidence_level(value: object, name: str = "level") -> float:
     """Return the confidence level of an interval, ellipse or test, a float in (0, 1), else raise InputError."""
-    if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
-        raise InputError(f"{name} must be a number in (0, 1), for example 0.95; got {_shown(value)}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, float | np.floating)
+        or not 0.0 < value < 1.0
+    ):
+        raise InputError(
+            f"{name} must be a number in (0, 1), for example 0.95; got {_shown(value)}"
+        )
     return float(value)
 
 
@@ -71,7 +83,9 @@ def fraction(name: str, value: object, *, include_one: bool = False) -> float:
     return _within(name, value, f"a number in {interval}", f"lie in {interval}", inside)
 
 
-def integer(name: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
+def integer(
+    name: str, value: object, *, minimum: int | None = None, maximum: int | None = None
+) -> int:
     """Return a whole number within the limits as an int, else raise InputError."""
     # bool and float are rejected: 2.0 may be the result of a computation that should have been checked.
     number = value if type(value) is int else _index(name, value)
@@ -85,7 +99,9 @@ def integer(name: str, value: object, *, minimum: int | None = None, maximum: in
 def boolean(name: str, value: object) -> bool:
     """Return True or False, else raise InputError."""
     if not isinstance(value, bool):
-        raise InputError(f"{name} must be True or False, got a value of type {type(value).__name__}")
+        raise InputError(
+            f"{name} must be True or False, got a value of type {type(value).__name__}"
+        )
     return value
 
 
@@ -100,19 +116,27 @@ def finite_vector(name: str, value: object, dim: int) -> FloatArray:
     return vector
 
 
-def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[FloatArray, FloatArray] | None:
+def column_bounds(
+    value: object, dim: int, *, endless: bool = False
+) -> tuple[FloatArray, FloatArray] | None:
     """Return `bounds` as lower and upper ends, (dim,) each, possibly infinite if `endless`, or None; else raise InputError."""
     if value is None:
         return None
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise InputError("bounds must be a pair (lowest, highest) of numbers or vectors, or None")
-    low, high = (_real_array("bounds", end, f"numbers, or vectors with {dim} of them") for end in value)
+    low, high = (
+        _real_array("bounds", end, f"numbers, or vectors with {dim} of them") for end in value
+    )
     if not all(end.shape in ((), (dim,)) for end in (low, high)):
-        raise InputError(f"bounds must be a pair of numbers, or of vectors with one for each of the {dim} columns")
+        raise InputError(
+            f"bounds must be a pair of numbers, or of vectors with one for each of the {dim} columns"
+        )
     if not np.all(low < high):
         raise InputError("bounds must have each lowest value below the highest")
     if not endless and not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise InputError("bounds must be finite: pass the least and the greatest value that a column can hold")
+        raise InputError(
+            "bounds must be finite: pass the least and the greatest value that a column can hold"
+        )
     return np.broadcast_to(low, (dim,)).copy(), np.broadcast_to(high, (dim,)).copy()
 
 
@@ -121,10 +145,14 @@ def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArr
     # Symmetric means up to rounding (1e-8 of the largest entry): the symmetric part is used. Definite means to working precision.
     array = _real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
     if array.shape != (dim, dim):
-        raise InputError(f"{name} must be a matrix of shape ({dim}, {dim}), got shape {array.shape}")
+        raise InputError(
+            f"{name} must be a matrix of shape ({dim}, {dim}), got shape {array.shape}"
+        )
     if not np.isfinite(array).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name} must be finite, but {name}[{row}, {column}] is {float(array[row, column])}")
+        raise InputError(
+            f"{name} must be finite, but {name}[{row}, {column}] is {float(array[row, column])}"
+        )
     largest = float(np.abs(array).max())
     # Scaling by a power of two prevents over- and underflow of the sums below and of the factor.
     exponent = math.frexp(largest)[1] // 2 * 2
@@ -193,7 +221,9 @@ def _real(name: str, value: object, wanted: str) -> float:
     return number
 
 
-def _within(name: str, value: object, wanted: str, rule: str, holds: Callable[[float], bool]) -> float:
+def _within(
+    name: str, value: object, wanted: str, rule: str, holds: Callable[[float], bool]
+) -> float:
     """Return a finite number for which `holds` is true, else raise InputError."""
     number = _real(name, value, wanted)
     if not holds(number):
@@ -205,7 +235,9 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return _counted(value)
     text = repr(value)
-    return text if len(text) <= 60 and "\n" not in text else f"a value of type {type(value).__name__}"
+    return (
+        text if len(text) <= 60 and "\n" not in text else f"a value of type {type(value).__name__}"
+    )
 
 
 def _counted(number: int) -> str:
@@ -215,7 +247,9 @@ def _counted(number: int) -> str:
 
 def _index(name: str, value: object) -> int:
     try:
-        if isinstance(value, bool | np.bool_) or (isinstance(value, np.ndarray) and value.dtype.kind not in "iu"):
+        if isinstance(value, bool | np.bool_) or (
+            isinstance(value, np.ndarray) and value.dtype.kind not in "iu"
+        ):
             raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:

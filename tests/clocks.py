@@ -70,4 +70,6 @@ def ctrl_c(*, once=lambda: True, after=0.3):
     finally:
         over.set()
         thread.join()
-    assert delay < ROOM * INTERRUPT, f"{delay:.2f} s until the work ended, where {INTERRUPT} s are promised"
+    assert delay < ROOM * INTERRUPT, (
+        f"{delay:.2f} s until the work ended, where {INTERRUPT} s are promised"
+    )

@@ -51,7 +51,11 @@ def modules():
     for info in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
         if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.torch")):
             importlib.import_module(info.name)
-    return [module for name, module in sorted(sys.modules.items()) if name.startswith("fastpubpriv.") and module]
+    return [
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith("fastpubpriv.") and module
+    ]
 
 
 def flat(accumulators):
@@ -75,7 +79,9 @@ def found_by(query, rows, chunk_rows):
     executor = Executor(threads=1, progress=False, chunk_rows=chunk_rows)
     if isinstance(query, scores.CodesQuery):
         # Codes summed over rows are more sensitive than counts of pairs.
-        codes = replace(query, most=2**31 - 1, chunk_rows=min(chunk_rows, query.chunk_rows), threads=1)
+        codes = replace(
+            query, most=2**31 - 1, chunk_rows=min(chunk_rows, query.chunk_rows), threads=1
+        )
         return executor.run(codes, private_rows(rows))[0].reshape(-1)
     if isinstance(query, stable.BinQuery):
         return hashed_counts(executor.run(query, private_rows(rows)))
@@ -99,10 +105,13 @@ class Recorder:
         """Store one pass of each kind for each case, as later rounds run the same code."""
         site, statistic = kind_of(query), getattr(query, "statistic", None)
         known = {
-            (each.site, each.case, each.dim, getattr(each.query, "statistic", None) is None) for each in self.passes
+            (each.site, each.case, each.dim, getattr(each.query, "statistic", None) is None)
+            for each in self.passes
         }
         if (site, self.case, rows.dim, statistic is None) not in known:
-            self.passes.append(Pass(site, self.case, rows.dim, partial(found_by, query), rows, query))
+            self.passes.append(
+                Pass(site, self.case, rows.dim, partial(found_by, query), rows, query)
+            )
         if statistic is not None:
             self.statistics.append((self.case, rows.dim, statistic))
 
@@ -162,9 +171,13 @@ def queries():
         kind = kinds.pop()
         kinds += kind.__subclasses__()
         # The bridge to PyTorch has tests of its own, where PyTorch is installed.
-        ours = kind.__module__.startswith("fastpubpriv.") and not kind.__module__.startswith("fastpubpriv.torch.")
+        ours = kind.__module__.startswith("fastpubpriv.") and not kind.__module__.startswith(
+            "fastpubpriv.torch."
+        )
         if ours and not inspect.isabstract(kind):
-            found |= {f"{name_of(kind)} {which}".strip() for which in KINDS.get(kind.__name__, [""])}
+            found |= {
+                f"{name_of(kind)} {which}".strip() for which in KINDS.get(kind.__name__, [""])
+            }
     return found
 
 
@@ -252,7 +265,9 @@ def read_alike(rows):
         return True
     count = min(rows.n, 7)
     whole = rows.block(0, count).tobytes()
-    cut = [[rows.block(i, min(i + size, count)) for i in range(0, count, size)] for size in (1, 2, 3)]
+    cut = [
+        [rows.block(i, min(i + size, count)) for i in range(0, count, size)] for size in (1, 2, 3)
+    ]
     return all(np.concatenate(blocks).tobytes() == whole for blocks in cut)
 
 
@@ -263,7 +278,9 @@ def other_bits(statistic, rows):
         return [
             size
             for size in (2, 3, len(rows))
-            if np.concatenate([statistic(rows[i : i + size]) for i in range(0, len(rows), size)]).tobytes()
+            if np.concatenate(
+                [statistic(rows[i : i + size]) for i in range(0, len(rows), size)]
+            ).tobytes()
             != alone.tobytes()
         ]
 
@@ -274,7 +291,9 @@ def differences(each, rows, rng, bisected=6):
     with np.errstate(all="ignore"):
         edges = on_boundaries(each.contribution, finite, bisected, rng)
     hostile = [np.full(each.dim, value) for value in (1e308, 5e-324, 0.0, -1e200)]
-    holes = [missing(np.random.default_rng(3), rows[:3], value) for value in (np.nan, np.inf, -np.inf)]
+    holes = [
+        missing(np.random.default_rng(3), rows[:3], value) for value in (np.nan, np.inf, -np.inf)
+    ]
     everyone = np.concatenate([finite, edges, edges[::-1], hostile, *holes])
     total = np.sum([each.contribution(row[None], 1) for row in everyone], axis=0)
     found = [

@@ -1,6 +1,13 @@
 """Single releases without a session: the measurement of each mechanism, as a call."""
 
-from fastpubpriv.mechanisms import cells, group_covariances, leaves, selection, stable_histograms, sums
+from fastpubpriv.mechanisms import (
+    cells,
+    group_covariances,
+    leaves,
+    selection,
+    stable_histograms,
+    sums,
+)
 
 
 def release_of(kind, *fields):
@@ -30,4 +37,6 @@ release_agreement = release_of(group_covariances.GroupAgreement, "base", "groups
 def release_histograms(account, rows, partitions, **options):
     """Release histograms; by default with the remaining budget of the account."""
     options.setdefault("cost", account.approx_left)
-    return release_of(stable_histograms.StableHistograms, "partitions")(account, rows, partitions, **options)
+    return release_of(stable_histograms.StableHistograms, "partitions")(
+        account, rows, partitions, **options
+    )

@@ -12,7 +12,9 @@ from fastpubpriv.rowwise import row_maps
 
 def main() -> None:
     package = Path(fpp.__file__).resolve().parent
-    assert package.is_relative_to(Path(sys.prefix).resolve()), f"not the installed package: {package}"
+    assert package.is_relative_to(Path(sys.prefix).resolve()), (
+        f"not the installed package: {package}"
+    )
     assert (package / "py.typed").is_file()
     assert (package / "mechanisms" / "notes" / "release.md").is_file()
 
@@ -25,7 +27,9 @@ def main() -> None:
 
     data = np.random.default_rng(0).normal(100.0, 1.0, size=(5000, 3))
     with fpp.Ledger(fpp.ZCDP(rho=1)) as ledger:
-        result = fpp.estimate_mean(data, x_pub=data[:1] + 0.5, budget=fpp.ZCDP(rho=0.5), ledger=ledger)
+        result = fpp.estimate_mean(
+            data, x_pub=data[:1] + 0.5, budget=fpp.ZCDP(rho=0.5), ledger=ledger
+        )
         assert ledger.remaining >= fpp.ZCDP(rho=0.5)
     assert result.private
     assert np.all(np.abs(result.mean - 100.0) < 0.5)

@@ -42,11 +42,15 @@ def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
 
     x = np.zeros(50_000)
     monkeypatch.setitem(goals.GOALS, "a loop", goals.Goal(seconds=100.0, peers={"a peer": 1e9}))
-    case = loops.Case("a loop", x.sum, {"a peer": x.sum, "one thread": x.sum}, lambda: 1e9, "a limit")
+    case = loops.Case(
+        "a loop", x.sum, {"a peer": x.sum, "one thread": x.sum}, lambda: 1e9, "a limit"
+    )
     times = table.timed(dataclasses.replace(case, peer_scale={"a peer": 1e12}), rounds=1)
     assert times.limit == 1e9
     assert times.peers["a peer"] > 1e9 * times.peers["one thread"]
-    slower = dataclasses.replace(times, ours=4.0, limit=2.0, peers={"a peer": 4e8, "one thread": 6.0})
+    slower = dataclasses.replace(
+        times, ours=4.0, limit=2.0, peers={"a peer": 4e8, "one thread": 6.0}
+    )
     wide = dataclasses.replace(slower, ours=2.0, peers={"a peer": 4e9, "one thread": 6.0})
     first, second = table.lines([wide, slower])
     # Each number is compared with the limit and the peers of the same instruction set.
@@ -57,7 +61,9 @@ def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
     assert second == ("", "", "", "", "one thread", "3.0 / 1.5", "")
     assert goals.verdict(1.5, [1.4, 1.7], at_most=True) == "<= 1.5: met / NOT MET"
     assert all(len(line) == len(table.HEADER) for line in (first, second))
-    text = table.written("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter", "head", [first, second])
+    text = table.written(
+        "before\n<!-- bench -->\nold\n<!-- /bench -->\nafter", "head", [first, second]
+    )
     assert text.startswith("before\n<!-- bench -->\nhead\n\n| hot loop or call |")
     assert text.endswith("|\n<!-- /bench -->\nafter")
     assert "old" not in text
@@ -69,8 +75,13 @@ def test_every_goal_is_of_a_row(monkeypatch):
     from benchmarks import goals, table
     from benchmarks.cases import bins
 
-    monkeypatch.setattr(bins, "polars_call", lambda *given: None)  # polars in this process may have several threads
-    made = {case.name for section in (table.hot_loops, table.whole_calls, table.odd_calls) for case in section(1e-9)}
+    # polars in this process may have several threads
+    monkeypatch.setattr(bins, "polars_call", lambda *given: None)
+    made = {
+        case.name
+        for section in (table.hot_loops, table.whole_calls, table.odd_calls)
+        for case in section(1e-9)
+    }
     kinds = {re.sub(r"[\d.e+,]+", "N", name) for name in made}
     assert {re.sub(r"[\d.e+,]+", "N", name) for name in goals.GOALS} <= kinds
 
@@ -86,22 +97,34 @@ def test_peers_of_training_compute_the_same_gradients():
     from benchmarks.cases import training
     from fastpubpriv.kernels.gradients import gradient_sum
 
-    rows, sums, chosen = training.labeled(5000, 30, np.float64), np.zeros(30, dtype=np.int64), training.gradient_map(30)
+    rows, sums, chosen = (
+        training.labeled(5000, 30, np.float64),
+        np.zeros(30, dtype=np.int64),
+        training.gradient_map(30),
+    )
     gradient_sum(rows, chosen, sums)
     naive = training.numpy_gradients(rows, chosen.weights)
     np.testing.assert_allclose(sums / chosen.inv_step, naive, atol=1e-2)
-    np.testing.assert_allclose(training.numba_gradients()(rows, chosen.weights, training.CLIP), naive, atol=1e-8)
+    np.testing.assert_allclose(
+        training.numba_gradients()(rows, chosen.weights, training.CLIP), naive, atol=1e-8
+    )
 
 
 def test_peers_of_a_newton_pass_compute_the_same():
     from benchmarks.cases import training
     from fastpubpriv.kernels.gradients import gradient_sum
 
-    rows, sums, chosen = training.labeled(5000, 30, np.float64), np.zeros(30, dtype=np.int64), training.residual_map(30)
+    rows, sums, chosen = (
+        training.labeled(5000, 30, np.float64),
+        np.zeros(30, dtype=np.int64),
+        training.residual_map(30),
+    )
     gradient_sum(rows, chosen, sums)
     naive = training.numpy_newton(rows, chosen)
     np.testing.assert_allclose(sums / chosen.inv_step * chosen.clip, naive, atol=1e-1)
-    again = training.numba_newton()(rows, chosen.weights, chosen.spread, chosen.clip, chosen.clip_norm)
+    again = training.numba_newton()(
+        rows, chosen.weights, chosen.spread, chosen.clip, chosen.clip_norm
+    )
     np.testing.assert_allclose(again, naive, atol=1e-8)
 
 
@@ -113,7 +136,9 @@ def test_searches_for_the_most_isolated_row_agree(shape):
 
     x = public_calls.shaped(shape, 300, 20)
     found = supercluster(x, n_components=8).index
-    assert [search(x) for search in (public_calls.by_products, public_calls.by_tree, early_exit_loop())] == [found] * 3
+    assert [
+        search(x) for search in (public_calls.by_products, public_calls.by_tree, early_exit_loop())
+    ] == [found] * 3
 
 
 def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_own():

@@ -21,21 +21,24 @@ from reference_groups import DATA, GROUPS, group_parameters, public_names  # noq
 def cells(text: str) -> list[str]:
     """Return the Python code of the cells of a page, without their options."""
     found = re.findall(r"(?ms)^```\{code-cell\}[^\n]*\n(.*?)^```$", text)
-    return ["\n".join(line for line in cell.splitlines() if not line.startswith(":")) for cell in found]
+    return [
+        "\n".join(line for line in cell.splitlines() if not line.startswith(":")) for cell in found
+    ]
 
 
 def toctree_entries(text: str) -> list[str]:
     found = re.findall(r"(?ms)^```\{toctree\}\n(.*?)^```$", text)
     lines = [line.strip() for block in found for line in block.splitlines()]
     # An entry may have a title: `Title <page>`.
-    return [re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines if line and not line.startswith(":")]
+    return [
+        re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines if line and not line.startswith(":")
+    ]
 
 
 def unlisted(docs: Path) -> set[str]:
     """Return pages that no table of contents lists."""
-    found = [
-        path for path in docs.rglob("*.md") if not {"api", "cli"} & set(path.parts)
-    ]  # these are written by the build
+    # these are written by the build
+    found = [path for path in docs.rglob("*.md") if not {"api", "cli"} & set(path.parts)]
     pages = {path.relative_to(docs).as_posix().removesuffix(".md"): path for path in found}
     listed = {"index"}
     for path in pages.values():
@@ -54,7 +57,9 @@ def test_examples_of_names_that_are_data(name):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 # The status depends on the noise; the pages tell their readers to check it.
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("page", ["start.md", "which_function.md", "guide/recipes.md", "guide/gallery.md"])
+@pytest.mark.parametrize(
+    "page", ["start.md", "which_function.md", "guide/recipes.md", "guide/gallery.md"]
+)
 def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -67,7 +72,11 @@ def test_page_runs(page, tmp_path, monkeypatch):
 def test_no_cell_hides_its_picture():
     """No cell ends in a semicolon, which would suppress its output in a notebook."""
     pages = {path.name: cells(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
-    assert [name for name, found in pages.items() if any(re.search(r"plot\(.*\);", cell) for cell in found)] == []
+    assert [
+        name
+        for name, found in pages.items()
+        if any(re.search(r"plot\(.*\);", cell) for cell in found)
+    ] == []
 
 
 def recipes() -> dict[str, str]:
@@ -87,7 +96,9 @@ def test_every_recipe_is_short_and_says_what_to_watch_for():
 
 def test_every_page_is_listed(tmp_path):
     assert unlisted(DOCS) == set()
-    (tmp_path / "index.md").write_text("```{toctree}\n:maxdepth: 1\n\nA title <a>\n```\n", encoding="utf-8")
+    (tmp_path / "index.md").write_text(
+        "```{toctree}\n:maxdepth: 1\n\nA title <a>\n```\n", encoding="utf-8"
+    )
     for name in "ab":
         (tmp_path / f"{name}.md").write_text(f"# {name}\n", encoding="utf-8")
     assert unlisted(tmp_path) == {"b"}
@@ -111,7 +122,9 @@ def test_lines_of_code_fit_on_a_page():
 def test_every_public_name_has_a_page_and_an_example():
     assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
     # One page would overwrite the other.
-    assert {group.slug for group in GROUPS} & {name.removeprefix("fastpubpriv.") for name in public_names()} == set()
+    assert {group.slug for group in GROUPS} & {
+        name.removeprefix("fastpubpriv.") for name in public_names()
+    } == set()
     # The examples themselves run in `tests/test_docs.py`.
     assert [name for group in GROUPS for name in group.names if not has_example(name)] == []
 
@@ -122,7 +135,9 @@ def test_parameters_of_a_release_are_shown_in_three_groups():
     assert parts[1:8:2] == ["Data", "Method", "Account", "Returns"]
     data, method, account = (re.findall(r"(?m)^(\w+) : ", part) for part in parts[2:8:2])
     assert (data[0], method, account[0]) == ("x_priv", ["row_weight", "project"], "budget")
-    assert sorted("".join(parts[2:8:2]).split()) == sorted(re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split())
+    assert sorted("".join(parts[2:8:2]).split()) == sorted(
+        re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split()
+    )
     alone = documentation("fastpubpriv.supercluster").splitlines()
     assert group_parameters(alone) == alone
 
@@ -142,8 +157,15 @@ def test_every_audit_and_library_has_figures():
         (each.task, each.name, each.library) for each in CONTESTANTS
     ]
     assert all(line["least"] <= line["median"] <= line["most"] for line in kept)
-    shown = re.findall(r"(?m)^```\{evidence\} (compared, .+)$", (DOCS / "compared_with.md").read_text(encoding="utf-8"))
-    assert {*SIZES} < {name.removeprefix("compared, ") for name in shown} == {each.task for each in CONTESTANTS}
+    shown = re.findall(
+        r"(?m)^```\{evidence\} (compared, .+)$",
+        (DOCS / "compared_with.md").read_text(encoding="utf-8"),
+    )
+    assert (
+        {*SIZES}
+        < {name.removeprefix("compared, ") for name in shown}
+        == {each.task for each in CONTESTANTS}
+    )
     assert all(len(TABLES[name]()) >= 5 for name in shown)
 
 
@@ -160,13 +182,17 @@ def test_a_task_runs_once_in_each_library_that_is_here(capsys):
 
 def test_long_tests_are_found_and_in_the_table(tmp_path):
     marked = [
-        path for path in ROOT.glob("tests/**/test_*.py") if re.search(r"mark\.(statistical|audit)\b", path.read_text())
+        path
+        for path in ROOT.glob("tests/**/test_*.py")
+        if re.search(r"mark\.(statistical|audit)\b", path.read_text())
     ]
     listed = "\n".join(TABLES["tests"]())
     assert all(len(TABLES[name]()) >= 5 for name in ("closer", "guards"))
     assert len(marked) > 20
     assert [
-        path for path in marked if path.name != "test_book.py" and path.relative_to(ROOT).as_posix() not in listed
+        path
+        for path in marked
+        if path.name != "test_book.py" and path.relative_to(ROOT).as_posix() not in listed
     ] == []
     path, mark = tmp_path / "test_a.py", "pytest.mark.audit"
     path.write_text(

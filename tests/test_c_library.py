@@ -18,7 +18,9 @@ COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
 pytestmark = [
     pytest.mark.serial,
-    pytest.mark.skipif(not shutil.which("make") or not COMPILERS, reason="needs make and a C compiler"),
+    pytest.mark.skipif(
+        not shutil.which("make") or not COMPILERS, reason="needs make and a C compiler"
+    ),
 ]
 
 
@@ -39,7 +41,9 @@ def check_means(printed: str) -> None:
 def sources(tmp_path_factory):
     """Return a copy of the sources, so that nothing is built in the tree."""
     folder = tmp_path_factory.mktemp("library") / "csrc"
-    shutil.copytree(ROOT / "csrc", folder, ignore=shutil.ignore_patterns("_build", "fuzz", "tables"))
+    shutil.copytree(
+        ROOT / "csrc", folder, ignore=shutil.ignore_patterns("_build", "fuzz", "tables")
+    )
     return folder
 
 
@@ -58,10 +62,14 @@ def test_only_what_the_header_declares_is_exported(prefix):
     header = (ROOT / "csrc/fpp.h").read_text(encoding="utf-8")
     declared = set(re.findall(r"\b(fpp_[a-z0-9_]+)\(", header))
     version = re.search(r"FPP_ABI_VERSION (\d+)", header).group(1)
-    shared = run("nm", "-D", "--defined-only", "--with-symbol-versions", prefix / "lib/libfastpubpriv.so")
+    shared = run(
+        "nm", "-D", "--defined-only", "--with-symbol-versions", prefix / "lib/libfastpubpriv.so"
+    )
     names = [line.split()[-1] for line in shared.splitlines()]
     functions = {name for name in names if not name.startswith("FASTPUBPRIV_")}
-    assert functions == {f"{name}@@FASTPUBPRIV_{version}" for name in declared if not name.startswith("fpp_test_")}
+    assert functions == {
+        f"{name}@@FASTPUBPRIV_{version}" for name in declared if not name.startswith("fpp_test_")
+    }
     assert len(functions) > 50
     static = run("nm", "-g", "--defined-only", prefix / "lib/libfastpubpriv.a")
     kept = [line.split()[-1] for line in static.splitlines() if len(line.split()) == 3]
@@ -76,10 +84,16 @@ def test_the_c_example_by_pkg_config(prefix, tmp_path, compiler):
     if not shutil.which("pkg-config"):
         pytest.skip("needs pkg-config")
     flags = run(
-        "pkg-config", "--cflags", "--libs", "fastpubpriv", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig")
+        "pkg-config",
+        "--cflags",
+        "--libs",
+        "fastpubpriv",
+        PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"),
     ).split()
     strict = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"]
-    run(compiler, *strict, EXAMPLES / "private_sum.c", *flags, "-lm", "-o", tmp_path / "private_sum")
+    run(
+        compiler, *strict, EXAMPLES / "private_sum.c", *flags, "-lm", "-o", tmp_path / "private_sum"
+    )
     printed = run(tmp_path / "private_sum", LD_LIBRARY_PATH=str(prefix / "lib"))
     check_means(printed)
     assert re.search(r"a report: \((-?\d+), (-?\d+), (-?\d+)\)", printed)
@@ -121,13 +135,17 @@ RUST_TYPES = {"i64": "int64_t", "i32": "int32_t", "f64": "double"}
 
 def structs_of_header() -> dict[str, list[tuple[str, str]]]:
     """Return the fields of each structure in fpp.h as pairs of name and type, "*" for a pointer."""
-    header = re.sub(r"/\*.*?\*/", "", (ROOT / "csrc/fpp.h").read_text(encoding="utf-8"), flags=re.DOTALL)
+    header = re.sub(
+        r"/\*.*?\*/", "", (ROOT / "csrc/fpp.h").read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     structs = {}
     for body, name in re.findall(r"typedef struct \{(.*?)\} (fpp_\w+);", header, re.DOTALL):
         fields = []
         for statement in filter(None, map(str.strip, body.split(";"))):
             kind, first, *more = re.findall(r"\*?[a-z]\w*", statement.removeprefix("const "))
-            fields += [(each.lstrip("*"), "*" if each[0] == "*" else kind) for each in (first, *more)]
+            fields += [
+                (each.lstrip("*"), "*" if each[0] == "*" else kind) for each in (first, *more)
+            ]
         structs[name] = fields
     return structs
 
@@ -160,13 +178,17 @@ def test_no_other_example_declares_a_struct_again():
 def test_uninstall_leaves_nothing(sources, prefix, tmp_path):
     places = (f"DESTDIR={tmp_path}", "PREFIX=/opt/x")
     install(sources, *places)
-    assert "prefix=/opt/x" in (tmp_path / "opt/x/lib/pkgconfig/fastpubpriv.pc").read_text(encoding="utf-8")
+    assert "prefix=/opt/x" in (tmp_path / "opt/x/lib/pkgconfig/fastpubpriv.pc").read_text(
+        encoding="utf-8"
+    )
     install(sources, *places, target="uninstall")
     assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
 
 
 def test_the_numba_example():
     printed = run(sys.executable, EXAMPLES / "numba_kernel.py", PYTHONPATH=str(ROOT))
-    first = [float(number) for number in re.search(r"noisy counts: \[(.*?)\]", printed)[1].split(",")]
+    first = [
+        float(number) for number in re.search(r"noisy counts: \[(.*?)\]", printed)[1].split(",")
+    ]
     assert len(first) == 5
     assert all(abs(number - 33.5) < 20 for number in first)

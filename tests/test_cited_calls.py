@@ -53,12 +53,16 @@ def takes(function, keywords):
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    return set(keywords) <= set(parameters) or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return set(keywords) <= set(parameters) or any(
+        each.kind is each.VAR_KEYWORD for each in parameters.values()
+    )
 
 
 def cited(path):
     """Return the texts between single backticks of a page, outside of its programs."""
-    prose = re.sub(r"^( *)```.*?^\1```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(
+        r"^( *)```.*?^\1```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
     return re.findall(r"`([^`\n]+)`", prose)
 
 
@@ -74,7 +78,9 @@ def wrong_citations(texts, known):
         call = CALL.fullmatch(text)
         if call is not None and call[1].split(".")[0] not in OTHERS:
             keywords = re.findall(r"\b([a-z_]+) ?=(?!=)", re.sub(r"\"[^\"]*\"", "", call[2]))
-            if not any(takes(function, keywords) for function in known.get(call[1].split(".")[-1], ())):
+            if not any(
+                takes(function, keywords) for function in known.get(call[1].split(".")[-1], ())
+            ):
                 wrong.append(text)
     return wrong
 
@@ -90,11 +96,22 @@ def test_names_and_calls_of_a_page_exist(path, known):
 
 
 @pytest.mark.parametrize(
-    "text", ["Rows.from_npy", "fpp.estimate_median", "Rows.from_csv(..., memory_map=False)", "private_row(path)"]
+    "text",
+    [
+        "Rows.from_npy",
+        "fpp.estimate_median",
+        "Rows.from_csv(..., memory_map=False)",
+        "private_row(path)",
+    ],
 )
 def test_a_citation_that_does_not_exist_is_found(text, known):
     assert wrong_citations([text], known) != []
 
 
 def test_a_citation_that_exists_is_accepted(known):
-    assert wrong_citations(["private_rows(path, memory_map=False)", "fpp.sources.Rows", "result.plot()"], known) == []
+    assert (
+        wrong_citations(
+            ["private_rows(path, memory_map=False)", "fpp.sources.Rows", "result.plot()"], known
+        )
+        == []
+    )

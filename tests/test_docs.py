@@ -45,7 +45,10 @@ def modules() -> list[str]:
     """Return modules whose examples run here; `tests/torch_bridge` runs those that need PyTorch."""
     found = pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv.")
     elsewhere = ("_cext", ".torch.module_training")
-    return ["fastpubpriv", *(module.name for module in found if not module.name.endswith(elsewhere))]
+    return [
+        "fastpubpriv",
+        *(module.name for module in found if not module.name.endswith(elsewhere)),
+    ]
 
 
 def run_examples(text: str, name: str, names: dict[str, object]) -> tuple[int, int]:
@@ -58,7 +61,9 @@ def run_examples(text: str, name: str, names: dict[str, object]) -> tuple[int, i
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SECTIONS = re.split("(?m)^## ", (ROOT / "docs/dev/adding.md").read_text(encoding="utf-8"))
-TOYS = {section.split("\n")[0].split()[-1]: blocks(section) for section in SECTIONS if blocks(section)}
+TOYS = {
+    section.split("\n")[0].split()[-1]: blocks(section) for section in SECTIONS if blocks(section)
+}
 
 
 @pytest.mark.filterwarnings(SEEDED)
@@ -67,7 +72,8 @@ def test_code_of_documents_runs(name, parts, tmp_path, monkeypatch):
     """The README and each walk-through run in an empty folder; a walk-through adds one file and edits no other."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"{name}.py").write_text("\n".join(parts), encoding="utf-8")
-    with mock.patch.dict(METHODS), mock.patch.dict(formats.KINDS):  # registrations of a file are undone after it
+    # registrations of a file are undone after it
+    with mock.patch.dict(METHODS), mock.patch.dict(formats.KINDS):
         runpy.run_path(f"{name}.py")
 
 
@@ -101,13 +107,20 @@ def test_commands_in_the_readme_run(tmp_path, monkeypatch):
     for command in commands:
         done = CliRunner().invoke(main, shlex.split(command))
         assert done.exit_code == 0, done.output
-    assert {"mean.json", "mean.png", "model.json", "visits.ledger"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"mean.json", "mean.png", "model.json", "visits.ledger"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_the_small_tables_are_rows_of_the_long_ones():
-    texts = [path.read_text(encoding="utf-8") for path in (readme.README, readme.SPEED, readme.ACCURACY)]
+    texts = [
+        path.read_text(encoding="utf-8") for path in (readme.README, readme.SPEED, readme.ACCURACY)
+    ]
     assert readme.filled(*texts) == texts[0]
-    assert all(f"| {name} | " in texts[0] and f"| {peer} | " in texts[0] for name, peer in readme.SPEED_ROWS)
+    assert all(
+        f"| {name} | " in texts[0] and f"| {peer} | " in texts[0]
+        for name, peer in readme.SPEED_ROWS
+    )
     assert readme.filled(texts[0], texts[1].replace("AMD EPYC", "another"), texts[2]) != texts[0]
 
 
@@ -135,15 +148,20 @@ def broken_links(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "document", [*DOCUMENTS, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/dev/findings.md"]
+    "document",
+    [*DOCUMENTS, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/dev/findings.md"],
 )
 def test_links_lead_somewhere(document, tmp_path):
     assert broken_links(ROOT / document) == []
-    (tmp_path / "a.md").write_text("[b](b.md) [web](https://example.org) [here](a.md#x)", encoding="utf-8")
+    (tmp_path / "a.md").write_text(
+        "[b](b.md) [web](https://example.org) [here](a.md#x)", encoding="utf-8"
+    )
     assert broken_links(tmp_path / "a.md") == ["b.md"]
 
 
-@pytest.mark.parametrize(("document", "most"), [("README.md", 220), ("CONTRIBUTING.md", 150), ("SECURITY.md", 150)])
+@pytest.mark.parametrize(
+    ("document", "most"), [("README.md", 220), ("CONTRIBUTING.md", 150), ("SECURITY.md", 150)]
+)
 def test_what_people_read_first_stays_short(document, most):
     """Longer content belongs to the book."""
     assert (ROOT / document).read_text(encoding="utf-8").count("\n") <= most
@@ -155,19 +173,31 @@ HOMES = [
     "fastpubpriv",
     *(
         f"fastpubpriv.{part}"
-        for part in ("auditing", "mixtures.list_decoding", "planning", "privacy", "privacy.conversions")
+        for part in (
+            "auditing",
+            "mixtures.list_decoding",
+            "planning",
+            "privacy",
+            "privacy.conversions",
+        )
     ),
 ]
 
 
 def public_functions() -> dict[str, Callable[..., object]]:
-    found = [getattr(module, name) for module in map(import_module, HOMES) for name in module.__all__]
+    found = [
+        getattr(module, name) for module in map(import_module, HOMES) for name in module.__all__
+    ]
     return {function.__name__: function for function in found if inspect.isfunction(function)}
 
 
 PUBLIC = public_functions()
 # Functions whose first lines describe all of their arguments.
-SHORT = {name for name, function in PUBLIC.items() if "Parameters\n" not in (inspect.getdoc(function) or "")}
+SHORT = {
+    name
+    for name, function in PUBLIC.items()
+    if "Parameters\n" not in (inspect.getdoc(function) or "")
+}
 
 
 def described(text: str) -> tuple[list[str], list[str]]:
@@ -175,8 +205,13 @@ def described(text: str) -> tuple[list[str], list[str]]:
     section = text.split("Parameters\n----------\n")[1]
     section = re.split(r"\n\n(?=[A-Z]\w+\n-{3,}(\n|$))", section)[0]
     blocks = re.split(r"\n(?=\S)", section)
-    names = [(re.split(r" : |$", block.split("\n")[0])[0].split(", "), "\n    " in block) for block in blocks]
-    return [name for each, _ in names for name in each], [name for each, told in names if not told for name in each]
+    names = [
+        (re.split(r" : |$", block.split("\n")[0])[0].split(", "), "\n    " in block)
+        for block in blocks
+    ]
+    return [name for each, _ in names for name in each], [
+        name for each, told in names if not told for name in each
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC.keys() - SHORT))
@@ -187,13 +222,23 @@ def test_each_parameter_is_described_once(name):
 
 
 def test_the_entry_points_say_more_than_a_line():
-    assert [name for name in PUBLIC if re.search(r"(?m)^ *\{.*\}$", inspect.getdoc(PUBLIC[name]))] == []
+    assert [
+        name for name in PUBLIC if re.search(r"(?m)^ *\{.*\}$", inspect.getdoc(PUBLIC[name]))
+    ] == []
     assert not SHORT & {name for name in import_module("fastpubpriv").__all__ if name in PUBLIC}
-    assert sum("None: fresh operating-system keys" in inspect.getdoc(function) for function in PUBLIC.values()) >= 15
+    assert (
+        sum(
+            "None: fresh operating-system keys" in inspect.getdoc(function)
+            for function in PUBLIC.values()
+        )
+        >= 15
+    )
 
 
 def test_the_check_of_descriptions_catches():
-    assert described("Parameters\n----------\na, b : int\n    Two.\nc\nc : int\n    One.\n\nReturns\n-------\nint") == (
+    assert described(
+        "Parameters\n----------\na, b : int\n    Two.\nc\nc : int\n    One.\n\nReturns\n-------\nint"
+    ) == (
         ["a", "b", "c", "c"],
         ["c"],
     )
@@ -232,28 +277,38 @@ def test_shared_texts_are_parameters_with_a_description():
         first, *rest = text.split("\n")
         assert re.fullmatch(r"[\w, ]+( : .+)?", first)
         assert rest
-        assert all((line.startswith("    ") and line.endswith((".", ","))) or len(line) > 90 for line in rest)
+        assert all(
+            (line.startswith("    ") and line.endswith((".", ","))) or len(line) > 90
+            for line in rest
+        )
 
 
 def test_without_docstrings_nothing_is_filled_in():
     program = "import fastpubpriv as f; assert f.estimate_mean.__doc__ is None; print(f.estimate_mean.__name__)"
-    done = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "estimate_mean\n"
 
 
 def test_failure_prob_has_one_default():
     """In every function, in `plan` and on the command line."""
     signatures = [
-        inspect.signature(function).parameters for function in (*PUBLIC.values(), *(TASKS[task] for task in TASKS))
+        inspect.signature(function).parameters
+        for function in (*PUBLIC.values(), *(TASKS[task] for task in TASKS))
     ]
     defaults = [given["failure_prob"].default for given in signatures if "failure_prob" in given]
     assert len(defaults) >= 20
     assert set(defaults) == {FAILURE_PROB}
     context = click.Context(main)
     commands = [main.get_command(context, name) for name in main.list_commands(context)]
-    options = [option for command in commands for option in command.params if option.name == "failure_prob"]
+    options = [
+        option for command in commands for option in command.params if option.name == "failure_prob"
+    ]
     assert len(options) >= 5
-    assert {option.default for option in options if isinstance(option.default, float)} == {FAILURE_PROB}
+    assert {option.default for option in options if isinstance(option.default, float)} == {
+        FAILURE_PROB
+    }
 
 
 @pytest.mark.parametrize("part", ["", *PARTS, "mixtures.list_decoding"])
@@ -303,7 +358,9 @@ KNOWN = {
     for paper, kinds in STATEMENTS.items()
 }
 NUMBER = r"(?:[A-G]\.)?\d+(?:\.\d+)?"
-LISTED = re.compile(rf"\b({KINDS})s? ({NUMBER}(?:(?:, | and | to ){NUMBER})*)|\b({KINDS})s? ([a-z]\S*)")
+LISTED = re.compile(
+    rf"\b({KINDS})s? ({NUMBER}(?:(?:, | and | to ){NUMBER})*)|\b({KINDS})s? ([a-z]\S*)"
+)
 # From the name of a paper to the end of its sentence, clause or parenthesis.
 CITED = re.compile(r"[Pp]aper ([ABC])\b\)?:?((?:[^.;:()]|\.(?=\d))*)")
 # Titles that pages and docstrings use in place of a letter.
@@ -327,7 +384,10 @@ def unknown(text):
     for title, name in TITLES.items():
         flat = flat.replace(title, name)
     found = [
-        (paper, cited) for paper, rest in CITED.findall(flat) for cited in statements(rest) if cited not in KNOWN[paper]
+        (paper, cited)
+        for paper, rest in CITED.findall(flat)
+        for cited in statements(rest)
+        if cited not in KNOWN[paper]
     ]
     # "Algorithm 2 of paper C", "Lemma 4.1 of Aden-Ali, Ashtiani, Liaw (2021)".
     behind = re.findall(rf"((?:{KINDS})s? {NUMBER}) of paper ([ABC])\b", flat)
@@ -348,7 +408,11 @@ def test_a_wrong_citation_is_found(text, wrong):
 
 def test_what_is_cited_is_in_the_papers():
     wrong = {}
-    for path in [*ROOT.glob("fastpubpriv/**/*.py"), *ROOT.glob("fastpubpriv/**/*.md"), *ROOT.glob("docs/**/*.md")]:
+    for path in [
+        *ROOT.glob("fastpubpriv/**/*.py"),
+        *ROOT.glob("fastpubpriv/**/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+    ]:
         found = unknown(path.read_text(encoding="utf-8"))
         if found:
             wrong[path.relative_to(ROOT).as_posix()] = found
@@ -358,7 +422,11 @@ def test_what_is_cited_is_in_the_papers():
 @pytest.mark.parametrize("paper", "ABC")
 def test_the_table_of_each_page_cites_its_paper(paper):
     text = (ROOT / f"docs/papers/{paper.lower()}.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|") and line.count("|") == 5]
+    rows = [
+        line.split("|")[1]
+        for line in text.splitlines()
+        if line.startswith("|") and line.count("|") == 5
+    ]
     cited = [each for row in rows for each in statements(row)]
     assert len(cited) > 5
     assert set(cited) <= KNOWN[paper]

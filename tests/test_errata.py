@@ -41,7 +41,9 @@ def test_a4_the_radius_of_algorithm_2(dim):
     """The exact radius is within that of Lemma 2.5; the printed one has the required coverage, which the proof does not show."""
     public = np.random.default_rng(dim).standard_normal((dim + 1, dim))
     tail, ours = math.log(6 / 0.1), fpp.precondition(public, failure_prob=0.05).mean_radius
-    assert ours == pytest.approx(math.sqrt((dim + 2 * math.sqrt(dim * tail) + 2 * tail) / (dim + 1)))
+    assert ours == pytest.approx(
+        math.sqrt((dim + 2 * math.sqrt(dim * tail) + 2 * tail) / (dim + 1))
+    )
     assert ours <= math.sqrt(5 * tail)
     for each in (math.log(6), tail, 20.0):
         assert chi2.sf((dim + 1) * each, dim) <= math.exp(-each)
@@ -51,10 +53,17 @@ def test_a4_the_radius_of_algorithm_2(dim):
 def test_a10_weights_add_up_to_one():
     rng = np.random.default_rng(0)
     private, public = (
-        np.where(np.arange(n) % 10 == 0, 40.0, 0.0)[:, None] + rng.normal(size=(n, 2)) for n in (20_000, 100)
+        np.where(np.arange(n) % 10 == 0, 40.0, 0.0)[:, None] + rng.normal(size=(n, 2))
+        for n in (20_000, 100)
     )
     found = fpp.learn_separated_mixture(
-        private, x_pub=public, n_components=2, min_weight=0.05, weight_floor=0.6, budget=fpp.ZCDP(0.5), random_state=0
+        private,
+        x_pub=public,
+        n_components=2,
+        min_weight=0.05,
+        weight_floor=0.6,
+        budget=fpp.ZCDP(0.5),
+        random_state=0,
     )
     # A weight of 0.1 is raised to 0.6 / 2, and both are divided by 0.3 + 0.9.
     assert sorted(found.weights) == pytest.approx([0.25, 0.75], abs=0.01)
@@ -70,7 +79,15 @@ def test_b3_one_pass_ends_with_the_private_rows():
         if fits:
             assert fpp.train(x[:100].copy(), y[:100].copy(), method=method, **data).private
         else:
-            raises(fpp.InputError, None, fpp.train, x[:100].copy(), y[:100].copy(), method=method, **data)
+            raises(
+                fpp.InputError,
+                None,
+                fpp.train,
+                x[:100].copy(),
+                y[:100].copy(),
+                method=method,
+                **data,
+            )
 
 
 def test_b7_a_bias_in_every_column():

@@ -90,7 +90,9 @@ def test_after_a_warm_up_first_calls_import_nothing():
 def test_windows_is_refused_in_one_sentence():
     code = "import sys, numpy; sys.platform = 'win32'; import fastpubpriv"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].startswith("ImportError: fastpubpriv does not run on Windows")
+    assert done.stderr.splitlines()[-1].startswith(
+        "ImportError: fastpubpriv does not run on Windows"
+    )
 
 
 def test_quantiles_have_the_bits_of_scipy():
@@ -140,7 +142,8 @@ def test_public_draws_have_the_bits_of_scipy(random_state):
 def test_the_import_costs_little_beside_numpy_and_numba():
     """The import takes less than 0.3 s more: minimum CPU time of several runs, which depends little on other load."""
     alone, ours = (
-        min(cpu_seconds(code) for _ in range(5)) for code in ("import numpy, numba", "import numpy, numba, fastpubpriv")
+        min(cpu_seconds(code) for _ in range(5))
+        for code in ("import numpy, numba", "import numpy, numba, fastpubpriv")
     )
     assert ours - alone < 0.3
 

@@ -39,7 +39,9 @@ def test_keys_of_a_file_depend_on_its_name_alone(shared):
 
 def child_key(*options, **keywords):
     command = [sys.executable, *options, "-c", PRINT_KEY]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE, **keywords)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=PATIENCE, **keywords
+    )
     return bytes.fromhex(done.stdout)
 
 
@@ -78,7 +80,12 @@ def test_forked_children_get_keys_of_their_own():
 @pytest.mark.fresh_keys("two keys of the operating system differ")
 def test_the_operating_system_gives_what_nobody_knows(request):
     assert NAME_OF_STREAM not in os.environ
-    keys = {key_source(None).fresh(), child_key(), child_key(), KeyStream(request.node.nodeid)(KEY_BYTES)}
+    keys = {
+        key_source(None).fresh(),
+        child_key(),
+        child_key(),
+        KeyStream(request.node.nodeid)(KEY_BYTES),
+    }
     assert len(keys) == 4
 
 

@@ -25,7 +25,9 @@ def seeded(seed):
 def test_system_keys_are_private_and_distinct():
     with warnings.catch_warnings(action="error"):
         source = key_source(None)
-        keys = {source.fresh() for _ in range(1000)} | {key_source(None).fresh() for _ in range(1000)}
+        keys = {source.fresh() for _ in range(1000)} | {
+            key_source(None).fresh() for _ in range(1000)
+        }
     assert source.private
     assert len(keys) == 2000
     assert {len(key) for key in keys} == {KEY_BYTES}
@@ -40,7 +42,9 @@ def test_seeded_keys_are_the_documented_hash_and_repeat():
     assert len(set(keys) | {other.fresh() for _ in range(50)}) == 100
     # Seeded key is the documented hash.
     seed_digest = hashlib.sha256(b"7").digest()
-    expected = hashlib.sha256(b"fastpubpriv seeded key 1" + seed_digest + (1).to_bytes(8, "little")).digest()
+    expected = hashlib.sha256(
+        b"fastpubpriv seeded key 1" + seed_digest + (1).to_bytes(8, "little")
+    ).digest()
     source = seeded(7)
     source.fresh()
     assert source.fresh() == expected
@@ -58,7 +62,8 @@ def test_seed_warns_once_per_source_and_points_at_the_caller():
 
 
 @pytest.mark.parametrize(
-    "bad", [True, False, 1.0, "1", b"1", -1, np.float64(2), np.bool_(True), [1], np.random.default_rng(0)]
+    "bad",
+    [True, False, 1.0, "1", b"1", -1, np.float64(2), np.bool_(True), [1], np.random.default_rng(0)],
 )
 def test_unfit_random_states_are_refused(bad):
     raises(InputError, "random_state", key_source, bad)
@@ -72,7 +77,12 @@ def failing(failure):
 
 
 @pytest.mark.parametrize(
-    "broken", [failing(OSError("no device")), failing(NotImplementedError("no source")), lambda n: b"\0" * (n - 1)]
+    "broken",
+    [
+        failing(OSError("no device")),
+        failing(NotImplementedError("no source")),
+        lambda n: b"\0" * (n - 1),
+    ],
 )
 def test_no_or_too_little_entropy_is_an_error_without_fallback(monkeypatch, broken):
     monkeypatch.setattr(os, "urandom", broken)
@@ -80,7 +90,9 @@ def test_no_or_too_little_entropy_is_an_error_without_fallback(monkeypatch, brok
 
 
 @pytest.mark.fresh_keys("keys of the operating system differ")
-@pytest.mark.parametrize("make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"])
+@pytest.mark.parametrize(
+    "make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"]
+)
 def test_threads_get_distinct_keys(make):
     source, lists, start = make(), [[] for _ in range(8)], threading.Barrier(8)
 

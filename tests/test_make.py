@@ -18,9 +18,14 @@ GOOD = {
     "guards": "22 passed in 50.00s", "c-checked": "fine", "py-rest": "30 passed, 120 deselected in 9.00s",
     "serial-test": "7 passed in 1.50s", "guards-rest": "5 passed, 49 deselected in 20.00s",
 }  # fmt: skip
-BAD = GOOD | {"py-test": "2 failed, 117 passed, 1 error in 61.20s (0:01:01)", "guards": "1 failed, 21 passed in 50.00s"}
+BAD = GOOD | {
+    "py-test": "2 failed, 117 passed, 1 error in 61.20s (0:01:01)",
+    "guards": "1 failed, 21 passed in 50.00s",
+}
 
-pytestmark = pytest.mark.skipif(not shutil.which("make") or not shutil.which("bash"), reason="needs make and bash")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("make") or not shutil.which("bash"), reason="needs make and bash"
+)
 
 
 def run(folder, command, broken):
@@ -29,27 +34,39 @@ def run(folder, command, broken):
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci")
     played = "".join(
-        f"{step}:\n\t@echo '{(BAD if step in broken else GOOD)[step]}'; exit {int(step in broken)}\n" for step in ALL
+        f"{step}:\n\t@echo '{(BAD if step in broken else GOOD)[step]}'; exit {int(step in broken)}\n"
+        for step in ALL
     )
     (folder / "csrc").mkdir()
     for needed in ("pyproject.toml", "setup.py", "csrc/build_ffi.py"):
         (folder / needed).touch()
     # GNU make prefers this file to `Makefile`, and its rules override those included.
     (folder / "GNUmakefile").write_text(
-        f"include Makefile\n$(STAMP)-venv $(STAMP)-test $(STAMP)-extension: ;\n{played}", encoding="utf-8"
+        f"include Makefile\n$(STAMP)-venv $(STAMP)-test $(STAMP)-extension: ;\n{played}",
+        encoding="utf-8",
     )
     outer = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(command, cwd=folder, env=outer, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(
+        command, cwd=folder, env=outer, capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
-@pytest.mark.parametrize(("target", "steps"), [("test", STEPS), ("test-rest", REST), ("test-all", ALL)])
-@pytest.mark.parametrize("broken", [[], ["lint", "serial-test"], ["c-test", "py-rest", "py-test"], list(ALL)], ids=str)
+@pytest.mark.parametrize(
+    ("target", "steps"), [("test", STEPS), ("test-rest", REST), ("test-all", ALL)]
+)
+@pytest.mark.parametrize(
+    "broken", [[], ["lint", "serial-test"], ["c-test", "py-rest", "py-test"], list(ALL)], ids=str
+)
 def test_every_step_runs_and_what_failed_is_listed(tmp_path, broken, target, steps):
     done = run(tmp_path, ["make", target], broken)
     failed, lines = [step for step in steps if step in broken], done.stdout.splitlines()
-    assert [line for line in lines if line.startswith("== ")] == [f"== make {step}" for step in steps]
+    assert [line for line in lines if line.startswith("== ")] == [
+        f"== make {step}" for step in steps
+    ]
     assert (done.returncode != 0) == bool(failed)
-    assert lines[-1] == f"make {target}: " + ("failed: " + " ".join(failed) if failed else "passed: " + " ".join(steps))
+    assert lines[-1] == f"make {target}: " + (
+        "failed: " + " ".join(failed) if failed else "passed: " + " ".join(steps)
+    )
 
 
 @pytest.mark.parametrize(("broken", "last"), [
@@ -62,14 +79,18 @@ def test_every_step_runs_and_what_failed_is_listed(tmp_path, broken, target, ste
 ], ids=str)  # fmt: skip
 def test_continuous_integration_adds_up(tmp_path, broken, last):
     done = run(tmp_path, ["bash", ".ci/run"], broken)
-    assert [line for line in done.stdout.splitlines() if line.startswith("== ")] == [f"== make {step}" for step in ALL]
+    assert [line for line in done.stdout.splitlines() if line.startswith("== ")] == [
+        f"== make {step}" for step in ALL
+    ]
     assert done.stdout.splitlines()[-1] == last
     assert (done.returncode != 0) == bool(broken)
 
 
 def ci_again(folder):
     """Run `.ci/run` in the folder of an earlier run; return its last line and its exit code."""
-    done = subprocess.run(["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        ["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
+    )
     return done.stdout.splitlines()[-1], done.returncode
 
 

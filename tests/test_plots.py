@@ -50,7 +50,10 @@ def test_a_grid_of_ellipses(dim, tmp_path):
         lower, upper = (end[row, column] for end in found.confidence_interval(of="correlation"))
         value = found.correlation[row, column]
         assert lower <= value <= upper
-        assert figure.axes[column * dim + row].texts[0].get_text() == f"r = {value:+.2f}\n{lower:+.2f} to {upper:+.2f}"
+        assert (
+            figure.axes[column * dim + row].texts[0].get_text()
+            == f"r = {value:+.2f}\n{lower:+.2f} to {upper:+.2f}"
+        )
     assert next(pairs, None) is None
 
 
@@ -112,7 +115,8 @@ def test_a_mean_beside_the_public_rows(tmp_path):
     assert private[:, 0].tolist() == mean().mean.tolist()
     assert np.allclose(public[:, 0], PUBLIC.mean(axis=0))
     assert np.all((private[:, 1] < public[:, 1]) & (np.round(public[:, 1]) == [0, 1]))
-    half = 2.0227 * PUBLIC.std(axis=0, ddof=1) / np.sqrt(40)  # Student's quantile for 39 degrees of freedom
+    # Student's quantile for 39 degrees of freedom
+    half = 2.0227 * PUBLIC.std(axis=0, ddof=1) / np.sqrt(40)
     assert np.allclose(np.ptp(reach[:, :, 0], axis=1) / 2.0, half, rtol=1e-4)
     frame = pd.DataFrame({"b": PUBLIC[:, 1], "other": 0.0, "a": PUBLIC[:, 0]})
     assert np.allclose(forest(mean().plot(x_pub=frame))[0][1][1][:, 0], PUBLIC.mean(axis=0))
@@ -120,7 +124,11 @@ def test_a_mean_beside_the_public_rows(tmp_path):
 
 
 def arrows(axes):
-    return [(line.get_marker(), *np.round(line.get_ydata())) for line in axes.lines if line.get_marker() in "<>"]
+    return [
+        (line.get_marker(), *np.round(line.get_ydata()))
+        for line in axes.lines
+        if line.get_marker() in "<>"
+    ]
 
 
 def test_an_axis_is_that_of_what_is_known_best():
@@ -132,7 +140,9 @@ def test_an_axis_is_that_of_what_is_known_best():
         axes = plotting.plot_forest([ours, public], ["a"], label="").axes[0]
         assert arrows(axes) == wanted
         assert np.ptp(axes.get_xlim()) < 1.3
-    far = plotting.plot_forest([ours, plotting.Estimate("public", numbers + 100.0)], ["a"], label="").axes[0]
+    far = plotting.plot_forest(
+        [ours, plotting.Estimate("public", numbers + 100.0)], ["a"], label=""
+    ).axes[0]
     assert arrows(far) == [(">", 0)]
     assert far.get_xlim()[1] < 6.0
     figure = dataclasses.replace(mean(), sampling_std=np.array([np.inf, 0.2])).plot()
@@ -149,13 +159,19 @@ def test_columns_share_an_axis_unless_their_units_differ_too_much():
     figure = plotting.plot_forest([units], ["a", "b"], label="mean")
     assert [names for names, *_ in forest(figure)] == [["a"], ["b"]]
     assert np.all(np.ptp([axes.get_xlim() for axes in figure.axes], axis=1) < [0.3, 300.0])
-    grouped = plotting.plot_forest([alike], ["a", "b"], groups=[("first", [0]), ("second", [1])], label="")
+    grouped = plotting.plot_forest(
+        [alike], ["a", "b"], groups=[("first", [0]), ("second", [1])], label=""
+    )
     assert [axes.get_title(loc="left") for axes in grouped.axes] == ["first", "second"]
     assert grouped.axes[0].get_xlim() == grouped.axes[1].get_xlim()
     # Each column of groups and of quantiles has an axis of its own.
     rng = np.random.default_rng(5)
-    rows = np.column_stack([rng.normal(50.0, 20.0, 4_000), rng.normal(1_000.0, 15.0, 4_000), rng.integers(0, 2, 4_000)])
-    groups = seeded(estimate_mean, rows, x_pub=rows[:40].copy(), by=-1, groups=[0, 1], budget=ZCDP(1))
+    rows = np.column_stack(
+        [rng.normal(50.0, 20.0, 4_000), rng.normal(1_000.0, 15.0, 4_000), rng.integers(0, 2, 4_000)]
+    )
+    groups = seeded(
+        estimate_mean, rows, x_pub=rows[:40].copy(), by=-1, groups=[0, 1], budget=ZCDP(1)
+    )
     ranks = seeded(quantiles, rows[:, :2], x_pub=rows[:40, :2].copy(), budget=ZCDP(1))
     for figure in (groups.plot(), ranks.plot()):
         (_, high), (begin, end) = (axes.get_xlim() for axes in figure.axes)
@@ -167,7 +183,9 @@ def test_of_many_coefficients_the_strongest_are_named():
     many = np.arange(100.0)
     named = plotting.Estimate("", many, many - 1.0, many + 1.0)
     names = [str(place) for place in range(100)]
-    figure = plotting.plot_forest([named], names, groups=[("", list(range(100)))], zero=True, label="log-odds")
+    figure = plotting.plot_forest(
+        [named], names, groups=[("", list(range(100)))], zero=True, label="log-odds"
+    )
     assert forest(figure)[0][0] == names[40:]
     assert "60 of 100" in figure._supxlabel.get_text()
     # Columns without groups are all shown, by number.
@@ -200,7 +218,9 @@ def test_cutting_an_outline():
     assert np.all((cut >= low - 1e-12) & (cut <= high + 1e-12))
     # Exactly the points in both regions: compared on a grid.
     path = import_module("matplotlib.path").Path
-    grid = np.stack(np.meshgrid(np.linspace(-6.01, 6, 97), np.linspace(-4.01, 4, 91)), -1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(np.linspace(-6.01, 6, 97), np.linspace(-4.01, 4, 91)), -1).reshape(
+        -1, 2
+    )
     both = path(outline).contains_points(grid) & np.all((grid > low) & (grid < high), axis=1)
     assert np.array_equal(path(cut).contains_points(grid), both)
     assert clipped(outline, np.array([50.0, 50.0]), np.array([60.0, 60.0])).shape == (0, 2)
@@ -243,12 +263,20 @@ def test_one_and_two_columns_are_drawn_as_they_are(tmp_path):
     result = mixture(1, columns=("length",))
     figure = result.plot(tmp_path / "one.png", x_pub=np.zeros((30, 1)))
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
-    assert labels(figure) == ["0: 50.0%", "1: 30.0% (fallback)", "2: 20.0%", "mixture", "public rows"]
+    assert labels(figure) == [
+        "0: 50.0%",
+        "1: 30.0% (fallback)",
+        "2: 20.0%",
+        "mixture",
+        "public rows",
+    ]
     axes = figure.axes[0]
     assert axes.get_xlabel() == "length"
     steps, height = axes.get_lines()[3].get_data()
     # The dashed line is the density itself, with unit mass.
-    assert np.allclose(height, np.exp(result.log_prob(np.asarray(steps)[:, None])), rtol=1e-6, atol=1e-12)
+    assert np.allclose(
+        height, np.exp(result.log_prob(np.asarray(steps)[:, None])), rtol=1e-6, atol=1e-12
+    )
     assert integrate.trapezoid(height, steps) == pytest.approx(1.0, abs=2e-3)
     # Two columns are drawn as they are.
     ball = {"origin": [1.0, 2.0], "projection": None, "center": [3.0, 4.0], "radius": 5.0}
@@ -264,7 +292,9 @@ def test_one_and_two_columns_are_drawn_as_they_are(tmp_path):
 
 def test_light_components_and_public_rows_far_off_do_not_stretch_the_plane():
     result = dataclasses.replace(
-        mixture(2), weights=np.array([0.6, 0.39, 0.01]), means=np.array([[0.0, 0.0], [9.0, 9.0], [5000.0, 0.0]])
+        mixture(2),
+        weights=np.array([0.6, 0.39, 0.01]),
+        means=np.array([[0.0, 0.0], [9.0, 9.0], [5000.0, 0.0]]),
     )
     figure = result.plot(x_pub=np.full((2, 2), -3000.0), bounds=(-1.0, np.inf))
     axes = figure.axes[0]
@@ -273,7 +303,9 @@ def test_light_components_and_public_rows_far_off_do_not_stretch_the_plane():
     near = result.plot(x_pub=np.append(np.full((999, 2), -9.0), [[1e6, 0.0]], axis=0)).axes[0]
     assert -15.0 < near.get_xlim()[0] < -9.0  # public rows are shown a little beyond the components
     assert "public rows (0.1% outside)" in near.get_legend_handles_labels()[1]
-    one = dataclasses.replace(mixture(1), weights=result.weights, means=np.array([[0.0], [9.0], [5000.0]]))
+    one = dataclasses.replace(
+        mixture(1), weights=result.weights, means=np.array([[0.0], [9.0], [5000.0]])
+    )
     assert one.plot().axes[0].get_xlim()[1] < 40.0
 
 
@@ -287,10 +319,17 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     # Three means lie in a plane, so none of their distances is lost.
     shown = (result.means - middle) @ plane.T
     assert np.allclose(
-        np.linalg.norm(shown[0] - shown[1]), np.linalg.norm(result.means[0] - result.means[1]), rtol=1e-3
+        np.linalg.norm(shown[0] - shown[1]),
+        np.linalg.norm(result.means[0] - result.means[1]),
+        rtol=1e-3,
     )
     projection = np.eye(2, dim)
-    ball = {"origin": [0.0] * dim, "projection": projection.tolist(), "center": [1.0, 1.0], "radius": 3.0}
+    ball = {
+        "origin": [0.0] * dim,
+        "projection": projection.tolist(),
+        "center": [1.0, 1.0],
+        "radius": 3.0,
+    }
     assert "released ball" in labels(mixture(dim, [ball]).plot())
 
 

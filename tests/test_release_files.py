@@ -62,7 +62,10 @@ def test_workflows_try_three_pythons_and_two_architectures():
 def test_the_lowest_versions_are_those_of_the_project():
     """Each requirement of the package is pinned to its bound, except where the tests need a newer one."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / ".ci/lowest.py"), "test"], capture_output=True, text=True, check=True
+        [sys.executable, str(ROOT / ".ci/lowest.py"), "test"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     pins = dict(line.split("==") for line in done.stdout.splitlines())
     bounds = dict(each.split(">=") for each in project()["dependencies"])
@@ -80,7 +83,9 @@ def test_conda_builds_and_asks_as_pip_does():
     assert recipe_part("build") == ["{{ compiler('c') }}"]
     script = version_in("conda/meta.yaml", r"^  script: \{\{ PYTHON \}\} (.+)$")
     assert script == "-m pip install . -vv --no-deps --no-build-isolation"
-    assert recipe_part("entry_points") == [" = ".join(each) for each in project()["scripts"].items()]
+    assert recipe_part("entry_points") == [
+        " = ".join(each) for each in project()["scripts"].items()
+    ]
     recipe = {line.replace(" ", "") for line in recipe_part("run")}
     assert recipe == {*project()["dependencies"], f"python{project()['requires-python']}"}
 
@@ -105,7 +110,9 @@ def unknown_steps(workflow: str) -> list[str]:
         wrong += [] if known.get(words[0], False) else [step]
     for path in re.findall(r"(?m)^ +path: (.+)$", workflow):
         # cibuildwheel makes its own folder.
-        wrong += [] if path.removesuffix("/*") in makefile or path.startswith("wheelhouse/") else [path]
+        wrong += (
+            [] if path.removesuffix("/*") in makefile or path.startswith("wheelhouse/") else [path]
+        )
     return wrong
 
 
@@ -123,13 +130,29 @@ def test_steps_that_lead_nowhere_are_noticed():
 
 
 def test_a_missing_compiler_is_one_sentence(tmp_path):
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-temp", tmp_path, "--build-lib", tmp_path]
+    command = [
+        sys.executable,
+        "setup.py",
+        "-q",
+        "build_ext",
+        "--build-temp",
+        tmp_path,
+        "--build-lib",
+        tmp_path,
+    ]
     done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"CC": "absent-cc"}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=os.environ | {"CC": "absent-cc"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     assert (
-        done.stderr.strip().splitlines()[-1].startswith("fastpubpriv needs a C compiler and 'absent-cc' was not found")
+        done.stderr.strip()
+        .splitlines()[-1]
+        .startswith("fastpubpriv needs a C compiler and 'absent-cc' was not found")
     )
     assert "Traceback" not in done.stderr
 

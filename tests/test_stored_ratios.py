@@ -40,8 +40,15 @@ def test_where_no_class_has_an_instruction_set_nothing_is_guarded(tmp_path):
 
 
 @pytest.mark.parametrize(("ratio", "code"), [(0.74, 1), (0.76, 0)])
-def test_a_case_below_three_quarters_of_its_stored_ratio_fails(ratio, code, tmp_path, monkeypatch, capsys):
-    report = {"benchmarks": [{"extra_info": {"case": "a", "peer": "p", "ratio": ratio}}, {"extra_info": {}}]}
+def test_a_case_below_three_quarters_of_its_stored_ratio_fails(
+    ratio, code, tmp_path, monkeypatch, capsys
+):
+    report = {
+        "benchmarks": [
+            {"extra_info": {"case": "a", "peer": "p", "ratio": ratio}},
+            {"extra_info": {}},
+        ]
+    }
     (tmp_path / "report.json").write_text(json.dumps(report))
     monkeypatch.setattr(stored, "stored_ratios", lambda level: {"a": 1.0})
     monkeypatch.setattr(sys, "argv", ["stored", str(tmp_path / "report.json")])
@@ -58,7 +65,10 @@ def test_a_case_that_has_no_stored_ratio_is_shown_and_does_not_fail():
 def test_saved_cases_replace_their_old_ratios_and_leave_the_others(tmp_path):
     keep(tmp_path, "ours-avx2", OURS)
     target = stored.save({"b": {"peer": "q", "ratio": 0.00123456}}, 1, tmp_path)
-    assert stored.cases_in(target) == {"a": {"peer": "p", "ratio": 2.0}, "b": {"peer": "q", "ratio": 0.001235}}
+    assert stored.cases_in(target) == {
+        "a": {"peer": "p", "ratio": 2.0},
+        "b": {"peer": "q", "ratio": 0.001235},
+    }
 
 
 @pytest.mark.parametrize(("seconds", "repeated", "ratio"), [

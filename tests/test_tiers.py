@@ -22,7 +22,9 @@ def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
     """Return the tests of a file by name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {
-        node.name: node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     }
 
 
@@ -30,7 +32,11 @@ def lost(entry: str) -> bool:
     """Return whether an entry of a list names nothing that exists."""
     name, _, function = entry.partition("::")
     path = ROOT / name
-    return not path.exists() if not function else not path.is_file() or function not in functions_of(path)
+    return (
+        not path.exists()
+        if not function
+        else not path.is_file() or function not in functions_of(path)
+    )
 
 
 def not_by_default(entry: str) -> str | None:
@@ -42,8 +48,16 @@ def not_by_default(entry: str) -> str | None:
     name, _, function = entry.partition("::")
     path = ROOT / name
     decorators = ast.unparse(ast.List(functions_of(path)[function].decorator_list, ast.Load()))
-    whole = [line for line in path.read_text(encoding="utf-8").split("\n\n") if line.startswith("pytestmark")]
-    marks = [mark for mark in NOT_ORDINARY if any(f"mark.{mark}" in text for text in (decorators, *whole))]
+    whole = [
+        line
+        for line in path.read_text(encoding="utf-8").split("\n\n")
+        if line.startswith("pytestmark")
+    ]
+    marks = [
+        mark
+        for mark in NOT_ORDINARY
+        if any(f"mark.{mark}" in text for text in (decorators, *whole))
+    ]
     return f"{entry}: marked {marks[0]}" if marks else None
 
 
@@ -56,7 +70,10 @@ def test_lists_name_what_is_there(entries):
 
 def test_every_planted_fault_has_a_default_test():
     faults = [pair for faults in PLANTED.values() for pair in faults.items()]
-    folders = {path.name: path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    folders = {
+        path.name: path.parent.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+    }
     places = [f"{folders[test.partition('::')[0]]}/{test}" for _, test in faults]
     assert [found for place in places if (found := not_by_default(place))] == []
     assert len({fault for fault, _ in faults}) == len(faults) >= 60
@@ -75,7 +92,12 @@ def test_a_planted_fault_without_one_is_noticed(planted, words):
 
 
 def test_every_value_of_every_parameter_is_covered_by_few_tests():
-    grid = [frozenset({("a", a), ("b", b), ("c", c)}) for a in range(3) for b in range(4) for c in range(2)]
+    grid = [
+        frozenset({("a", a), ("b", b), ("c", c)})
+        for a in range(3)
+        for b in range(4)
+        for c in range(2)
+    ]
     chosen = covering(grid)
     assert len(chosen) == 4
     assert set().union(*(grid[place] for place in chosen)) == set().union(*grid)
@@ -84,9 +106,19 @@ def test_every_value_of_every_parameter_is_covered_by_few_tests():
 
 def test_lists_hold_files_folders_and_tests():
     entries = ("tests/a", "tests/b.py", "tests/c.py::test_one")
-    for inside in ("tests/a/x.py::test", "tests/b.py::test[3]", "tests/c.py::test_one[1-2]", "tests/b.py"):
+    for inside in (
+        "tests/a/x.py::test",
+        "tests/b.py::test[3]",
+        "tests/c.py::test_one[1-2]",
+        "tests/b.py",
+    ):
         assert listed(inside, entries)
-    for outside in ("tests/ab/x.py::test", "tests/b.py2", "tests/c.py::test_one_more", "tests/c.py"):
+    for outside in (
+        "tests/ab/x.py::test",
+        "tests/b.py2",
+        "tests/c.py::test_one_more",
+        "tests/c.py",
+    ):
         assert not listed(outside, entries)
 
 
@@ -113,14 +145,25 @@ def test_tiers_of_a_planted_file(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = extended\n")
 
     def passed(*options):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tiers", "--keep-durations", "kept/d.txt", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tiers",
+            "--keep-durations",
+            "kept/d.txt",
+            *options,
+        ]
         path = os.pathsep.join([str(ROOT / "tests"), os.environ["PYTHONPATH"]])
         options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": PATIENCE}
         done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, **options)
         assert done.returncode == 0, done.stdout
         return done.stdout.splitlines()[-1]
 
-    assert passed("-m", "not extended").startswith("9 passed, 6 deselected")  # 3 of 6, all 4 rows, 2 of 4
+    # 3 of 6, all 4 rows, 2 of 4
+    assert passed("-m", "not extended").startswith("9 passed, 6 deselected")
     lines = (tmp_path / "kept/d.txt").read_text().splitlines()
     assert lines[0].endswith("9 tests")
     assert len(lines) == 10
@@ -139,5 +182,7 @@ def test_steps_of_the_makefile_are_tiers():
     assert leaves_out_extended(default)
     assert not leaves_out_extended(rest)
     assert default.replace("not extended", "extended") == rest
-    assert expression_of("guards").replace("not extended", "extended") == expression_of("guards-rest")
+    assert expression_of("guards").replace("not extended", "extended") == expression_of(
+        "guards-rest"
+    )
     assert not leaves_out_extended("not statistical and not audit and not bench")

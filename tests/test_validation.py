@@ -11,7 +11,21 @@ from helpers.errors import raises
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 
-NOT_NUMBERS = [True, np.True_, "1", b"1", 1j, None, [0.5], (), {}, np.array([0.5]), np.array(0.5 + 0j), object(), "0.5"]
+NOT_NUMBERS = [
+    True,
+    np.True_,
+    "1",
+    b"1",
+    1j,
+    None,
+    [0.5],
+    (),
+    {},
+    np.array([0.5]),
+    np.array(0.5 + 0j),
+    object(),
+    "0.5",
+]
 NOT_FINITE = [
     math.nan, math.inf, -math.inf, 10**400, Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), np.float32("nan"),
 ]  # fmt: skip
@@ -27,7 +41,9 @@ def test_scalars_refuse_what_is_not_a_finite_number(check, bad):
 
 
 @pytest.mark.parametrize("check", SCALARS)
-@pytest.mark.parametrize("half", [0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5)])
+@pytest.mark.parametrize(
+    "half", [0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5)]
+)
 def test_scalars_are_converted(check, half):
     found = getattr(validation, check)("x", half)
     assert type(found) is float
@@ -61,12 +77,20 @@ def test_fraction_and_integers_have_limits():
     for bad in [*bools_and_floats, "2", None, Fraction(2), Decimal(2), np.array([2]), 1j]:
         raises(InputError, "k must be a whole number", validation.integer, "k", bad)
     raises(InputError, "k must be at least 1, got 0", validation.integer, "k", 0, minimum=1)
-    raises(InputError, "k must be at most 3, got 4", validation.integer, "k", np.int64(4), maximum=3)
+    raises(
+        InputError, "k must be at most 3, got 4", validation.integer, "k", np.int64(4), maximum=3
+    )
 
 
 def test_finite_vector():
     source = np.arange(6.0)[::2]
-    for value in (source, [0, 2, 4], (0.0, Fraction(2), Decimal(4)), source.astype("f4"), source.astype(">i2")):
+    for value in (
+        source,
+        [0, 2, 4],
+        (0.0, Fraction(2), Decimal(4)),
+        source.astype("f4"),
+        source.astype(">i2"),
+    ):
         found = validation.finite_vector("center", value, 3)
         assert found.tolist() == [0.0, 2.0, 4.0]
         assert found.dtype == np.float64
@@ -91,7 +115,9 @@ def test_cholesky_of_good_matrices(scale):
     factor = validation.symmetric_positive_definite("covariance", matrix, 4)
     assert np.array_equal(factor, np.tril(factor))
     assert (np.diagonal(factor) > 0).all()
-    np.testing.assert_allclose(factor / math.sqrt(scale), np.linalg.cholesky(root @ root.T), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        factor / math.sqrt(scale), np.linalg.cholesky(root @ root.T), rtol=1e-9, atol=1e-9
+    )
     assert validation.symmetric_positive_definite("c", [[4]], 1).tolist() == [[2.0]]
     ill = np.diag([1e-20, 1.0, 1e20])  # badly scaled but valid
     np.testing.assert_allclose(validation.symmetric_positive_definite("c", ill, 3), np.sqrt(ill))
@@ -113,7 +139,14 @@ def test_singular_up_to_rounding_is_refused_whichever_way_it_rounds():
     rng = np.random.default_rng(6)
     for _ in range(50):
         root = rng.normal(size=(6, 5))
-        raises(InputError, "drop dependent columns", validation.symmetric_positive_definite, "c", root @ root.T, 6)
+        raises(
+            InputError,
+            "drop dependent columns",
+            validation.symmetric_positive_definite,
+            "c",
+            root @ root.T,
+            6,
+        )
 
 
 def test_a_choice_is_one_of_the_words():

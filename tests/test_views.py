@@ -31,7 +31,9 @@ def test_what_is_planted_is_seen(tmp_path):
         (tmp_path / f"{name}.html").write_text(PAGE.format(body), encoding="utf-8")
     seen = views.look(tmp_path, views.pages(tmp_path), 60.0)
     assert seen["pages"] == len(PLANTED)
-    found = {(page.removesuffix(".html"), view, what.split()[0]) for page, view, what in seen["found"]}
+    found = {
+        (page.removesuffix(".html"), view, what.split()[0]) for page, view, what in seen["found"]
+    }
     assert found == {
         ("wide", "390", "is"), ("cut", "390", "cuts"), ("image", "390", "does"), ("image", "1280", "does"),
         ("faint", "dark", "has"),

@@ -12,29 +12,65 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED_TO_BUILD = ("pyproject.toml", "setup.py", "LICENSE", "csrc/fpp.h", "csrc/sampler_tables.h", "csrc/build_ffi.py")
-NEEDED_TO_RUN = ("fastpubpriv/py.typed", "fastpubpriv/mechanisms/notes/release.md", "fastpubpriv/kernels/_cext.pyi")
+NEEDED_TO_BUILD = (
+    "pyproject.toml",
+    "setup.py",
+    "LICENSE",
+    "csrc/fpp.h",
+    "csrc/sampler_tables.h",
+    "csrc/build_ffi.py",
+)
+NEEDED_TO_RUN = (
+    "fastpubpriv/py.typed",
+    "fastpubpriv/mechanisms/notes/release.md",
+    "fastpubpriv/kernels/_cext.pyi",
+)
 
 pytestmark = [
     pytest.mark.serial,
-    pytest.mark.fresh_keys("in the wheel's own environment; the answer may be some thirty deviations off"),
+    pytest.mark.fresh_keys(
+        "in the wheel's own environment; the answer may be some thirty deviations off"
+    ),
 ]
 # Figures of papers, demonstrations and twins of kernels are in the source archive only.
-NO_LIBRARY = {"experiments", "papers", "demo", "reference", "twins", "tests", "benchmarks", "examples", "csrc"}
+NO_LIBRARY = {
+    "experiments",
+    "papers",
+    "demo",
+    "reference",
+    "twins",
+    "tests",
+    "benchmarks",
+    "examples",
+    "csrc",
+}
 
 
 def run(*command: object, cwd: Path) -> str:
     # These two variables would show the tree, or settings of this interpreter, to the child.
-    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"PYTHONPATH", "PYTHONHOME"}
+    }
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True, check=False
+        [str(part) for part in command],
+        cwd=cwd,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
 def missing(names: list[str], needed: tuple[str, ...]) -> list[str]:
-    return [name for name in needed if not any(name == found or found.endswith("/" + name) for found in names)]
+    return [
+        name
+        for name in needed
+        if not any(name == found or found.endswith("/" + name) for found in names)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +95,9 @@ def test_archive_and_wheel_are_complete(built):
         names = wheel.namelist()
     assert missing(names, NEEDED_TO_RUN) == []
     assert missing(["fastpubpriv-0.1.0/setup.py"], ("setup.py", "csrc/fpp.h")) == ["csrc/fpp.h"]
-    assert any(name.startswith("fastpubpriv/kernels/_cext.") and name.endswith(".so") for name in names)
+    assert any(
+        name.startswith("fastpubpriv/kernels/_cext.") and name.endswith(".so") for name in names
+    )
     homes = {name.split("/")[0] for name in names}
     assert {home.split("-")[0] for home in homes} == {"fastpubpriv"}
     assert sum(home.endswith(".dist-info") for home in homes) == len(homes) - 1
@@ -70,7 +108,11 @@ def test_wheel_works_outside_the_tree(built, tmp_path):
     home = tmp_path / "venv"
     venv.create(home, with_pip=False, symlinks=True)
     python = home / "bin" / "python"
-    place = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
+    place = Path(
+        run(
+            python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path
+        ).strip()
+    )
     run(
         sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", place, built["wheel"],
         cwd=tmp_path,

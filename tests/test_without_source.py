@@ -33,7 +33,9 @@ def compiled_tree(tmp_path_factory):
 def python(path, *arguments):
     """Run Python with the package from `path`; return the finished process."""
     environment = {**os.environ, "PYTHONPATH": f"{KEYS}{os.pathsep}{path}"}
-    return subprocess.run([sys.executable, *arguments], env=environment, cwd="/", capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, cwd="/", capture_output=True, text=True
+    )
 
 
 def test_compiled_files_alone_estimate_a_mean(compiled_tree):
@@ -62,7 +64,9 @@ def test_compiled_files_have_the_same_command_line(compiled_tree, command):
     assert python(compiled_tree, *asked).stdout == with_source.stdout
 
 
-@pytest.mark.parametrize("function", ["estimate_mean", "quantiles", "value_counts", "learn_separated_mixture", "train"])
+@pytest.mark.parametrize(
+    "function", ["estimate_mean", "quantiles", "value_counts", "learn_separated_mixture", "train"]
+)
 def test_options_are_those_of_the_imported_function(function):
     assert options.parameters_of(function) == options.imported_parameters(function)
 
@@ -86,7 +90,11 @@ def test_a_zip_archive_imports_and_names_what_is_missing(tmp_path):
 
 def test_the_table_of_names_is_that_of_type_checkers():
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    (typed,) = (node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    (typed,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    )
     declared = {node.names[0].asname: node.module for node in typed.body}
     assert declared == fastpubpriv._HOMES
     for name, module in declared.items():

@@ -96,7 +96,9 @@ EXTENDED = (
 )
 # Number of rows of parameters that run by default, evenly spaced; or the indices of those that run.
 THINNED: dict[str, int | tuple[int, ...]] = {
-    "tests/robustness/test_alone_and_in_company.py::test_rows_contribute_the_same_alone_and_in_company": (1,),
+    "tests/robustness/test_alone_and_in_company.py::test_rows_contribute_the_same_alone_and_in_company": (
+        1,
+    ),
     "tests/auditing/test_axis_replay.py::test_random_neighbors": (0, 3, 8, 9),
     "tests/auditing/test_axis_replay.py::test_every_block_of_the_univariate_learner": 1,
     "tests/auditing/test_black_box.py::test_sound_randomizers_pass_and_the_bound_is_close": 2,
@@ -130,7 +132,11 @@ def point_of(item: pytest.Function) -> Point:
     params, groups = item.callspec.params, []
     for mark in item.iter_markers("parametrize"):
         names = mark.kwargs.get("argnames") or mark.args[0]
-        groups.append(tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names))
+        groups.append(
+            tuple(name.strip() for name in names.split(","))
+            if isinstance(names, str)
+            else tuple(names)
+        )
     groups += [(name,) for name in params if not any(name in group for group in groups)]
     if len(groups) == 1 and ": " in item.callspec.id:
         return frozenset(enumerate(item.callspec.id.split(": ", 1)))
@@ -174,8 +180,14 @@ def extended(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the Makefile."""
     group = parser.getgroup("tiers")
-    group.addoption("--keep-durations", metavar="FILE", help="write down how long each test took, the longest first")
-    group.addoption("--end-after", type=float, metavar="SECONDS", help="skip what has not begun by then")
+    group.addoption(
+        "--keep-durations",
+        metavar="FILE",
+        help="write down how long each test took, the longest first",
+    )
+    group.addoption(
+        "--end-after", type=float, metavar="SECONDS", help="skip what has not begun by then"
+    )
 
 
 def leaves_out_extended(expression: str) -> bool:

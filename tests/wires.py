@@ -37,7 +37,9 @@ class Wire:
 
 def modules_in(pickled):
     """Return modules whose classes and functions a pickle names."""
-    strings = [argument for code, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)]
+    strings = [
+        argument for code, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)
+    ]
     return {text.split(" ")[0] for text in strings if text.startswith("fastpubpriv.")}
 
 
@@ -64,7 +66,11 @@ def _ordered(graph, keys):
 
 
 def _values(keys, done):
-    return [_values(key, done) for key in keys] if isinstance(keys, list) else cloudpickle.loads(done[keys])
+    return (
+        [_values(key, done) for key in keys]
+        if isinstance(keys, list)
+        else cloudpickle.loads(done[keys])
+    )
 
 
 def _spoil(value):

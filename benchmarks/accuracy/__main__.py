@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import readme
-from benchmarks.accuracy import coefficients, covariances, gaussians, means, mixtures, regressions, report, tables
+from benchmarks.accuracy import (
+    coefficients,
+    covariances,
+    gaussians,
+    means,
+    mixtures,
+    regressions,
+    report,
+    tables,
+)
 from benchmarks.accuracy.contestants import OURS, PEERS
 
 
@@ -18,22 +27,38 @@ def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
     chosen = tables.columns(None if options.half == "both" else options.half, tables=options.table)
     grid = means.cells()
     if options.quick:
-        chosen, grid = chosen[::4], means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0)))
-    names = {"default": ("estimate_mean",), "ours": tuple(OURS), "all": (*OURS, *PEERS)}[options.contestants]
+        chosen, grid = (
+            chosen[::4],
+            means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0))),
+        )
+    names = {"default": ("estimate_mean",), "ours": tuple(OURS), "all": (*OURS, *PEERS)}[
+        options.contestants
+    ]
     resamples = options.resamples or (20 if options.quick else 200)
-    return means.run(chosen, grid, resamples=resamples, names=names, processes=options.processes, keep=options.keep)
+    return means.run(
+        chosen,
+        grid,
+        resamples=resamples,
+        names=names,
+        processes=options.processes,
+        keep=options.keep,
+    )
 
 
 def run_gaussians(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure Gaussians of several columns."""
     resamples = options.resamples or (3 if options.quick else 20)
-    return gaussians.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
+    return gaussians.run(
+        options.quick, resamples=resamples, processes=options.processes, keep=options.keep
+    )
 
 
 def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Measure separated mixtures, and columns of counts."""
     resamples = options.resamples or (2 if options.quick else 10)
-    return mixtures.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
+    return mixtures.run(
+        options.quick, resamples=resamples, processes=options.processes, keep=options.keep
+    )
 
 
 def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -90,15 +115,25 @@ def together(paths: list[Path]) -> dict[str, Any]:
             found[name] = cells
             if name == "regression":
                 # In JSON, null stands for a peer that was not measured.
-                cells = [{key: math.nan if item is None else item for key, item in cell.items()} for cell in cells]
+                cells = [
+                    {key: math.nan if item is None else item for key, item in cell.items()}
+                    for cell in cells
+                ]
                 known = {(cell["table"], cell["n_pub"], cell["epsilon"]) for cell in cells}
                 found[name] = cells + [
-                    cell for cell in older if (cell["table"], cell["n_pub"], cell["epsilon"]) not in known
+                    cell
+                    for cell in older
+                    if (cell["table"], cell["n_pub"], cell["epsilon"]) not in known
                 ]
             if name == "mean":
-                places = {tuple(cell[key] for key in ("column", "n", "n_pub", "budget")): cell for cell in older}
+                places = {
+                    tuple(cell[key] for key in ("column", "n", "n_pub", "budget")): cell
+                    for cell in older
+                }
                 for cell in cells:
-                    same = places.get(tuple(cell[key] for key in ("column", "n", "n_pub", "budget")))
+                    same = places.get(
+                        tuple(cell[key] for key in ("column", "n", "n_pub", "budget"))
+                    )
                     if same is not None:
                         cell["contestants"] = {
                             **cell["contestants"],
@@ -141,7 +176,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few columns, cells and resamples")
     parser.add_argument("--half", choices=["tuning", "report", "both"], default="both")
     parser.add_argument(
-        "--table", action="append", choices=list(tables.COLUMNS), help="only this table; may be repeated"
+        "--table",
+        action="append",
+        choices=list(tables.COLUMNS),
+        help="only this table; may be repeated",
     )
     parser.add_argument(
         "--regression",
@@ -155,13 +193,22 @@ def main() -> None:
         choices=[*tables.REGRESSIONS, *tables.RAW_TABLES, *covariances.MADE_UP],
         help="only this raw table, of coefficients or covariances; may be repeated",
     )
-    parser.add_argument("--draws", type=int, help="draws for each setting of coefficients and covariances (8)")
     parser.add_argument(
-        "--budget", action="append", choices=list(coefficients.BUDGETS), help="of coefficients and covariances"
+        "--draws", type=int, help="draws for each setting of coefficients and covariances (8)"
     )
-    parser.add_argument("--opacus-cuts", type=int, help="cuts of a table that Opacus is tried on (a quarter of all)")
+    parser.add_argument(
+        "--budget",
+        action="append",
+        choices=list(coefficients.BUDGETS),
+        help="of coefficients and covariances",
+    )
+    parser.add_argument(
+        "--opacus-cuts", type=int, help="cuts of a table that Opacus is tried on (a quarter of all)"
+    )
     parser.add_argument("--contestants", choices=["default", "ours", "all"], default="all")
-    parser.add_argument("--resamples", type=int, help="samples for each cell (200; 20 with --quick)")
+    parser.add_argument(
+        "--resamples", type=int, help="samples for each cell (200; 20 with --quick)"
+    )
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
         "--keep",
@@ -169,7 +216,9 @@ def main() -> None:
         help="file of results as they come: what it holds, from the same code, is not measured again",
     )
     parser.add_argument("--json", type=Path, help="write every cell to this file")
-    parser.add_argument("--write", action="store_true", help="tables into docs/evidence/accuracy.md and README.md")
+    parser.add_argument(
+        "--write", action="store_true", help="tables into docs/evidence/accuracy.md and README.md"
+    )
     parser.add_argument(
         "--read",
         type=Path,
@@ -182,7 +231,9 @@ def main() -> None:
     pages = []
     given = None if options.read is None else together(options.read)
     for name, (run, page) in ESTIMATORS.items():
-        if options.estimator in (name, INCLUDED.get(name), "all") and (given is None or name in given):
+        if options.estimator in (name, INCLUDED.get(name), "all") and (
+            given is None or name in given
+        ):
             found[name] = run(options) if given is None else given[name]
             pages.append(page(found[name]))
     print("\n".join(pages))

@@ -51,13 +51,18 @@ class Hypotheses:
                 distances = shape - np.quantile(shape, place, method="nearest")
                 for scale in 2.0 ** (np.arange(-reach, reach + 1) / STEPS):
                     sides = -distances * scale, distances * scale
-                    found.append((counted(distances * scale), *(cut(side) for side in sides), scale, best))
+                    found.append(
+                        (counted(distances * scale), *(cut(side) for side in sides), scale, best)
+                    )
         return cls(*(np.array(part) for part in zip(*found, strict=True)))
 
 
 def counted(distances: np.ndarray) -> np.ndarray:
     """Return the expected counts of n rows in the octaves of both sides, (cells,)."""
-    ends = (np.searchsorted(np.sort(side[side > 0.0]), EDGES, side="right") for side in (distances, -distances))
+    ends = (
+        np.searchsorted(np.sort(side[side > 0.0]), EDGES, side="right")
+        for side in (distances, -distances)
+    )
     return np.concatenate([np.diff(each) for each in ends]) * (CELL.n / len(distances))
 
 
@@ -80,7 +85,13 @@ def general_shapes() -> list[np.ndarray]:
     """Return shapes that are not columns of a table: symmetric ones, and skewed ones to both sides."""
     chance = (np.arange(POINTS) + 0.5) / POINTS
     normal = stats.norm.ppf(chance)
-    even = [normal, chance, stats.laplace.ppf(chance), stats.t.ppf(chance, 4), stats.beta.ppf(chance, 0.5, 0.5)]
+    even = [
+        normal,
+        chance,
+        stats.laplace.ppf(chance),
+        stats.t.ppf(chance, 4),
+        stats.beta.ppf(chance, 0.5, 0.5),
+    ]
     even.append(np.concatenate([normal - 2.0, normal + 2.0]))
     skewed = [stats.gamma.ppf(chance, shape) for shape in (0.4, 1.0, 3.0)]
     skewed += [stats.lognorm.ppf(chance, width) for width in (0.5, 1.0, 1.5)]
@@ -88,11 +99,17 @@ def general_shapes() -> list[np.ndarray]:
     skewed += [stats.beta.ppf(chance, 1.0, 3.0), stats.pareto.ppf(chance, 2.5)]
     skewed += [(chance > 1.0 - share).astype(float) for share in (0.05, 0.15, 0.3, 0.5)]
     for share in (0.1, 0.3, 0.6):
-        skewed.append(np.where(chance > 1.0 - share, -np.log(np.maximum(1.0 - chance, 1e-9) / share), 0.0))
-    return [standard(each) for each in even] + [standard(sign * each) for each in skewed for sign in (1.0, -1.0)]
+        skewed.append(
+            np.where(chance > 1.0 - share, -np.log(np.maximum(1.0 - chance, 1e-9) / share), 0.0)
+        )
+    return [standard(each) for each in even] + [
+        standard(sign * each) for each in skewed for sign in (1.0, -1.0)
+    ]
 
 
-def decide(shapes: Hypotheses, noisy: np.ndarray, share: float) -> tuple[float, float, float, float]:
+def decide(
+    shapes: Hypotheses, noisy: np.ndarray, share: float
+) -> tuple[float, float, float, float]:
     """Return the clip points below and above, and their bias corrections, that minimize the posterior mean squared error ratio."""
     distance = np.abs(shapes.counts - noisy).sum(axis=1)
     log_weight = (distance.min() - distance) * share / 2.0
@@ -102,7 +119,11 @@ def decide(shapes: Hypotheses, noisy: np.ndarray, share: float) -> tuple[float, 
     below, above = shapes.below[kept], shapes.above[kept]
     mean_below, mean_above = weight @ below, weight @ above
     together = (below * weight[:, None]).T @ above - np.outer(mean_below, mean_above)
-    spread = (weight @ below**2 - mean_below**2)[:, None] + (weight @ above**2 - mean_above**2) - 2.0 * together
+    spread = (
+        (weight @ below**2 - mean_below**2)[:, None]
+        + (weight @ above**2 - mean_above**2)
+        - 2.0 * together
+    )
     radius = (CLIPS[:, None] + CLIPS) / 2.0
     low, high = np.unravel_index((spread + (radius * noise(share)) ** 2).argmin(), spread.shape)
     return float(CLIPS[low]), float(CLIPS[high]), float(mean_below[low]), float(mean_above[high])
@@ -113,13 +134,17 @@ def noise(share: float) -> float:
     return CELL.noise_per_radius / (1.0 - share) / CELL.n
 
 
-def ratio(shape: np.ndarray, shapes: Hypotheses, share: float, resamples: int, rng: np.random.Generator) -> float:
+def ratio(
+    shape: np.ndarray, shapes: Hypotheses, share: float, resamples: int, rng: np.random.Generator
+) -> float:
     """Return the root mean squared error over that of the best radius; the noise of the sum enters by its variance."""
     total = 0.0
     for _ in range(resamples):
         scale = 2.0 ** rng.uniform(-0.5, 0.5)
         rows, center = rng.choice(shape, CELL.n), rng.choice(shape)
-        noisy = counted((rows - center) * scale) + rng.laplace(0.0, 2.0 / share, shapes.counts.shape[1])
+        noisy = counted((rows - center) * scale) + rng.laplace(
+            0.0, 2.0 / share, shapes.counts.shape[1]
+        )
         low, high, cut_below, cut_above = decide(shapes, noisy, share)
         found = np.clip((rows - center) * scale, -low, high).mean() - cut_below + cut_above
         error = found / scale + center - shape.mean()
@@ -129,17 +154,24 @@ def ratio(shape: np.ndarray, shapes: Hypotheses, share: float, resamples: int, r
 
 def main() -> None:
     """Print a line for each share."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.choosing", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.choosing", description=__doc__
+    )
     parser.add_argument("--half", choices=["tuning", "report"], default="tuning")
     parser.add_argument("--shapes", choices=["columns", "general"], default="general")
     parser.add_argument(
-        "--octaves", type=float, default=4.0, help="scales around the true one that are thought possible"
+        "--octaves",
+        type=float,
+        default=4.0,
+        help="scales around the true one that are thought possible",
     )
     parser.add_argument("--shares", type=float, nargs="+", default=[0.25, 0.47])
     parser.add_argument("--resamples", type=int, default=60)
     options = parser.parse_args()
     tried = [standard(column.values) for column in columns(options.half)]
-    shapes = Hypotheses.of(tried if options.shapes == "columns" else general_shapes(), options.octaves)
+    shapes = Hypotheses.of(
+        tried if options.shapes == "columns" else general_shapes(), options.octaves
+    )
     for share in options.shares:
         rng = np.random.default_rng(0)
         found = [ratio(shape, shapes, share, options.resamples, rng) for shape in tried]

@@ -50,7 +50,10 @@ def labeled(name: str) -> tuple[np.ndarray, np.ndarray]:
 def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the maximum likelihood slopes (K, p), which sum to zero over the classes, and their robust standard errors."""
     classes, scale = int(y.max()) + 1, x.std(axis=0)
-    rows, hot = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / scale]), y[:, None] == np.arange(classes)
+    rows, hot = (
+        np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / scale]),
+        y[:, None] == np.arange(classes),
+    )
     basis = np.linalg.qr(np.column_stack([np.ones(classes), np.eye(classes)[:, :-1]]))[0][:, 1:]
     free, dim = classes - 1, rows.shape[1]
     found, bend, spread = np.zeros(free * dim), np.eye(free * dim), np.eye(free * dim)
@@ -60,7 +63,10 @@ def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p /= p.sum(axis=1, keepdims=True)
         means = p @ basis
         blocks = [
-            [(rows.T * (p @ (basis[:, a] * basis[:, b]) - means[:, a] * means[:, b])) @ rows for b in range(free)]
+            [
+                (rows.T * (p @ (basis[:, a] * basis[:, b]) - means[:, a] * means[:, b])) @ rows
+                for b in range(free)
+            ]
             for a in range(free)
         ]
         bend = np.block(blocks) + 1e-9 * len(x) * np.eye(free * dim)
@@ -72,14 +78,18 @@ def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             break
     inverse = np.linalg.inv(bend)
     whole = np.kron(basis, np.eye(dim))
-    deviations = np.sqrt(np.diag(whole @ inverse @ spread @ inverse @ whole.T)).reshape(classes, dim)
+    deviations = np.sqrt(np.diag(whole @ inverse @ spread @ inverse @ whole.T)).reshape(
+        classes, dim
+    )
     return (basis @ found.reshape(free, dim))[:, 1:] / scale, deviations[:, 1:] / scale
 
 
 def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
     """Return the results of one split: coverage and reasons of each coefficient, width over that of sampling alone, and errors."""
     x, y = labeled(table)
-    order = np.random.default_rng([zlib.crc32(table.encode()), seed]).permutation(len(y))[: MOST_ROWS + m]
+    order = np.random.default_rng([zlib.crc32(table.encode()), seed]).permutation(len(y))[
+        : MOST_ROWS + m
+    ]
     x, y = x[order], y[order]
     given = {
         "loss": "softmax", "classes": list(range(int(y.max()) + 1)), "x_pub": x[:m], "y_pub": y[:m], "budget": BUDGETS[budget],
@@ -90,7 +100,11 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
         exact, light = (fpp.train(x[m:], y[m:], tails=tails, **given) for tails in ("any", "light"))
     wanted, deviations = likeliest(x[m:], y[m:])
     kinds = exact.coefficients.shape[0]
-    own = [each for place, each in enumerate(exact.part_reasons) if place % (len(exact.part_reasons) // kinds)]
+    own = [
+        each
+        for place, each in enumerate(exact.part_reasons)
+        if place % (len(exact.part_reasons) // kinds)
+    ]
     lower, upper = exact.confidence_interval()
 
     def error(coefficients: np.ndarray) -> float:
@@ -108,9 +122,14 @@ def line(table: str, m: int, budget: str, draws: int) -> str:
     found = [draw(table, m, budget, seed) for seed in range(draws)]
     words = np.concatenate([each["reasons"] for each in found])
     covered = np.concatenate([each["covered"] for each in found])
-    shares = [f"{covered[places].mean():.2f}" if places.any() else "-" for places in (words == "ok", words != "ok")]
+    shares = [
+        f"{covered[places].mean():.2f}" if places.any() else "-"
+        for places in (words == "ok", words != "ok")
+    ]
     width = np.nanmedian([each["width"] for each in found]) if len(words) else np.nan
-    errors = " | ".join(f"{each:.3g}" for each in np.median([each["errors"] for each in found], axis=0))
+    errors = " | ".join(
+        f"{each:.3g}" for each in np.median([each["errors"] for each in found], axis=0)
+    )
     told = ", ".join(f"{count} {word}" for word, count in Counter(words.tolist()).items())
     return f"| {table} | {m:,} | {budget} | {shares[0]} / {shares[1]} | {width:.2f} | {errors} | {told} |"
 

@@ -80,7 +80,13 @@ class LeastSquares:
         inverse = np.linalg.pinv(moment)
         sandwich = inverse @ ((rows * (left * left)[:, None]).T @ rows / n) @ inverse / n
         inner = np.linalg.pinv(inverse[1:, 1:]) / np.outer(1.0 / scale, 1.0 / scale)
-        return cls(found[1:] / scale, np.sqrt(np.diag(sandwich)[1:]) / scale, inner, float(np.mean(left * left)), n)
+        return cls(
+            found[1:] / scale,
+            np.sqrt(np.diag(sandwich)[1:]) / scale,
+            inner,
+            float(np.mean(left * left)),
+            n,
+        )
 
     def excess(self, coefficients: np.ndarray) -> float:
         """Return the excess mean squared error of other coefficients, in units of the expected sampling error of as many rows."""
@@ -108,7 +114,9 @@ def fitted(setting: Setting, seed: int) -> tuple[Any, LeastSquares]:
 def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]:
     """Return our result on one split, and least squares on all its rows and on the public ones."""
     data = labeled(setting.table)
-    order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(data.y))
+    order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(
+        len(data.y)
+    )
     order = order[: setting.n + setting.n_pub]
     x, y, m = np.ascontiguousarray(data.x[order]), data.y[order].copy(), setting.n_pub
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -143,7 +151,9 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     flagged: list[bool] = []
     widths, words = [], Counter[str]()
     for one in found:
-        for term, word, covered, width in zip(one["terms"], one["reasons"], one["covered"], one["width"], strict=True):
+        for term, word, covered, width in zip(
+            one["terms"], one["reasons"], one["covered"], one["width"], strict=True
+        ):
             words[word] += 1
             if np.isnan(width):  # there is no interval
                 continue
@@ -202,20 +212,31 @@ def coverage_row(lines: Sequence[dict[str, Any]], number: str, prefix: str = "")
     def own(line: dict[str, Any]) -> str:
         """Return the coverage of intervals without noise, if it was measured."""
         found = line.get(f"{prefix}without noise")
-        return "" if found is None else f": {line[f'{prefix}coverage']:.2f}, without noise {found:.2f}"
+        return (
+            "" if found is None else f": {line[f'{prefix}coverage']:.2f}, without noise {found:.2f}"
+        )
 
-    held = sum(line[f"{prefix}flagged"] * (line[f"{prefix}flagged coverage"] or 0.0) for line in report)
+    held = sum(
+        line[f"{prefix}flagged"] * (line[f"{prefix}flagged coverage"] or 0.0) for line in report
+    )
     flagged = sum(line[f"{prefix}flagged"] for line in report)
     return {
         "intervals of": number,
         f"cover {MEAN_COVERAGE} or more without a reason": f"{len(plain) - len(low)} of {len(plain)} settings",
         "with a reason": f"{held / flagged:.3f} of {flagged:,}" if flagged else "-",
-        "below": "; ".join(f"{line['table']} ({line['n_pub']}, {line['budget']}){own(line)}" for line in low) or "none",
+        "below": "; ".join(
+            f"{line['table']} ({line['n_pub']}, {line['budget']}){own(line)}" for line in low
+        )
+        or "none",
     }
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
     """Return the targets of single coefficients in the report half, each met or not met."""
-    plain = [line["lowest"] for line in lines if line["half"] == "report" and line["coverage"] is not None]
+    plain = [
+        line["lowest"]
+        for line in lines
+        if line["half"] == "report" and line["coverage"] is not None
+    ]
     worst = sum(lowest < LEAST_COVERAGE for lowest in plain)
     return [f"A coefficient below {LEAST_COVERAGE}: in {worst} of {len(plain)} settings"]

@@ -56,7 +56,9 @@ Contestant = Callable[[Sample], Answer | None]
 def from_result(result: Any) -> Answer:
     """Return the answer of one of our results on its only column."""
     lower, upper = result.confidence_interval(0.95)
-    return Answer(float(result.mean[0]), float(lower[0]), float(upper[0]), ", ".join(result.reasons))
+    return Answer(
+        float(result.mean[0]), float(lower[0]), float(upper[0]), ", ".join(result.reasons)
+    )
 
 
 def options(sample: Sample) -> dict[str, Any]:
@@ -71,12 +73,18 @@ def default_mean(sample: Sample) -> Answer:
 def public_covariance(sample: Sample) -> Answer | None:
     if sample.cell.n_pub < 2 or np.ptp(sample.public) == 0.0:
         return None
-    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, covariance="public", **options(sample)))
+    return from_result(
+        fpp.estimate_mean(
+            sample.private, x_pub=sample.public, covariance="public", **options(sample)
+        )
+    )
 
 
 def told_variance(sample: Sample) -> Answer:
     variance = float(sample.population.var())
-    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, variance=variance, **options(sample)))
+    return from_result(
+        fpp.estimate_mean(sample.private, x_pub=sample.public, variance=variance, **options(sample))
+    )
 
 
 def public_range(sample: Sample) -> tuple[float, float] | None:
@@ -95,7 +103,12 @@ def weighted(sample: Sample, bounds: tuple[float, float] | None, **more: Any) ->
     middle, half = (bounds[0] + bounds[1]) / 2.0, (bounds[1] - bounds[0]) / 2.0
     return from_result(
         fpp.weighted_mean(
-            sample.private, x_pub=sample.public, center=middle, norm_bound=half, **more, **options(sample)
+            sample.private,
+            x_pub=sample.public,
+            center=middle,
+            norm_bound=half,
+            **more,
+            **options(sample),
         )
     )
 
@@ -113,7 +126,9 @@ def coinpress_loose(sample: Sample) -> Answer:
     variance = LOOSE_VARIANCE * float(sample.population.var())
     radius = LOOSE_CENTER * float(np.abs(sample.population).max()) / math.sqrt(variance)
     return from_result(
-        fpp.coinpress_mean(sample.private, center=0.0, radius=radius, variance=variance, **options(sample))
+        fpp.coinpress_mean(
+            sample.private, center=0.0, radius=radius, variance=variance, **options(sample)
+        )
     )
 
 
@@ -122,7 +137,9 @@ def diffprivlib_mean(sample: Sample, bounds: tuple[float, float] | None) -> Answ
     if bounds is None or tools is None:
         return None
     epsilon = float(equivalent_pure(sample.cell).epsilon)
-    found = tools.mean(sample.private[:, 0], epsilon=epsilon, bounds=bounds, random_state=sample.seed)
+    found = tools.mean(
+        sample.private[:, 0], epsilon=epsilon, bounds=bounds, random_state=sample.seed
+    )
     return Answer(float(found))
 
 

@@ -68,12 +68,19 @@ def population(name: str) -> Population:
     correlation = covariance / np.outer(scale, scale)
     squares = np.square(white)
     moved = np.einsum("ni,nj->ijn", white, white) - correlation[:, :, None]
-    turned = moved - 0.5 * correlation[:, :, None] * (squares.T[:, None, :] + squares.T[None, :, :] - 2.0)
+    turned = moved - 0.5 * correlation[:, :, None] * (
+        squares.T[:, None, :] + squares.T[None, :, :] - 2.0
+    )
     deviations = {
         "mean": scale, "standard_deviation": scale * squares.std(axis=0) / 2.0,
         "covariance": np.outer(scale, scale) * moved.std(axis=2), "correlation": turned.std(axis=2),
     }  # fmt: skip
-    truth = {"mean": mean, "standard_deviation": scale, "covariance": covariance, "correlation": correlation}
+    truth = {
+        "mean": mean,
+        "standard_deviation": scale,
+        "covariance": covariance,
+        "correlation": correlation,
+    }
     return Population(rows, mean, covariance, truth, deviations)
 
 
@@ -157,18 +164,27 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     for kind in KINDS:
         parts = [judged(found[seed][0], setting, kind) for seed in shown]
         if not parts:  # no draw has intervals
-            nothing = dict.fromkeys(("coverage", "flagged coverage", "without noise", "width", "lowest"))
-            line |= {f"{kind} {word}": value for word, value in {"ok": 0, "flagged": 0, **nothing}.items()}
+            nothing = dict.fromkeys(
+                ("coverage", "flagged coverage", "without noise", "width", "lowest")
+            )
+            line |= {
+                f"{kind} {word}": value
+                for word, value in {"ok": 0, "flagged": 0, **nothing}.items()
+            }
             continue
         covered, plain, width = (np.array([part[place] for part in parts]) for place in range(3))
         line[f"{kind} ok"], line[f"{kind} flagged"] = int(plain.sum()), int((~plain).sum())
         line[f"{kind} coverage"] = float(covered[plain].mean()) if plain.any() else None
         line[f"{kind} flagged coverage"] = float(covered[~plain].mean()) if (~plain).any() else None
-        own = np.array([each[kind] for each in without])[plain] if kind in without[0] else np.zeros(0)
+        own = (
+            np.array([each[kind] for each in without])[plain] if kind in without[0] else np.zeros(0)
+        )
         line[f"{kind} without noise"] = float(own.mean()) if len(own) else None
         line[f"{kind} width"] = float(np.median(width))
         each = [
-            float(covered[plain[:, j], j].mean()) for j in range(plain.shape[1]) if plain[:, j].sum() >= draws / 2.0
+            float(covered[plain[:, j], j].mean())
+            for j in range(plain.shape[1])
+            if plain[:, j].sum() >= draws / 2.0
         ]
         line[f"{kind} lowest"] = min(each, default=None)
     words = Counter(", ".join(own) or "ok" for result, *_ in found for own in result.part_reasons)
@@ -197,7 +213,9 @@ def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
         covered = (lower <= truth) & (truth <= upper)
         parts += zip(covered[known], without[known], ((upper - lower) / unit)[known], strict=True)
         plain += np.array([not each for each in result.part_reasons])[known].tolist()
-    covered, without, width = (np.array(each) for each in (zip(*parts, strict=True) if parts else ((), (), ())))
+    covered, without, width = (
+        np.array(each) for each in (zip(*parts, strict=True) if parts else ((), (), ()))
+    )
     ok = np.array(plain, dtype=bool)
     return {
         "table": setting.table, "half": half_of(setting.table), "n": setting.n, "n_pub": setting.n_pub, "budget": setting.budget,
@@ -223,7 +241,9 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run all settings, or those of one half or of some tables; `keep` as in `keeping.results`."""
     names = [name for name, (*_, columns) in tables.RAW_TABLES.items() if columns] + list(MADE_UP)
-    chosen = [name for name in names if half in (None, half_of(name)) and (not wanted or name in wanted)]
+    chosen = [
+        name for name in names if half in (None, half_of(name)) and (not wanted or name in wanted)
+    ]
     settings = [
         Setting(name, n, m, budget)
         for budget in budgets
@@ -243,7 +263,9 @@ def more_budget(lines: Sequence[dict[str, Any]]) -> list[str]:
     told = []
     for less, more in pairwise(rhos):
         pairs = [
-            (settings[table, m, less], settings.get((table, m, more))) for table, m, own in settings if own == less
+            (settings[table, m, less], settings.get((table, m, more)))
+            for table, m, own in settings
+            if own == less
         ]
         known = [(one, other) for one, other in pairs if other is not None]
         worse = [
@@ -266,6 +288,9 @@ def more_budget(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
     """Return the targets of predictions, each met or not met, and what more budget did where several were measured."""
-    near = [1.0 / FACTOR <= line["predicted"] / line["error"] <= FACTOR or line["guess"] > 0.5 for line in lines]
+    near = [
+        1.0 / FACTOR <= line["predicted"] / line["error"] <= FACTOR or line["guess"] > 0.5
+        for line in lines
+    ]
     told = f"Predicted covariance errors within a factor {FACTOR:g}, or a guess: {sum(near)} of {len(near)} settings"
     return [told, *more_budget(lines)]

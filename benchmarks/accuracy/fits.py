@@ -51,7 +51,8 @@ class Setting:
     n_pub: int = 80
     scales: tuple[float, ...] = ()  # all 1 if empty
     axes: bool = False  # whether covariances are diagonal
-    condition: float = 0.0  # condition number of the covariances; 0: two random directions have larger variance
+    # condition number of the covariances; 0: two random directions have larger variance
+    condition: float = 0.0
     learner: str = "separated"
 
     @property
@@ -61,7 +62,9 @@ class Setting:
             f", {word} " + "|".join(f"{each:g}" for each in given) if given else ""
             for word, given in (("scales", self.scales), ("weights", self.weights))
         )
-        shape = (f", condition {self.condition:g}" if self.condition else "") + ", axis-aligned" * self.axes
+        shape = (
+            f", condition {self.condition:g}" if self.condition else ""
+        ) + ", axis-aligned" * self.axes
         learner = "" if self.learner == "separated" else f" [{self.learner}]"
         return (
             f"{self.k} in {self.dim} columns, {self.apart:g} apart{scales}{weights}{shape}, n {self.n:,}, {self.n_pub} public, "
@@ -124,9 +127,9 @@ def mixture_of(setting: Setting, seed: int) -> Parameters:
             means[place] -= means[order[0]]
             means[place] /= np.linalg.norm(means[place])
             low = 0.0
-            while np.linalg.norm(means[order[0]] + low * means[place] - (means[order[0]] + before), axis=1).min() < (
-                setting.apart * scales[place]
-            ):
+            while np.linalg.norm(
+                means[order[0]] + low * means[place] - (means[order[0]] + before), axis=1
+            ).min() < (setting.apart * scales[place]):
                 low += 0.02 * setting.apart * scales[place]
             means[place] = means[order[0]] + low * means[place]
     else:
@@ -142,7 +145,9 @@ def mixture_of(setting: Setting, seed: int) -> Parameters:
         factors = rng.normal(size=(k, dim, 2))
         covariances = 0.5 * np.eye(dim) + 0.25 * factors @ factors.swapaxes(1, 2)
     weights = np.array(setting.weights or (1.0 / k,) * k)
-    return Parameters(weights=weights, means=means, covariances=covariances * scales[:, None, None] ** 2)
+    return Parameters(
+        weights=weights, means=means, covariances=covariances * scales[:, None, None] ** 2
+    )
 
 
 def drawn(at: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -160,14 +165,18 @@ def joint_density(at: Parameters, rows: np.ndarray) -> np.ndarray:
     for weight, mean, covariance in zip(at.weights, at.means, at.covariances, strict=True):
         root = np.linalg.cholesky(covariance)
         white = np.linalg.inv(root) @ (rows - mean).T
-        joint.append(math.log(weight) - 0.5 * np.square(white).sum(axis=0) - np.log(np.diag(root)).sum())
+        joint.append(
+            math.log(weight) - 0.5 * np.square(white).sum(axis=0) - np.log(np.diag(root)).sum()
+        )
     return np.stack(joint, axis=1)
 
 
 def total_variation(one: Parameters, other: Parameters, rng: np.random.Generator) -> float:
     """Return the total variation of two mixtures, estimated from draws of both."""
     rows = np.concatenate([drawn(one, DRAWS, rng), drawn(other, DRAWS, rng)])
-    ratio = logsumexp(joint_density(one, rows), axis=1) - logsumexp(joint_density(other, rows), axis=1)
+    ratio = logsumexp(joint_density(one, rows), axis=1) - logsumexp(
+        joint_density(other, rows), axis=1
+    )
     return float(np.mean(np.abs(np.tanh(ratio / 2.0))))
 
 
@@ -181,7 +190,10 @@ def without_privacy(rows: np.ndarray, at: Parameters) -> Parameters:
         held = share.sum(axis=0)
         means = share.T @ rows / held[:, None]
         covariances = np.stack(
-            [((rows - mean) * share[:, j, None]).T @ (rows - mean) / held[j] for j, mean in enumerate(means)]
+            [
+                ((rows - mean) * share[:, j, None]).T @ (rows - mean) / held[j]
+                for j, mean in enumerate(means)
+            ]
         )
         at = Parameters(weights=held / held.sum(), means=means, covariances=covariances)
         if float(level.mean()) - before < SETTLED:
@@ -195,7 +207,12 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
     truth = mixture_of(setting, seed)
     rng = np.random.default_rng([seed, 1])
     rows, public = drawn(truth, setting.n, rng), drawn(truth, setting.n_pub, rng)
-    given: Any = {"x_pub": public, "n_components": setting.k, "budget": BUDGETS[setting.budget], "random_state": seed}
+    given: Any = {
+        "x_pub": public,
+        "n_components": setting.k,
+        "budget": BUDGETS[setting.budget],
+        "random_state": seed,
+    }
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         given |= {"min_weight": 0.9 * float(truth.weights.min()), "threads": 1, "progress": False}
@@ -204,7 +221,9 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         if setting not in WIDE:
             answers["dp_em"] = LEARNERS["axis-aligned"](rows, **given)
         fits = {
-            "public": public_fits(public, setting.k, 0.5 / setting.k, kinds=(setting.learner != "axis-aligned",))[0]
+            "public": public_fits(
+                public, setting.k, 0.5 / setting.k, kinds=(setting.learner != "axis-aligned",)
+            )[0]
         }
     for word, one in answers.items():
         fits[word] = Parameters(weights=one.weights, means=one.means, covariances=one.covariances)
@@ -212,8 +231,12 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         fits["EM"] = without_privacy(rows, truth)
     scale = np.sqrt(np.einsum("kii->k", truth.covariances) / setting.dim)
     away = np.linalg.norm(result.means[:, None] - truth.means, axis=2) / scale
-    line = {word: total_variation(truth, at, np.random.default_rng(seed)) for word, at in fits.items()}
-    facts = {key: value for key, value in result.diagnostics.items() if not isinstance(value, np.ndarray)}
+    line = {
+        word: total_variation(truth, at, np.random.default_rng(seed)) for word, at in fits.items()
+    }
+    facts = {
+        key: value for key, value in result.diagnostics.items() if not isinstance(value, np.ndarray)
+    }
     return {
         **line, "right": line["ours"] <= max(RIGHT, OF_EM * line.get("EM", 0.0)), "reasons": result.part_reasons,
         "away": away.min(axis=1).tolist(), "complete": bool((away.min(axis=0) <= 2.0).all()), "facts": facts,
@@ -230,7 +253,9 @@ def line_of(setting: Setting, found: list[dict[str, Any]]) -> list[str]:
     told = Counter(word for one in found for own in one["reasons"] for word in own)
     both = sum(said and true for said, true in zip(ok, right, strict=True))
     silent = sum(said and one["ours"] > one["public"] for said, one in zip(ok, found, strict=True))
-    medians = {word: float(np.median([one.get(word, math.nan) for one in found])) for word in COMPARED}
+    medians = {
+        word: float(np.median([one.get(word, math.nan) for one in found])) for word in COMPARED
+    }
     before = BEFORE.get(setting, math.nan)
     ratio = medians["ours"] / np.nanmin([medians["dp_em"], medians["public"], before])
     return [
@@ -255,19 +280,34 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="file of results as they come")
-    parser.add_argument("--write", action="store_true", help="the table into docs/evidence/accuracy.md")
+    parser.add_argument(
+        "--write", action="store_true", help="the table into docs/evidence/accuracy.md"
+    )
     options = parser.parse_args()
-    chosen = {"listed": LISTED, "others": OTHERS, "wide": WIDE, "all": LISTED + OTHERS + WIDE}[options.settings]
+    chosen = {"listed": LISTED, "others": OTHERS, "wide": WIDE, "all": LISTED + OTHERS + WIDE}[
+        options.settings
+    ]
     seeds = range(options.first, options.first + options.draws)
-    tasks = [Task(f"{setting.name} {seed}", partial(draw, setting), (seed,)) for setting in chosen for seed in seeds]
+    tasks = [
+        Task(f"{setting.name} {seed}", partial(draw, setting), (seed,))
+        for setting in chosen
+        for seed in seeds
+    ]
     found = iter(results(tasks, processes=options.processes, keep=options.keep))
     lines = [line_of(setting, [next(found) for _ in seeds]) for setting in chosen]
-    count, right, ok, both = len(tasks), *(sum(int(line[place]) for line in lines) for place in (8, 9, 10))
-    text = f"{count} answers, {right} right; {ok} ok, of these {both} right ({both / max(ok, 1):.3f})."
+    count, right, ok, both = (
+        len(tasks),
+        *(sum(int(line[place]) for line in lines) for place in (8, 9, 10)),
+    )
+    text = (
+        f"{count} answers, {right} right; {ok} ok, of these {both} right ({both / max(ok, 1):.3f})."
+    )
     page = f"{text}\n\n{markdown([HEADS, *lines])}"
     print(page)
     if options.write:
-        ACCURACY.write_text(replaced(ACCURACY.read_text(encoding="utf-8"), "fits", page), encoding="utf-8")
+        ACCURACY.write_text(
+            replaced(ACCURACY.read_text(encoding="utf-8"), "fits", page), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

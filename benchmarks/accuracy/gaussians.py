@@ -89,7 +89,9 @@ def problems(quick: bool) -> list[Problem]:
         for n in TABLE_SIZES[:1] if quick else TABLE_SIZES:
             for n_pub in (max(2, dim // 2), 20, 4 * dim):
                 name = f"{table} ({n:,} x {dim}, {n_pub} public)"
-                found.append(Problem(name, Table(rows), rows.mean(axis=0), np.cov(rows.T, ddof=0), n, n_pub))
+                found.append(
+                    Problem(name, Table(rows), rows.mean(axis=0), np.cov(rows.T, ddof=0), n, n_pub)
+                )
     return found + [normal_problem(*case) for case in (GRID[:3] if quick else GRID)]
 
 
@@ -112,7 +114,9 @@ def errors(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tuple[
     factor = scale[:, None] * np.linalg.cholesky(problem.covariance / np.outer(scale, scale))
     inverse = np.linalg.inv(factor)
     white = inverse @ covariance @ inverse.T
-    return float(np.linalg.norm(white - np.eye(problem.dim))), float(np.linalg.norm(inverse @ (mean - problem.mean)))
+    return float(np.linalg.norm(white - np.eye(problem.dim))), float(
+        np.linalg.norm(inverse @ (mean - problem.mean))
+    )
 
 
 def ratio_error(ours: np.ndarray, public: np.ndarray, paper: np.ndarray) -> float:
@@ -126,7 +130,11 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
     """Return median errors over the resamples of the default, of the paper's method and of the public rows alone."""
     start = zlib.crc32(f"{problem.name} {budget}".encode())
     rng = np.random.default_rng(start)
-    found: dict[str, list[tuple[float, float]]] = {"estimate_gaussian": [], "paper": [], "public": []}
+    found: dict[str, list[tuple[float, float]]] = {
+        "estimate_gaussian": [],
+        "paper": [],
+        "public": [],
+    }
     told: list[str] = []
     silent: list[float] = []
     for index in range(resamples):
@@ -151,7 +159,9 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
         told.append(", ".join(ours.reasons) or "ok")
         if ours.status == "ok":
             silent.append(found["estimate_gaussian"][-1][0])
-    scores = {name: tuple(np.median(np.array(list_), axis=0)) for name, list_ in found.items() if list_}
+    scores = {
+        name: tuple(np.median(np.array(list_), axis=0)) for name, list_ in found.items() if list_
+    }
     if not scores:
         return {}
     line: dict[str, Any] = {"problem": problem.name, "budget": budget}
@@ -164,7 +174,10 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
             word: value,
             f"{word} ratio": value / min(public, paper),
             f"{word} ratio, standard error": ratio_error(
-                *(np.array(found[name])[:, place] for name in ("estimate_gaussian", "public", "paper"))
+                *(
+                    np.array(found[name])[:, place]
+                    for name in ("estimate_gaussian", "public", "paper")
+                )
             ),
         }
     line["samples"] = len(found["public"])
@@ -183,7 +196,11 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run all problems with all budgets; `keep` as in `keeping.results`."""
     tasks = [
-        Task(f"gaussian {problem.name} {budget} {resamples}", run_problem, (problem, budget, resamples))
+        Task(
+            f"gaussian {problem.name} {budget} {resamples}",
+            run_problem,
+            (problem, budget, resamples),
+        )
         for budget in budgets
         for problem in problems(quick)
     ]
@@ -193,17 +210,31 @@ def run(
 def kind_of(line: dict[str, Any]) -> str:
     """Return the kind of a problem in words: tables of one size, or Gaussians."""
     name: str = line["problem"]
-    return "Gaussians" if name.startswith("Gaussian") else f"tables, n = {name.split('(')[1].split(' x ')[0]}"
+    return (
+        "Gaussians"
+        if name.startswith("Gaussian")
+        else f"tables, n = {name.split('(')[1].split(' x ')[0]}"
+    )
 
 
 def targets(lines: list[dict[str, Any]]) -> list[str]:
     """Return the targets, each met or not met."""
     told = []
     for word in ("covariance", "mean"):
-        above = [line["problem"] + ", " + line["budget"] for line in lines if line[f"{word} ratio"] > 1.1]
-        told.append(f"{word} at most 1.1 of the better: {len(lines) - len(above)} of {len(lines)}; above: {above}")
+        above = [
+            line["problem"] + ", " + line["budget"] for line in lines if line[f"{word} ratio"] > 1.1
+        ]
+        told.append(
+            f"{word} at most 1.1 of the better: {len(lines) - len(above)} of {len(lines)}; above: {above}"
+        )
     loud = [line["problem"] for line in lines if (line["worst silent covariance"] or 0.0) > 2.0]
     told.append(f"covariance errors above 2 without a reason: {loud or 'none'}")
-    beyond = [line["problem"] for line in lines if line["covariance"] > 2.0 and line["public covariance"] < 1.0]
-    told.append(f"covariance errors above 2 where the public rows give less than 1: {beyond or 'none'}")
+    beyond = [
+        line["problem"]
+        for line in lines
+        if line["covariance"] > 2.0 and line["public covariance"] < 1.0
+    ]
+    told.append(
+        f"covariance errors above 2 where the public rows give less than 1: {beyond or 'none'}"
+    )
     return told

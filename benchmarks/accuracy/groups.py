@@ -87,12 +87,22 @@ def parts_of(table: Any, rho: float, draws: int) -> Iterator[Part]:
     table = table.assign(**{by: table[by].astype(str)})
     groups = sorted(table[by].unique())
     of_group = table.groupby(by)[columns]
-    truth, spread, width = of_group.mean().loc[groups], of_group.std(ddof=0).loc[groups], np.ptp(table[columns], axis=0)
+    truth, spread, width = (
+        of_group.mean().loc[groups],
+        of_group.std(ddof=0).loc[groups],
+        np.ptp(table[columns], axis=0),
+    )
     for seed in range(draws):
         rows = table.sample(len(table) + PUBLIC, replace=True, random_state=seed)
         private = rows[PUBLIC:]
         result: Any = fpp.estimate_mean(
-            private, x_pub=rows[:PUBLIC], by=by, groups=groups, budget=fpp.ZCDP(rho), random_state=seed, progress=False
+            private,
+            x_pub=rows[:PUBLIC],
+            by=by,
+            groups=groups,
+            budget=fpp.ZCDP(rho),
+            random_state=seed,
+            progress=False,
         )
         here = private.groupby(by)[columns].mean().reindex(groups).to_numpy()
         size = private.groupby(by).size().reindex(groups).fillna(0).to_numpy()
@@ -106,7 +116,9 @@ def parts_of(table: Any, rho: float, draws: int) -> Iterator[Part]:
             )
             yield Part(
                 error=abs(float(result.mean[i, j] - here[i, j])),
-                known=float(width.iloc[j] / size[i] * np.sqrt(len(columns) / (2.0 * rho)) * ndtri(0.75)),
+                known=float(
+                    width.iloc[j] / size[i] * np.sqrt(len(columns) / (2.0 * rho)) * ndtri(0.75)
+                ),
                 finite=bool(np.isfinite([low[i, j], high[i, j]]).all()),
                 held=held,
                 deviation_finite=bool(np.isfinite([least[i, j], most[i, j]]).all()),
@@ -125,9 +137,15 @@ def line_of(name: str, rho: float, parts: list[Part], draws: int) -> list[str]:
     """Return the line of the table."""
     plain = [part for part in parts if not part.reasons]
     share = lambda found: f"{np.mean(found):.3f}" if len(found) else "-"  # noqa: E731
-    error, known = (np.median([getattr(part, which) for part in parts]) for which in ("error", "known"))
+    error, known = (
+        np.median([getattr(part, which) for part in parts]) for which in ("error", "known")
+    )
     # Columns of several units have no common error: the ratio is that of the median of their ratios.
-    ratio = np.median([part.error / part.known for part in parts]) if "columns" in name else error / known
+    ratio = (
+        np.median([part.error / part.known for part in parts])
+        if "columns" in name
+        else error / known
+    )
     return [
         name, f"{rho:g}", f"{len(parts) // draws}", f"{error:.3g}", f"{known:.3g}", f"{ratio:.2f}",
         share([part.finite for part in parts]), share([part.held for part in plain]), share([part.held for part in parts]),
@@ -138,10 +156,18 @@ def line_of(name: str, rho: float, parts: list[Part], draws: int) -> list[str]:
 
 def main() -> None:
     """Run the requested measurements and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.groups", description=__doc__)
-    parser.add_argument("--table", action="append", choices=list(TABLES), help="only these; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.groups", description=__doc__
+    )
+    parser.add_argument(
+        "--table", action="append", choices=list(TABLES), help="only these; may be repeated"
+    )
     parser.add_argument("--draws", type=int, default=20, help="draws for each table and budget")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the table into docs/evidence/accuracy.md as well",
+    )
     parser.add_argument("--json", type=Path, help="write the table to this file as well")
     options = parser.parse_args()
     lines = [HEADS]

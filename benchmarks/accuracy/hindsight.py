@@ -26,7 +26,11 @@ class Cell:
     @property
     def noise_per_radius(self) -> float:
         """Noise standard deviation of a sum of rows clipped to radius 1 that spends the complete budget."""
-        return math.sqrt(8.0) / self.amount if self.notion == "epsilon" else math.sqrt(2.0 / self.amount)
+        return (
+            math.sqrt(8.0) / self.amount
+            if self.notion == "epsilon"
+            else math.sqrt(2.0 / self.amount)
+        )
 
     @property
     def equivalent_epsilon(self) -> float:

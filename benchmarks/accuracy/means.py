@@ -41,7 +41,9 @@ def cells(
     sizes: Sequence[int] = SIZES, public: Sequence[int] = PUBLIC_SIZES, budgets: Any = BUDGETS
 ) -> tuple[Cell, ...]:
     """Return the grid of sizes and budgets."""
-    return tuple(Cell(n, m, notion, amount) for (notion, amount), n, m in product(budgets, sizes, public))
+    return tuple(
+        Cell(n, m, notion, amount) for (notion, amount), n, m in product(budgets, sizes, public)
+    )
 
 
 def samples(column: Column, cell: Cell, count: int) -> Iterator[Sample]:
@@ -51,7 +53,9 @@ def samples(column: Column, cell: Cell, count: int) -> Iterator[Sample]:
     size = len(column.values)
     for index in range(count):
         drawn = column.values[rng.integers(0, size, cell.n + cell.n_pub)].reshape(-1, 1)
-        yield Sample(drawn[cell.n_pub :], drawn[: cell.n_pub].copy(), start + index, cell, column.values)
+        yield Sample(
+            drawn[cell.n_pub :], drawn[: cell.n_pub].copy(), start + index, cell, column.values
+        )
 
 
 def run_cell(column: Column, cell: Cell, resamples: int, names: Sequence[str]) -> dict[str, Any]:
@@ -62,7 +66,8 @@ def run_cell(column: Column, cell: Cell, resamples: int, names: Sequence[str]) -
     truth = float(column.values.mean())
     for sample in samples(column, cell, resamples):
         covered.append(_student_covers(sample, truth))
-        for name in names:  # same number of answers each: a root mean square of few errors is biased downward
+        # same number of answers each: a root mean square of few errors is biased downward
+        for name in names:
             answer = _quietly(contestants[name], sample)
             found[name] += [] if answer is None else [answer]
     best = best_radius_error(column.values, cell)
@@ -77,7 +82,9 @@ def run_cell(column: Column, cell: Cell, resamples: int, names: Sequence[str]) -
         "non_private": non_private_error(column.values, cell),
         "public": public_error(column.values, cell),
         "student_coverage": float(np.mean(covered)),
-        "contestants": {name: score(answers, truth, best) for name, answers in found.items() if answers},
+        "contestants": {
+            name: score(answers, truth, best) for name, answers in found.items() if answers
+        },
     }
 
 
@@ -111,7 +118,11 @@ def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:
         "median_error": float(np.median(np.abs(errors))),
         "bias": float(errors.mean()),
         "reasons": {
-            word: {"answers": int(mine.sum()), "covered": int(inside[mine].sum()), "rmse": _rms(errors[mine])}
+            word: {
+                "answers": int(mine.sum()),
+                "covered": int(inside[mine].sum()),
+                "rmse": _rms(errors[mine]),
+            }
             for word in dict.fromkeys(answer.reasons for answer in answers)
             if (mine := np.array([answer.reasons == word for answer in answers])).any()
         },
@@ -120,7 +131,9 @@ def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:
     if said.any():
         result["coverage"] = float(inside.mean())
         result["covered_plain"] = int(inside[plain].sum())
-        result["median_width"] = float(np.median([answer.upper - answer.lower for answer in answers]))
+        result["median_width"] = float(
+            np.median([answer.upper - answer.lower for answer in answers])
+        )
     if plain.sum() >= FEWEST and best > 0.0:
         result["plain_ratio"] = _rms(errors[plain]) / best
     return result
@@ -147,5 +160,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run all cells of all columns, on one or several processes; `keep` as in `keeping.results`."""
     jobs = [Job(column, tuple(grid), resamples, tuple(names)) for column in chosen]
-    tasks = [Task(f"mean {job.column.name} {job.cells} {job.resamples} {job.names}", run_job, (job,)) for job in jobs]
+    tasks = [
+        Task(f"mean {job.column.name} {job.cells} {job.resamples} {job.names}", run_job, (job,))
+        for job in jobs
+    ]
     return [cell for part in results(tasks, processes=processes, keep=keep) for cell in part]

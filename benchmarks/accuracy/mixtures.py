@@ -74,7 +74,9 @@ def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
             for name, means in mine.items():
                 found[name].append(float(np.linalg.norm(means - centers[j], axis=1).min() / spread))
         away = np.linalg.norm(result.means[:, None] - centers, axis=2).min(axis=1) / spread
-        worst = max([worst, *(far for far, own in zip(away, result.part_reasons, strict=True) if not own)])
+        worst = max(
+            [worst, *(far for far, own in zip(away, result.part_reasons, strict=True) if not own)]
+        )
         told += [", ".join(own) or "ok" for own in result.part_reasons]
     name = f"{k} in {dim} columns, n = {n:,}, {per_leaf} public each, condition {condition:g}, rho {rho:g}"
     line: dict[str, Any] = {"mixture": name}
@@ -91,7 +93,9 @@ def of_counts(column: tables.Column, resamples: int, n: int = 5_000) -> dict[str
     low, high = column.values.min(), column.values.max()
     reach, told, absurd, off = 0.5 * (high - low), [], 0, []
     for index in range(resamples):
-        private, public = (column.values[rng.integers(0, len(column.values), m)].reshape(-1, 1) for m in (n, 50))
+        private, public = (
+            column.values[rng.integers(0, len(column.values), m)].reshape(-1, 1) for m in (n, 50)
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = fpp.learn_axis_aligned_mixture(
@@ -105,8 +109,13 @@ def of_counts(column: tables.Column, resamples: int, n: int = 5_000) -> dict[str
             )
         told += [", ".join(own) or "ok" for own in result.part_reasons]
         outside = (result.means[:, 0] < low - reach) | (result.means[:, 0] > high + reach)
-        absurd += sum(bool(out) and not own for out, own in zip(outside, result.part_reasons, strict=True))
-        off.append(abs(float(result.weights @ result.means[:, 0]) - column.values.mean()) / column.values.std())
+        absurd += sum(
+            bool(out) and not own for out, own in zip(outside, result.part_reasons, strict=True)
+        )
+        off.append(
+            abs(float(result.weights @ result.means[:, 0]) - column.values.mean())
+            / column.values.std()
+        )
     return {
         "column": column.name, "error of the mean (stds)": float(np.median(off)), "absurd and ok": absurd,
         "reasons": ", ".join(f"{count} {word}" for word, count in Counter(told).items()),
@@ -121,11 +130,15 @@ def marginal_distance(weights: Any, means: Any, stds: Any, population: np.ndarra
         above = np.cumsum(counts) / len(column)
         # Midpoint of each step: no continuous distribution is closer at a value that many rows share.
         middle = above - counts / (2.0 * len(column))
-        found.append(np.abs(ndtr((values[:, None] - means[:, j]) / stds[:, j]) @ weights - middle).max())
+        found.append(
+            np.abs(ndtr((values[:, None] - means[:, j]) / stds[:, j]) @ weights - middle).max()
+        )
     return float(np.mean(found))
 
 
-def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho: float = 0.5) -> dict[str, Any]:
+def of_table(
+    name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho: float = 0.5
+) -> dict[str, Any]:
     """Compare an axis-aligned mixture of a real table with the fit to its public rows alone, by their marginal distributions."""
     population = tables.joint(name)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -140,17 +153,26 @@ def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho:
                 threads=1, progress=False,
             )  # fmt: skip
         start = public_starts(public, 3, known_std=False)[0][0]
-        ours.append(marginal_distance(result.weights, result.means, np.sqrt(result.variances), population))
+        ours.append(
+            marginal_distance(result.weights, result.means, np.sqrt(result.variances), population)
+        )
         public_fits.append(marginal_distance(start.weights, start.means, start.stds, population))
-        outside = ((result.means < low - (high - low)) | (result.means > high + (high - low))).any(axis=1)
-        absurd += sum(bool(out) and not own for out, own in zip(outside, result.part_reasons, strict=True))
+        outside = ((result.means < low - (high - low)) | (result.means > high + (high - low))).any(
+            axis=1
+        )
+        absurd += sum(
+            bool(out) and not own for out, own in zip(outside, result.part_reasons, strict=True)
+        )
         told += [", ".join(own) or "ok" for own in result.part_reasons]
     line: dict[str, Any] = {
         "table": f"{name}, n = {n:,}, {n_pub} public, rho {rho:g}",
         "ours": float(np.median(ours)), "public": float(np.median(public_fits)),
     }  # fmt: skip
     line["ratio to public"] = line["ours"] / line["public"]
-    line |= {"absurd and ok": absurd, "reasons": ", ".join(f"{count} {word}" for word, count in Counter(told).items())}
+    line |= {
+        "absurd and ok": absurd,
+        "reasons": ", ".join(f"{count} {word}" for word, count in Counter(told).items()),
+    }
     return line
 
 
@@ -175,9 +197,13 @@ def run(
             for each in (settings[:1] if quick else settings)
         ],
         "groups": [
-            Task(f"groups {each} {resamples}", real_mixtures.run_setting, (each, min(resamples, 40)))
+            Task(
+                f"groups {each} {resamples}", real_mixtures.run_setting, (each, min(resamples, 40))
+            )
             for each in (real_mixtures.SETTINGS[:1] if quick else real_mixtures.SETTINGS)
         ],
     }
-    found = iter(results([task for each in tasks.values() for task in each], processes=processes, keep=keep))
+    found = iter(
+        results([task for each in tasks.values() for task in each], processes=processes, keep=keep)
+    )
     return {name: [next(found) for _ in each] for name, each in tasks.items()}

@@ -21,7 +21,11 @@ from benchmarks.accuracy import tables
 from benchmarks.readme import ACCURACY, markdown, replaced, write_rows
 
 ROWS, QS = 10_000, np.array([0.25, 0.5, 0.75])
-BUDGETS: dict[str, Any] = {"rho 0.1": fpp.ZCDP(0.1), "rho 0.01": fpp.ZCDP(0.01), "epsilon 0.5": fpp.PureDP(0.5)}
+BUDGETS: dict[str, Any] = {
+    "rho 0.1": fpp.ZCDP(0.1),
+    "rho 0.01": fpp.ZCDP(0.01),
+    "epsilon 0.5": fpp.PureDP(0.5),
+}
 
 
 def _made(draw: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -42,10 +46,14 @@ COLUMNS: dict[str, Callable[[], Any]] = {
     "lognormal": _made(lambda rng: rng.lognormal(size=100_000)),
     "Cauchy": _made(lambda rng: rng.standard_cauchy(size=100_000)),
     "uniform": _made(lambda rng: rng.random(size=100_000)),
-    "nine of ten are zero": _made(lambda rng: rng.poisson(3.0, 100_000) * (rng.random(100_000) < 0.1)),
+    "nine of ten are zero": _made(
+        lambda rng: rng.poisson(3.0, 100_000) * (rng.random(100_000) < 0.1)
+    ),
     "ages": _made(lambda rng: rng.integers(18, 91, 100_000).astype(float)),
     "prices that end in .99": _made(lambda rng: np.floor(rng.lognormal(3.0, 0.5, 100_000)) + 0.99),
-    "two groups far apart": _made(lambda rng: rng.normal(0.0, 1.0, 100_000) + 50.0 * rng.integers(0, 2, 100_000)),
+    "two groups far apart": _made(
+        lambda rng: rng.normal(0.0, 1.0, 100_000) + 50.0 * rng.integers(0, 2, 100_000)
+    ),
     "education": _raw("census2000", "educ"),
     "log wage": _raw("census2000", "lweekinc"),
     "net assets": _raw("401ksubs", "nettfa"),
@@ -62,10 +70,15 @@ def line_of(name: str, budget: str, draws: int) -> list[str]:
     held, off = [], []
     for seed in range(draws):
         rows = np.random.default_rng(seed).choice(values, ROWS + 1)
-        result: Any = fpp.quantiles(rows[1:], x_pub=rows[:1], budget=BUDGETS[budget], random_state=seed, progress=False)
+        result: Any = fpp.quantiles(
+            rows[1:], x_pub=rows[:1], budget=BUDGETS[budget], random_state=seed, progress=False
+        )
         lower, upper = result.confidence_interval()
         held.append((lower[0] <= truth) & (truth <= upper[0]))
-        first, last = (np.searchsorted(np.sort(rows[1:]), result.quantile[0], side=side) for side in ("left", "right"))
+        first, last = (
+            np.searchsorted(np.sort(rows[1:]), result.quantile[0], side=side)
+            for side in ("left", "right")
+        )
         off.append(np.maximum(np.maximum(first - QS * ROWS, QS * ROWS - last), 0.0))
     share, error = np.mean(held, axis=0), np.sqrt(np.mean(np.square(off), axis=0))
     sampling = np.sqrt(ROWS * QS * (1.0 - QS))
@@ -76,14 +89,28 @@ def line_of(name: str, budget: str, draws: int) -> list[str]:
     ]  # fmt: skip
 
 
-HEADS = ["column", "budget", "held", "held least", "rank error, quartiles", "over sampling, largest", "total, largest"]
+HEADS = [
+    "column",
+    "budget",
+    "held",
+    "held least",
+    "rank error, quartiles",
+    "over sampling, largest",
+    "total, largest",
+]
 
 
 def main() -> None:
     """Run the requested measurements and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.quantiles", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.quantiles", description=__doc__
+    )
     parser.add_argument("--draws", type=int, default=200, help="draws for each column and budget")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the table into docs/evidence/accuracy.md as well",
+    )
     parser.add_argument("--json", type=Path, help="write the table to this file as well")
     options = parser.parse_args()
     with warnings.catch_warnings():

@@ -34,7 +34,16 @@ class Groups:
     k: int
 
 
-_OILS = ("palmitic", "palmitoleic", "stearic", "oleic", "linoleic", "linolenic", "arachidic", "eicosenoic")
+_OILS = (
+    "palmitic",
+    "palmitoleic",
+    "stearic",
+    "oleic",
+    "linoleic",
+    "linolenic",
+    "arachidic",
+    "eicosenoic",
+)
 _PENGUINS = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
 TABLES = {
     "penguins": Groups("palmerpenguins", "penguins", _PENGUINS, "species", 3),
@@ -56,11 +65,19 @@ def table_of(name: str) -> tuple[np.ndarray, np.ndarray | None]:
         rows, groups = bunch.data, bunch.target
         if given.item == "digits":
             # Eight directions, treated as public knowledge, as corner pixels are constant.
-            rows = importlib.import_module("sklearn.decomposition").PCA(8, svd_solver="full").fit_transform(rows)
+            rows = (
+                importlib.import_module("sklearn.decomposition")
+                .PCA(8, svd_solver="full")
+                .fit_transform(rows)
+            )
         return np.ascontiguousarray(rows, dtype=np.float64), groups
-    frame = tables.of_r(given.source, given.item)[[*given.columns, *filter(None, [given.group])]].dropna()
+    frame = tables.of_r(given.source, given.item)[
+        [*given.columns, *filter(None, [given.group])]
+    ].dropna()
     rows = frame[list(given.columns)].to_numpy(np.float64)
-    return rows, np.unique(frame[given.group].astype(str), return_inverse=True)[1] if given.group else None
+    return rows, np.unique(frame[given.group].astype(str), return_inverse=True)[
+        1
+    ] if given.group else None
 
 
 @dataclass(frozen=True)
@@ -72,16 +89,22 @@ class Setting:
     budget: str
 
 
-SETTINGS = tuple(Setting(name, m, budget) for name in TABLES for m in (10, 30) for budget in BUDGETS)
+SETTINGS = tuple(
+    Setting(name, m, budget) for name in TABLES for m in (10, 30) for budget in BUDGETS
+)
 
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
     """Return the results of one split: log-likelihoods and indices of the three fits, and the statuses of components."""
     rows, groups = table_of(setting.table)
     k, m = TABLES[setting.table].k, TABLES[setting.table].k * setting.per_component
-    order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(rows))[:MOST_ROWS]
+    order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(
+        len(rows)
+    )[:MOST_ROWS]
     held = round(HELD_OUT * len(order))
-    public, test, private = (np.ascontiguousarray(rows[each]) for each in np.split(order, [m, m + held]))
+    public, test, private = (
+        np.ascontiguousarray(rows[each]) for each in np.split(order, [m, m + held])
+    )
     mixture: Any = importlib.import_module("sklearn.mixture").GaussianMixture
     rand: Any = importlib.import_module("sklearn.metrics").adjusted_rand_score
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -90,7 +113,9 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         center, scale = public.mean(axis=0), np.maximum(public.std(axis=0), 1e-12)
 
         def fitted(some: np.ndarray) -> Any:
-            return mixture(k, random_state=seed, n_init=3, reg_covar=1e-3).fit((some - center) / scale)
+            return mixture(k, random_state=seed, n_init=3, reg_covar=1e-3).fit(
+                (some - center) / scale
+            )
 
         ours = fpp.learn_separated_mixture(
             private, x_pub=public, n_components=k, budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,

@@ -29,7 +29,11 @@ from fastpubpriv.results.reasons import status_of
 
 SIZES = (300, 1_000, 3_000, 10_000)
 PUBLIC_SIZES = (1, 5, 50)
-BUDGETS: dict[str, Any] = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1.0)}
+BUDGETS: dict[str, Any] = {
+    "rho 0.05": fpp.ZCDP(0.05),
+    "rho 0.5": fpp.ZCDP(0.5),
+    "epsilon 1": fpp.PureDP(1.0),
+}
 OFF, OFF_LEVEL = 3.0, 0.9973
 # A raw table, a numeric column, and the column of its groups.
 GROUPS = (
@@ -51,7 +55,9 @@ class Part:
     error: float = 0.0  # in standard errors, if there are any
 
 
-def parts_of(kind: str, n: int, source: str, reasons: Any, error: Any, std: Any, inside: Any) -> Iterator[Part]:
+def parts_of(
+    kind: str, n: int, source: str, reasons: Any, error: Any, std: Any, inside: Any
+) -> Iterator[Part]:
     """Yield parts from errors, their standard errors (dim,), and whether the 95 % interval contains the truth."""
     with np.errstate(all="ignore"):
         ratios = np.ravel(np.abs(error) / std)
@@ -68,7 +74,9 @@ def of_intervals(
     """Yield parts of a result that has intervals but no standard errors."""
     (low, high), (least, most) = (interval(level) for level in (0.95, OFF_LEVEL))
     inside, within = (low <= truth) & (truth <= high), (least <= truth) & (truth <= most)
-    for own, held, near in zip(reasons, inside.ravel().tolist(), within.ravel().tolist(), strict=True):
+    for own, held, near in zip(
+        reasons, inside.ravel().tolist(), within.ravel().tolist(), strict=True
+    ):
         yield Part(kind, n, source, own, held, not near)
 
 
@@ -76,7 +84,9 @@ def of_textbook(n: int, source: str, private: np.ndarray, truth: float) -> Itera
     """Yield the non-private mean of private rows (n, 1) with its classical standard error."""
     std = private.std(axis=0, ddof=1) / np.sqrt(len(private))
     error = private.mean(axis=0) - truth
-    yield from parts_of("mean, no privacy", n, source, ((),), error, std, np.abs(error) <= ndtri(0.975) * std)
+    yield from parts_of(
+        "mean, no privacy", n, source, ((),), error, std, np.abs(error) <= ndtri(0.975) * std
+    )
 
 
 def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
@@ -88,7 +98,9 @@ def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
             for n_pub in PUBLIC_SIZES:
                 for name, budget in BUDGETS.items():
                     notion, amount = name.split()
-                    for sample in means.samples(column, Cell(n, n_pub, notion, float(amount)), draws):
+                    for sample in means.samples(
+                        column, Cell(n, n_pub, notion, float(amount)), draws
+                    ):
                         shared: Any = {
                             "x_pub": sample.public, "budget": budget, "random_state": sample.seed, "progress": False,
                         }  # fmt: skip
@@ -99,10 +111,17 @@ def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         inside = (low <= center) & (center <= high)
                         error = mean.mean - center
                         yield from of_textbook(n, source, sample.private, center)
-                        yield from parts_of("mean", n, source, mean.part_reasons, error, mean.standard_error, inside)
+                        yield from parts_of(
+                            "mean", n, source, mean.part_reasons, error, mean.standard_error, inside
+                        )
                         ranks = fpp.quantiles(sample.private, **shared)
                         yield from of_intervals(
-                            "quartile", n, source, ranks.part_reasons, truth[None], ranks.confidence_interval
+                            "quartile",
+                            n,
+                            source,
+                            ranks.part_reasons,
+                            truth[None],
+                            ranks.confidence_interval,
                         )
 
 
@@ -114,15 +133,22 @@ def of_spreads(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
             for n_pub in (20, 200):
                 for name in covariances.DEFAULT_BUDGETS:
                     for seed in range(draws):
-                        result, *_ = covariances.draw(covariances.Setting(table, n, n_pub, name), seed)
+                        result, *_ = covariances.draw(
+                            covariances.Setting(table, n, n_pub, name), seed
+                        )
                         if result.report is None:
                             continue
 
                         def interval(level: float, result: Any = result) -> Any:
                             return result.confidence_interval(level, of="standard_deviation")
 
-                        truth, source = of.truth["standard_deviation"], f"{table}, {n_pub} public, {name}"
-                        yield from of_intervals("deviation", n, source, result.part_reasons, truth, interval)
+                        truth, source = (
+                            of.truth["standard_deviation"],
+                            f"{table}, {n_pub} public, {name}",
+                        )
+                        yield from of_intervals(
+                            "deviation", n, source, result.part_reasons, truth, interval
+                        )
 
 
 def of_groups(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
@@ -149,7 +175,9 @@ def of_groups(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                     low, high = (ends[:-1] for ends in result.confidence_interval())
                     error, std = result.mean[:-1] - truth, result.standard_error[:-1]
                     source, inside = f"{table} by {by}, {name}", (low <= truth) & (truth <= high)
-                    yield from parts_of("group", n, source, result.part_reasons[:-1], error, std, inside)
+                    yield from parts_of(
+                        "group", n, source, result.part_reasons[:-1], error, std, inside
+                    )
 
 
 def of_terms(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
@@ -165,7 +193,9 @@ def of_terms(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         inside = (low <= truth.coefficients) & (truth.coefficients <= high)
                         error, std = result.coefficients - truth.coefficients, result.standard_error
                         source = f"{table}, {n_pub} public, {name}"
-                        yield from parts_of("coefficient", n, source, result.part_reasons[1:], error, std, inside)
+                        yield from parts_of(
+                            "coefficient", n, source, result.part_reasons[1:], error, std, inside
+                        )
 
 
 def of_components(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
@@ -184,7 +214,9 @@ def of_components(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                 progress=False,
             )
             away = np.linalg.norm(result.means[:, None] - centers, axis=2).min(axis=1) / spread
-            source = f"{k} in {dim} columns, {per_leaf} public, condition {condition:g}, rho {rho:g}"
+            source = (
+                f"{k} in {dim} columns, {per_leaf} public, condition {condition:g}, rho {rho:g}"
+            )
             for own, far in zip(result.part_reasons, away.tolist(), strict=True):
                 yield Part("component", n, source, own, far <= 1.0, far > mixtures.SILENT)
 
@@ -215,31 +247,49 @@ def report(parts: list[Part], *, details: bool) -> str:
     """Return the table, and with `details` where right answers have a reason and where those that are off have none."""
     lines = [HEADS]
     for kind, n in dict.fromkeys((part.kind, part.n) for part in parts):
-        lines.append([kind, f"{n:,}", *line_of([part for part in parts if (part.kind, part.n) == (kind, n)])])
+        lines.append(
+            [kind, f"{n:,}", *line_of([part for part in parts if (part.kind, part.n) == (kind, n)])]
+        )
     page = markdown(lines)
     if details:
         vain = [part for part in parts if part.right and part.reasons]
         tallies = {
             "right, with reasons": Counter((part.kind, part.n, *part.reasons) for part in vain),
-            "right, by source": Counter((part.kind, part.source.split(",")[0], *part.reasons) for part in vain),
-            "off and ok": Counter((part.kind, part.n, part.source) for part in parts if part.off and not part.reasons),
+            "right, by source": Counter(
+                (part.kind, part.source.split(",")[0], *part.reasons) for part in vain
+            ),
+            "off and ok": Counter(
+                (part.kind, part.n, part.source) for part in parts if part.off and not part.reasons
+            ),
         }
         for title, tally in tallies.items():
-            found = [f"{count:6d} {', '.join(map(str, key))}" for key, count in tally.most_common(60)]
+            found = [
+                f"{count:6d} {', '.join(map(str, key))}" for key, count in tally.most_common(60)
+            ]
             page += f"\n\n{title}\n" + "\n".join(found)
     return page
 
 
 def main() -> None:
     """Run the requested measurements and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.reasons", description=__doc__)
-    parser.add_argument("--kind", action="append", choices=list(KINDS), help="only these; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.reasons", description=__doc__
+    )
+    parser.add_argument(
+        "--kind", action="append", choices=list(KINDS), help="only these; may be repeated"
+    )
     parser.add_argument("--n", action="append", type=int, help="private rows; may be repeated")
     parser.add_argument("--draws", type=int, default=4, help="draws for each setting")
     parser.add_argument(
-        "--details", action="store_true", help="also where reasons are in vain, and where one is missing"
+        "--details",
+        action="store_true",
+        help="also where reasons are in vain, and where one is missing",
     )
-    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the table into docs/evidence/accuracy.md as well",
+    )
     options = parser.parse_args()
     parts: list[Part] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -249,7 +299,9 @@ def main() -> None:
     print(report(parts, details=options.details))
     if options.write:
         page = ACCURACY.read_text(encoding="utf-8")
-        ACCURACY.write_text(replaced(page, "reasons", report(parts, details=False)), encoding="utf-8")
+        ACCURACY.write_text(
+            replaced(page, "reasons", report(parts, details=False)), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -85,7 +85,17 @@ def labeled(table: str) -> np.ndarray:
         # Fraction of pupils above the median in mathematics, on covariates of the district.
         found = tables.frame("star98")
         found["above"] = found["NABOVE"] / (found["NABOVE"] + found["NBELOW"])
-        plain = ["LOWINC", "PERASIAN", "PERBLACK", "PERHISP", "PERMINTE", "AVYRSEXP", "AVSALK", "PERSPENK", "PTRATIO"]
+        plain = [
+            "LOWINC",
+            "PERASIAN",
+            "PERBLACK",
+            "PERHISP",
+            "PERMINTE",
+            "AVYRSEXP",
+            "AVSALK",
+            "PERSPENK",
+            "PTRATIO",
+        ]
         return _last(found[[*plain, "above"]], "above")
     if table == "visibility":
         plain = ["temp", "dewp", "humid", "wind_speed", "precip", "pressure"]
@@ -96,7 +106,9 @@ def labeled(table: str) -> np.ndarray:
 def _last(frame: Any, label: str, *, log: bool = False) -> np.ndarray:
     frame = frame.dropna()
     y = frame[label].to_numpy(np.float64)
-    return np.column_stack([frame.drop(columns=label).to_numpy(np.float64), np.log1p(y) if log else y])
+    return np.column_stack(
+        [frame.drop(columns=label).to_numpy(np.float64), np.log1p(y) if log else y]
+    )
 
 
 def _flights() -> np.ndarray:
@@ -127,7 +139,9 @@ class Cut:
         rows = rows[np.random.default_rng([31, seed]).permutation(len(rows))]
         judge = len(rows) // _TEST
         parts = rows[judge : judge + cell.n_pub], rows[judge + cell.n_pub :], rows[:judge]
-        public, private, test = ((np.ascontiguousarray(part[:, :-1]), part[:, -1].copy()) for part in parts)
+        public, private, test = (
+            (np.ascontiguousarray(part[:, :-1]), part[:, -1].copy()) for part in parts
+        )
         return cls(public, private, test, cell, seed)
 
     def error(self, predict: Callable[[np.ndarray], np.ndarray]) -> float:
@@ -144,7 +158,12 @@ class Cut:
         """Return means and standard deviations of public rows and labels."""
         x, y = self.public
         spread = x.std(axis=0)
-        return x.mean(axis=0), np.where(spread > 0.0, spread, 1.0), float(y.mean()), float(y.std()) or 1.0
+        return (
+            x.mean(axis=0),
+            np.where(spread > 0.0, spread, 1.0),
+            float(y.mean()),
+            float(y.std()) or 1.0,
+        )
 
 
 def ours(cut: Cut, method: str) -> float:
@@ -161,7 +180,9 @@ def _fitted(cut: Cut, method: str) -> Any:
 
 def non_private(cut: Cut) -> float:
     """Return the error of least squares on all training rows."""
-    x, y = (np.concatenate([one, other]) for one, other in zip(cut.public, cut.private, strict=True))
+    x, y = (
+        np.concatenate([one, other]) for one, other in zip(cut.public, cut.private, strict=True)
+    )
     mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-12)
     weights = np.linalg.lstsq((x - mean) / scale, y - y.mean(), rcond=None)[0]
     return cut.error(lambda z: y.mean() + (z - mean) / scale @ weights)
@@ -209,7 +230,9 @@ def opacus(cut: Cut) -> float | None:
     network = importlib.import_module("benchmarks.networks.opacus_regression")
     rows = {"public": cut.public, "private": cut.private}
     found = [
-        cut.error(network.opacus_fit(rows, cut.cell.epsilon, (size, clip, epochs, BATCH, warm, cut.seed)))
+        cut.error(
+            network.opacus_fit(rows, cut.cell.epsilon, (size, clip, epochs, BATCH, warm, cut.seed))
+        )
         for size in STEP_SIZES
         for clip in CLIP_NORMS
         for epochs in EPOCHS
@@ -226,9 +249,14 @@ PEERS: dict[str, Callable[[Cut], float | None]] = {
 }
 
 
-def measure(cell: Cell, seeds: int, *, peers: bool = True, opacus_cuts: int | None = None) -> dict[str, Any]:
+def measure(
+    cell: Cell, seeds: int, *, peers: bool = True, opacus_cuts: int | None = None
+) -> dict[str, Any]:
     """Return medians over the splits of a cell; NaN if a peer is not installed. Opacus has fewer splits, with 24 runs each."""
-    tried = {"diffprivlib": max(1, seeds // 4), OPACUS: max(1, seeds // 4) if opacus_cuts is None else opacus_cuts}
+    tried = {
+        "diffprivlib": max(1, seeds // 4),
+        OPACUS: max(1, seeds // 4) if opacus_cuts is None else opacus_cuts,
+    }
     found: dict[str, list[float]] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -268,7 +296,9 @@ def judged(cell: Cell, medians: dict[str, float]) -> dict[str, float]:
     return {"newton / prototype": over, "auto / best": medians["auto"] / best}
 
 
-def run(quick: bool, *, seeds: int, wanted: Sequence[str] = (), opacus_cuts: int | None = None) -> list[dict[str, Any]]:
+def run(
+    quick: bool, *, seeds: int, wanted: Sequence[str] = (), opacus_cuts: int | None = None
+) -> list[dict[str, Any]]:
     """Run all cells, or those of some tables; with `quick` one cell of each table except the flights."""
     chosen = [cell for cell in CELLS if not wanted or cell.table in wanted]
     if quick:

@@ -57,7 +57,11 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
             continue
         median, decile, most = np.quantile(all_ratios, [0.5, 0.9, 1.0])
         worst = float(plain.max()) if len(plain) else math.nan
-        met = median <= SMALL_MEDIAN if n < LARGE else median <= MEDIAN and decile <= DECILE and not worst > WORST
+        met = (
+            median <= SMALL_MEDIAN
+            if n < LARGE
+            else median <= MEDIAN and decile <= DECILE and not worst > WORST
+        )
         lines.append({
             "budget": budget, "n": n, "n_pub": n_pub, "median": float(median), "decile": float(decile), "most": float(most),
             "worst_plain": worst, "coverage": coverage(group, name), "flagged": flagged(group, name),
@@ -70,12 +74,20 @@ def by_reason(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]
     """Return one line for each n and reason: how often it was given, and coverage and ratios to the best radius with it."""
     lines = []
     for (n,), group in grouped(cells, "n").items():
-        scores = [(cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]]
+        scores = [
+            (cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]
+        ]
         total = sum(score["answers"] for _, score in scores)
         for word in sorted({word for _, score in scores for word in score["reasons"]}):
-            mine = [(cell, score["reasons"][word]) for cell, score in scores if word in score["reasons"]]
+            mine = [
+                (cell, score["reasons"][word]) for cell, score in scores if word in score["reasons"]
+            ]
             count = sum(part["answers"] for _, part in mine)
-            found = [part["rmse"] / cell["best_radius"] for cell, part in mine if cell["best_radius"] > 0.0]
+            found = [
+                part["rmse"] / cell["best_radius"]
+                for cell, part in mine
+                if cell["best_radius"] > 0.0
+            ]
             lines.append({
                 "n": n, "reason": word or "none", "share": count / total,
                 "coverage": sum(part["covered"] for _, part in mine) / count,
@@ -84,10 +96,14 @@ def by_reason(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]
     return lines
 
 
-def by_column(cells: Cells, name: str = "estimate_mean", *, least: int = LARGE) -> list[dict[str, Any]]:
+def by_column(
+    cells: Cells, name: str = "estimate_mean", *, least: int = LARGE
+) -> list[dict[str, Any]]:
     """Return one line for each column over the settings with at least `least` rows, worst coverage first."""
     lines = []
-    for (column,), group in grouped([cell for cell in cells if cell["n"] >= least], "column").items():
+    for (column,), group in grouped(
+        [cell for cell in cells if cell["n"] >= least], "column"
+    ).items():
         found = ratios(group, name)
         if len(found):
             lines.append({
@@ -136,8 +152,16 @@ def peers(cells: Cells) -> list[dict[str, Any]]:
                 "decile": float(np.quantile(found, 0.9)), "most": float(found.max()), "coverage": coverage(group, name),
                 "closer_than_ours": sum(other < ours for ours, other in both) / len(both) if both else math.nan,
             })  # fmt: skip
-        public = np.array([cell["public"] / cell["best_radius"] for cell in group if cell["best_radius"] > 0.0])
-        plain = np.array([cell["non_private"] / cell["best_radius"] for cell in group if cell["best_radius"] > 0.0])
+        public = np.array(
+            [cell["public"] / cell["best_radius"] for cell in group if cell["best_radius"] > 0.0]
+        )
+        plain = np.array(
+            [
+                cell["non_private"] / cell["best_radius"]
+                for cell in group
+                if cell["best_radius"] > 0.0
+            ]
+        )
         for name, found in (("public rows alone", public), ("no privacy at all", plain)):
             lines.append({
                 "n": n, "contestant": name, "cells": len(found), "median": float(np.median(found)),
@@ -171,7 +195,11 @@ def mean_report(cells: Cells) -> str:
     """Return the Markdown page of the means."""
     parts = ["## Means of real columns", ""]
     parts += [f"- {sentence}" for sentence in targets(cells)]
-    parts += ["", "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):", ""]
+    parts += [
+        "",
+        "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):",
+        "",
+    ]
     parts += [table(settings(cells)), "", "By column, n >= 2,000:", "", table(by_column(cells))]
     parts += ["", "By reason (ratio of the answers that have it):", "", table(by_reason(cells))]
     parts += ["", "All contestants:", "", table(peers(cells))]
@@ -196,7 +224,9 @@ def mean_table(cells: Cells) -> str:
     budgets = " and ".join(dict.fromkeys(str(cell["budget"]) for cell in cells))
     public = ", ".join(dict.fromkeys(str(cell["n_pub"]) for cell in cells))
     counts = {
-        name: max(cell["contestants"][name]["answers"] for cell in cells if name in cell["contestants"])
+        name: max(
+            cell["contestants"][name]["answers"] for cell in cells if name in cell["contestants"]
+        )
         for cell in cells
         for name in cell["contestants"]
     }
@@ -238,7 +268,9 @@ def regressions_table(lines: list[dict[str, Any]]) -> str:
     names = {"visits": "visits to a doctor", "flights": "arrival delay of flights"}
     order = list(dict.fromkeys(cell.table for cell in regressions.CELLS))
     shown = []
-    for line in sorted(lines, key=lambda line: (order.index(line["table"]), line["n_pub"], line["epsilon"])):
+    for line in sorted(
+        lines, key=lambda line: (order.index(line["table"]), line["n_pub"], line["epsilon"])
+    ):
         errors = {
             '"newton"': "newton", '"auto"': "auto",
             "public rows alone": "public", "AdaSSP": "AdaSSP", "diffprivlib": "diffprivlib",
@@ -249,7 +281,9 @@ def regressions_table(lines: list[dict[str, Any]]) -> str:
             "epsilon": line["epsilon"], "cuts (of Opacus)": f"{line['cuts']} ({line['Opacus cuts']})",
             **{title: _error(line.get(name)) for title, name in errors.items()},
         })  # fmt: skip
-    return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in regressions.targets(lines))])
+    return "\n\n".join(
+        [table(shown), " ".join(f"{sentence}." for sentence in regressions.targets(lines))]
+    )
 
 
 def coefficient_report(lines: list[dict[str, Any]]) -> str:
@@ -271,7 +305,9 @@ def coefficients_table(lines: list[dict[str, Any]]) -> str:
         for line in sorted(lines, key=lambda line: line["half"] != "report")
     ]  # fmt: skip
     rows = [coefficients.coverage_row(lines, "coefficients")]
-    return "\n\n".join([table(shown), table(rows), *(f"{sentence}." for sentence in coefficients.targets(lines))])
+    return "\n\n".join(
+        [table(shown), table(rows), *(f"{sentence}." for sentence in coefficients.targets(lines))]
+    )
 
 
 def covariance_report(lines: list[dict[str, Any]]) -> str:
@@ -293,11 +329,18 @@ def covariances_table(lines: list[dict[str, Any]]) -> str:
             width = line[f"{kind} width"]
             own = line.get(f"{kind} without noise")
             row[kind.replace("_", " ")] = (
-                "-" if width is None else f"{covered}, {width:.1f}" + (f", {own:.2f}" if own is not None else "")
+                "-"
+                if width is None
+                else f"{covered}, {width:.1f}" + (f", {own:.2f}" if own is not None else "")
             )
         shown.append(row | {"reasons": line["reasons"]})
-    rows = [coefficients.coverage_row(lines, f"{kind.replace('_', ' ')}s", f"{kind} ") for kind in covariances.KINDS]
-    return "\n\n".join([table(shown), table(rows), *(f"{sentence}." for sentence in covariances.targets(lines))])
+    rows = [
+        coefficients.coverage_row(lines, f"{kind.replace('_', ' ')}s", f"{kind} ")
+        for kind in covariances.KINDS
+    ]
+    return "\n\n".join(
+        [table(shown), table(rows), *(f"{sentence}." for sentence in covariances.targets(lines))]
+    )
 
 
 def direction_report(lines: list[dict[str, Any]]) -> str:
@@ -317,7 +360,9 @@ def directions_table(lines: list[dict[str, Any]]) -> str:
         }
         for line in sorted(lines, key=lambda line: line["half"] != "report")
     ]  # fmt: skip
-    return "\n\n".join([table(shown), table([coefficients.coverage_row(lines, "mean squares along directions")])])
+    return "\n\n".join(
+        [table(shown), table([coefficients.coverage_row(lines, "mean squares along directions")])]
+    )
 
 
 def _both(one: float | None, other: float | None) -> str:
@@ -387,9 +432,12 @@ def gaussians_table(lines: list[dict[str, Any]]) -> str:
     ]
     for word in ("covariance", "mean"):
         above = sorted(
-            (line for line in lines if line[f"{word} ratio"] > OBVIOUS), key=lambda line: -line[f"{word} ratio"]
+            (line for line in lines if line[f"{word} ratio"] > OBVIOUS),
+            key=lambda line: -line[f"{word} ratio"],
         )
-        named = "; ".join(f"{line['problem']}, {line['budget']}: {_with_error(line, word)}" for line in above)
+        named = "; ".join(
+            f"{line['problem']}, {line['budget']}: {_with_error(line, word)}" for line in above
+        )
         worst = max(lines, key=lambda line: line[f"{word} ratio"])
         told.append(
             f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}. "
@@ -406,7 +454,12 @@ def gaussians_table(lines: list[dict[str, Any]]) -> str:
 
 def mixtures_table(found: dict[str, list[dict[str, Any]]]) -> str:
     """Return errors of separated components with those of the public rows, and mixtures fitted to columns that are not mixtures."""
-    names = {"mixture": "separated components", "ours": "ours", "public": "public rows", "non-private": "no privacy"}
+    names = {
+        "mixture": "separated components",
+        "ours": "ours",
+        "public": "public rows",
+        "non-private": "no privacy",
+    }
     lines = [{shown: line[name] for name, shown in names.items()} for line in found["separated"]]
     both = found["counts"] + found["tables"]
     return (

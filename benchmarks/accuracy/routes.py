@@ -35,14 +35,20 @@ def rows_of(name: str, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
     if name in ("gauss3", "gauss10", "uniform5"):
         dim = int(name.lstrip("gausniform"))
-        x = rng.normal(size=(n, dim)) if name.startswith("gauss") else rng.uniform(-1.0, 1.0, size=(n, dim))
+        x = (
+            rng.normal(size=(n, dim))
+            if name.startswith("gauss")
+            else rng.uniform(-1.0, 1.0, size=(n, dim))
+        )
         noise = rng.normal(size=n) if name.startswith("gauss") else rng.uniform(-1.0, 1.0, size=n)
         return x, x @ np.linspace(1.0, -1.0, dim) + noise
     if name == "lognormal":
         x = rng.exponential(size=(n, 1))
         return x, x[:, 0] * rng.lognormal(0.0, 1.2, size=n)
     if name == "txhousing":
-        frame = tables.of_r("ggplot2", name)[["median", "sales", "volume", "listings", "inventory", "year"]].dropna()
+        frame = tables.of_r("ggplot2", name)[
+            ["median", "sales", "volume", "listings", "inventory", "year"]
+        ].dropna()
         x, y = frame.to_numpy(np.float64)[:, 1:], frame["median"].to_numpy(np.float64)
     else:
         data = coefficients.labeled(name)
@@ -65,7 +71,9 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
         warnings.simplefilter("ignore")
         auto, newton, light = fitted(), fitted(method="newton"), fitted(tails="light")
         kept = [int(term.removeprefix("x")) for term in auto.terms]
-        truth, public = (coefficients.LeastSquares.of(x[:rows, kept], y[:rows]) for rows in (len(y), m))
+        truth, public = (
+            coefficients.LeastSquares.of(x[:rows, kept], y[:rows]) for rows in (len(y), m)
+        )
         lower, upper = auto.confidence_interval()
     need = 3.92 * np.sqrt(truth.deviations**2 + np.diag(auto.noise_covariance)[1:])
     return {
@@ -120,14 +128,21 @@ def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
             NEVER_WORSE,
         ),
         told(f"width at most {WIDEST} times what noise and sampling need", light, "width", WIDEST),
-        told(f"risk with more budget at most {NEVER_WORSE} times that with less", falls, "more", NEVER_WORSE),
+        told(
+            f"risk with more budget at most {NEVER_WORSE} times that with less",
+            falls,
+            "more",
+            NEVER_WORSE,
+        ),
         told("width with more budget not larger", falls, "wider", 1.0),
     ]
 
 
 def main() -> None:
     """Print a line for each setting, and the targets."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.routes", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.routes", description=__doc__
+    )
     parser.add_argument("--draws", type=int, default=9)
     parser.add_argument("--name", action="append", choices=[*LIGHT, *OTHERS])
     parser.add_argument("--rho", action="append", type=float)
@@ -135,15 +150,25 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     tasks = [
-        Task(f"routes {name} {n} {m} {rho} {options.draws}", setting, (name, n, m, rho, options.draws))
+        Task(
+            f"routes {name} {n} {m} {rho} {options.draws}",
+            setting,
+            (name, n, m, rho, options.draws),
+        )
         for name in options.name or (*LIGHT, *OTHERS)
-        for n in ((2_000, 6_600) if name == "txhousing" else (2_000, 3_600) if name == "gpa" else SIZES)
+        for n in (
+            (2_000, 6_600) if name == "txhousing" else (2_000, 3_600) if name == "gpa" else SIZES
+        )
         for m in PUBLIC_SIZES
         for rho in options.rho or BUDGETS
     ]
     lines = results(tasks, processes=options.processes, keep=options.keep)
     for one in lines:
-        print(" ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in one.values()))
+        print(
+            " ".join(
+                f"{value:.3g}" if isinstance(value, float) else str(value) for value in one.values()
+            )
+        )
     print("\n".join(targets(lines)))
 
 

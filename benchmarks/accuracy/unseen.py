@@ -26,10 +26,15 @@ from benchmarks.accuracy.reasons import Part, of_intervals, parts_of
 from benchmarks.accuracy.tables import RAW_TABLES
 from benchmarks.readme import ACCURACY, markdown, replaced
 
-BUDGETS: dict[str, Any] = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1.0)}
+BUDGETS: dict[str, Any] = {
+    "rho 0.05": fpp.ZCDP(0.05),
+    "rho 0.5": fpp.ZCDP(0.5),
+    "epsilon 1": fpp.PureDP(1.0),
+}
 LEAST_ROWS, MOST_ROWS, N_PUB, LEAST_VALUES, COLUMNS = 1_500, 6_000, 100, 6, 5
 LEAST_BYTES = 8_000  # of a compressed table: no smaller one has so many rows
-COLLINEAR = 1e6  # condition number of a standardized design above which coefficients have no truth to speak of
+# condition number of a standardized design above which coefficients have no truth to speak of
+COLLINEAR = 1e6
 
 
 def populations(every: int) -> Iterator[tuple[str, Any]]:
@@ -63,21 +68,36 @@ def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
     rng = np.random.default_rng(zlib.crc32(f"{table} {budget} {seed}".encode()))
     drawn = rows.iloc[rng.integers(0, len(rows), n + N_PUB)].reset_index(drop=True)
     private, public = drawn[N_PUB:], drawn[:N_PUB]
-    shared: Any = {"x_pub": public, "budget": BUDGETS[budget], "random_state": seed, "progress": False}
+    shared: Any = {
+        "x_pub": public,
+        "budget": BUDGETS[budget],
+        "random_state": seed,
+        "progress": False,
+    }
     mean, std, above = values.mean(axis=0), values.std(axis=0), np.triu_indices(len(names), 1)
 
     found = fpp.estimate_mean(private, **shared)
     low, high = found.confidence_interval()
     error = found.mean - mean
     yield from parts_of(
-        "mean", n, table, found.part_reasons, error, found.standard_error, (low <= mean) & (mean <= high)
+        "mean",
+        n,
+        table,
+        found.part_reasons,
+        error,
+        found.standard_error,
+        (low <= mean) & (mean <= high),
     )
     own, error = private.std().to_numpy() / np.sqrt(n), private.mean().to_numpy() - mean
-    yield from parts_of("mean, no privacy", n, table, [()] * len(names), error, own, np.abs(error) <= 1.96 * own)
+    yield from parts_of(
+        "mean, no privacy", n, table, [()] * len(names), error, own, np.abs(error) <= 1.96 * own
+    )
 
     ranks = fpp.quantiles(private, **shared)
     quartiles = np.quantile(values, [0.25, 0.5, 0.75], axis=0, method="inverted_cdf").T
-    yield from of_intervals("quartile", n, table, ranks.part_reasons, quartiles, ranks.confidence_interval)
+    yield from of_intervals(
+        "quartile", n, table, ranks.part_reasons, quartiles, ranks.confidence_interval
+    )
 
     joint = fpp.estimate_gaussian(private, **shared)
     reasons = joint.part_reasons
@@ -86,9 +106,13 @@ def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
     pairs = [(*reasons[first], *reasons[second]) for first, second in zip(*above, strict=True)]
 
     def correlations(level: float) -> Any:
-        return tuple(np.asarray(end)[above] for end in joint.confidence_interval(level, of="correlation"))
+        return tuple(
+            np.asarray(end)[above] for end in joint.confidence_interval(level, of="correlation")
+        )
 
-    yield from of_intervals("correlation", n, table, pairs, np.corrcoef(values.T)[above], correlations)
+    yield from of_intervals(
+        "correlation", n, table, pairs, np.corrcoef(values.T)[above], correlations
+    )
 
     design = np.column_stack([np.ones(len(values)), (values[:, :-1] - mean[:-1]) / std[:-1]])
     # Two public labels of one value have no scale.
@@ -99,7 +123,9 @@ def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
         low, high = fit.confidence_interval()
         truth = truth[terms]
         inside, error = (low <= truth) & (truth <= high), fit.coefficients - truth
-        yield from parts_of("coefficient", n, table, fit.part_reasons[1:], error, fit.standard_error, inside)
+        yield from parts_of(
+            "coefficient", n, table, fit.part_reasons[1:], error, fit.standard_error, inside
+        )
 
 
 HEADS = [
@@ -124,19 +150,34 @@ def report(parts: list[tuple[str, Part]]) -> str:
     for kind in dict.fromkeys(part.kind for _, part in parts):
         for budget in BUDGETS:
             each = [part for name, part in parts if name == budget and part.kind == kind]
-            ok, other = ([part for part in each if bool(part.reasons) == flag] for flag in (False, True))
+            ok, other = (
+                [part for part in each if bool(part.reasons) == flag] for flag in (False, True)
+            )
             off = sum(part.off for part in ok)
-            counts = f"{len(each):,}", f"{len(ok):,}", fraction(ok), f"{off:,}", f"{len(other):,}", fraction(other)
+            counts = (
+                f"{len(each):,}",
+                f"{len(ok):,}",
+                fraction(ok),
+                f"{off:,}",
+                f"{len(other):,}",
+                fraction(other),
+            )
             lines.append([kind, budget, *counts])
     return markdown(lines)
 
 
 def main() -> None:
     """Run the measurements and print the table, and the tables with most answers that are off and ok."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.unseen", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.unseen", description=__doc__
+    )
     parser.add_argument("--draws", type=int, default=1, help="draws for each table and budget")
     parser.add_argument("--every", type=int, default=1, help="only one in so many tables")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the table into docs/evidence/accuracy.md as well",
+    )
     options = parser.parse_args()
     parts: list[tuple[str, Part]] = []
     tables = 0
@@ -149,10 +190,19 @@ def main() -> None:
                     parts += [(budget, part) for part in answers(table, rows, budget, seed)]
     page = report(parts) + f"\n\n{tables} tables."
     print(page)
-    off = Counter(part.source for _, part in parts if part.off and not part.reasons and part.kind != "mean, no privacy")
-    print("\noff without a reason:", ", ".join(f"{name} {count}" for name, count in off.most_common(12)))
+    off = Counter(
+        part.source
+        for _, part in parts
+        if part.off and not part.reasons and part.kind != "mean, no privacy"
+    )
+    print(
+        "\noff without a reason:",
+        ", ".join(f"{name} {count}" for name, count in off.most_common(12)),
+    )
     if options.write:
-        ACCURACY.write_text(replaced(ACCURACY.read_text(encoding="utf-8"), "unseen", page), encoding="utf-8")
+        ACCURACY.write_text(
+            replaced(ACCURACY.read_text(encoding="utf-8"), "unseen", page), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, coarsen
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
+# read once, when polars is imported, perhaps by OpenDP
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 
 def column(shape: str, n: int) -> np.ndarray:
@@ -47,10 +48,14 @@ def polars_call(x: np.ndarray, shape: str) -> Call:
     import polars as pl
 
     if pl.thread_pool_size() != 1:
-        raise RuntimeError("polars was imported before benchmarks.cases.bins, with more threads than one")
+        raise RuntimeError(
+            "polars was imported before benchmarks.cases.bins, with more threads than one"
+        )
     frame = pl.DataFrame({"x": x})
     width = 1.0 if shape == "few bins" else 0.01
-    key = (pl.col("x").abs().log(2).ceil() if shape == "dyadic" else (pl.col("x") / width - 0.5).ceil()).cast(pl.Int64)
+    key = (
+        pl.col("x").abs().log(2).ceil() if shape == "dyadic" else (pl.col("x") / width - 0.5).ceil()
+    ).cast(pl.Int64)
     return lambda: frame.lazy().group_by(key.alias("key")).len().collect()
 
 
@@ -58,12 +63,15 @@ def bins_case(shape: str, n: int) -> Case:
     x = column(shape, n)
     width = 1.0 if shape == "few bins" else 0.01
     if shape == "dyadic":
-        peers: dict[str, Call] = {"NumPy frexp and bincount": lambda: np.bincount(np.frexp(x)[1] + 1100)}
+        peers: dict[str, Call] = {
+            "NumPy frexp and bincount": lambda: np.bincount(np.frexp(x)[1] + 1100)
+        }
     else:
         keys = lambda: np.ceil(x / width - 0.5).astype(np.int64)  # noqa: E731
         peers = {"NumPy unique": lambda: np.unique(keys(), return_counts=True)}
         if shape != "heavy-tailed":
-            low = int(np.ceil(x.min() / width)) - 1  # the data range, which a private histogram cannot use
+            # the data range, which a private histogram cannot use
+            low = int(np.ceil(x.min() / width)) - 1
             peers["NumPy bincount, range known"] = lambda: np.bincount(keys() - low)
     peers["polars, one thread"] = polars_call(x, shape)
     return Case(
@@ -85,7 +93,10 @@ def persons_case(n: int, persons: int | None = None, each: int = 4) -> Case:
 
     rng = np.random.default_rng(5)
     frame = pl.DataFrame(
-        {"id": rng.integers(0, persons or n // 5, n), **{name: rng.standard_normal(n) for name in "abc"}}
+        {
+            "id": rng.integers(0, persons or n // 5, n),
+            **{name: rng.standard_normal(n) for name in "abc"},
+        }
     )
     return Case(
         f"persons, {n:.0e} rows, {each} of each",

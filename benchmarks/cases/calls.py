@@ -62,18 +62,28 @@ def mean_calls(n: int, dim: int) -> list[Case]:
 
     def by_default() -> MeanResult:
         # Released numbers decide whether cells are counted again: a seed gives all instruction sets the same work.
-        return estimate_mean(x, x_pub=public, budget=RHO, threads=1, random_state=SEED, progress=False)
+        return estimate_mean(
+            x, x_pub=public, budget=RHO, threads=1, random_state=SEED, progress=False
+        )
 
     calls = {
         "weighted_mean": (
             1,
             lambda: weighted_mean(
-                x, x_pub=public, budget=RHO, norm_bound=radius, variance=float(dim), threads=1, progress=False
+                x,
+                x_pub=public,
+                budget=RHO,
+                norm_bound=radius,
+                variance=float(dim),
+                threads=1,
+                progress=False,
             ),
         ),
         "estimate_mean, clipping='gaussian'": (
             2,
-            lambda: estimate_mean(x, x_pub=public, budget=RHO, clipping="gaussian", threads=1, progress=False),
+            lambda: estimate_mean(
+                x, x_pub=public, budget=RHO, clipping="gaussian", threads=1, progress=False
+            ),
         ),
         "estimate_mean": (len(quiet(by_default)().releases), by_default),
     }
@@ -81,7 +91,8 @@ def mean_calls(n: int, dim: int) -> list[Case]:
     def case(name: str, passes: int, call: Call) -> Case:
         peers: dict[str, Call] = {"np.mean": lambda: x.mean(axis=0)}
         peers |= {
-            f"{peer}, {passes} passes": lambda one=one: [one() for _ in range(passes)] for peer, one in once.items()
+            f"{peer}, {passes} passes": lambda one=one: [one() for _ in range(passes)]
+            for peer, one in once.items()
         }
         return Case(
             f"{name}, {size(n)} x {dim}",
@@ -159,7 +170,9 @@ def covariance_call(n: int, dim: int) -> Case:
     """Case of four rounds of CoinPress for a covariance, against the published script."""
     rng = np.random.default_rng(4)
     x = rng.standard_normal((n, dim)) * np.linspace(1.0, 0.3, dim)
-    call = partial(coinpress_covariance, x, budget=RHO, scale=1.0, steps=4, threads=1, progress=False)
+    call = partial(
+        coinpress_covariance, x, budget=RHO, scale=1.0, steps=4, threads=1, progress=False
+    )
     true = np.diag(np.linspace(1.0, 0.3, dim) ** 2)
     for found in (call().covariance, published_covariance(x, 4, rng)):
         assert np.linalg.norm(found - true) < 0.2 * np.linalg.norm(true)
@@ -176,7 +189,9 @@ def histogram_call(n: int) -> Case:
     keys = lambda: np.ceil(x / 0.01 - 0.5).astype(np.int64)  # noqa: E731
     return Case(
         f"stable_histogram, {size(n)}",
-        lambda: stable_histogram(x, bins=BinGrid(width=0.01), budget=APPROXIMATE, threads=1, progress=False),
+        lambda: stable_histogram(
+            x, bins=BinGrid(width=0.01), budget=APPROXIMATE, threads=1, progress=False
+        ),
         {
             "NumPy unique": lambda: np.unique(keys(), return_counts=True),
             "polars, one thread": bins.polars_call(x, "bounded"),
@@ -198,9 +213,9 @@ def mixture_call(n: int) -> Case:
         f"learn_separated_mixture, {size(n)} x 16, 8 components",
         quiet(lambda: learn_separated_mixture(private, x_pub=public, **given)),
         {
-            f"{SCIKIT}, a tenth of the rows, 5 steps": lambda: GaussianMixture(8, max_iter=5, random_state=0).fit(
-                private[::10]
-            )
+            f"{SCIKIT}, a tenth of the rows, 5 steps": lambda: GaussianMixture(
+                8, max_iter=5, random_state=0
+            ).fit(private[::10])
         },
     )
 
@@ -227,7 +242,13 @@ def choice_call(n: int) -> Case:
     """Case of selection under pure epsilon among 1,000 candidates, each with 512 public draws, compared pairwise."""
     rng = np.random.default_rng(0)
     x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
-    given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "method": "public_list", "progress": False}
+    given = {
+        "x_pub": public,
+        "n_components": 2,
+        "budget": PureDP(1.0),
+        "method": "public_list",
+        "progress": False,
+    }
     return Case(
         f"a pure choice among 1,000 mixtures, {size(n)} x 3, all cores",
         quiet(lambda: learn_axis_aligned_mixture(x, **given)),
@@ -248,7 +269,9 @@ def calibration_call() -> Case:
 def gaussian_call(n: int, dim: int) -> Case:
     """Case of mean and covariance, against NumPy's."""
     x = np.random.default_rng(7).standard_normal((n, dim))
-    public = np.random.default_rng(8).standard_normal((10 * dim + 100 if dim <= 100 else dim + 1, dim))
+    public = np.random.default_rng(8).standard_normal(
+        (10 * dim + 100 if dim <= 100 else dim + 1, dim)
+    )
     return Case(
         f"estimate_gaussian, {size(n)} x {dim:,}",
         quiet(lambda: estimate_gaussian(x, x_pub=public, budget=RHO, threads=1, progress=False)),
@@ -268,7 +291,12 @@ def regression_calls(n: int, dim: int) -> list[Case]:
         (linear_regression, LinearRegression(), score),
         (logistic_regression, LogisticRegression(), (score > 0.0).astype(float)),
     ):
-        given = {"x_priv": rows[:n], "y_priv": y[:n], "x_pub": rows[n:].copy(), "y_pub": y[n:].copy()}
+        given = {
+            "x_priv": rows[:n],
+            "y_priv": y[:n],
+            "x_pub": rows[n:].copy(),
+            "y_pub": y[n:].copy(),
+        }
         call = partial(ours, **given, budget=RHO, threads=1, progress=False)
         fit = partial(peer.fit, rows[:n], y[:n])
         found.append(Case(f"{ours.__name__}, {size(n)} x {dim}", quiet(call), {SCIKIT: fit}))
@@ -278,9 +306,15 @@ def regression_calls(n: int, dim: int) -> list[Case]:
 def quantiles_call(n: int, threads: int | None = 1) -> Case:
     """Quartiles of one column, against NumPy's."""
     x, q = np.random.default_rng(8).normal(size=n), (0.25, 0.5, 0.75)
-    call = partial(quantiles, x, x_pub=x[:500].copy(), q=q, budget=RHO, threads=threads, progress=False)
+    call = partial(
+        quantiles, x, x_pub=x[:500].copy(), q=q, budget=RHO, threads=threads, progress=False
+    )
     assert np.allclose(call().quantile[0], np.quantile(x, q), atol=0.05)
-    return Case(f"quantiles, {size(n)}{cores(threads)}", quiet(call), {"np.quantile": lambda: np.quantile(x, q)})
+    return Case(
+        f"quantiles, {size(n)}{cores(threads)}",
+        quiet(call),
+        {"np.quantile": lambda: np.quantile(x, q)},
+    )
 
 
 def cores(threads: int | None) -> str:
@@ -290,9 +324,17 @@ def cores(threads: int | None) -> str:
 
 def describe_call(n: int, dim: int, threads: int | None = 1) -> Case:
     """Counts, means, deviations and quartiles of a data frame, against pandas'."""
-    frame = pandas.DataFrame(np.random.default_rng(8).normal(size=(n, dim)), columns=[f"x{j}" for j in range(dim)])
-    call = partial(describe, frame, x_pub=frame[:500].copy(), budget=RHO, threads=threads, progress=False)
-    return Case(f"describe, {size(n)} x {dim}{cores(threads)}", quiet(call), {"pandas describe": frame.describe})
+    frame = pandas.DataFrame(
+        np.random.default_rng(8).normal(size=(n, dim)), columns=[f"x{j}" for j in range(dim)]
+    )
+    call = partial(
+        describe, frame, x_pub=frame[:500].copy(), budget=RHO, threads=threads, progress=False
+    )
+    return Case(
+        f"describe, {size(n)} x {dim}{cores(threads)}",
+        quiet(call),
+        {"pandas describe": frame.describe},
+    )
 
 
 def groups_call(n: int, dim: int, groups: int, threads: int | None = 1, text: bool = False) -> Case:
@@ -324,7 +366,15 @@ def small_calls() -> list[Case]:
     given = {"x_pub": public, "budget": RHO, "progress": False}
     known = {**given, "norm_bound": 5.0, "variance": 5.0}
     return [
-        Case("estimate_mean, 1,000 x 5", quiet(lambda: estimate_mean(x, **given)), {"np.mean": lambda: x.mean(axis=0)}),
-        Case("weighted_mean, 1,000 x 5", quiet(lambda: weighted_mean(x, **known)), {"np.mean": lambda: x.mean(axis=0)}),
+        Case(
+            "estimate_mean, 1,000 x 5",
+            quiet(lambda: estimate_mean(x, **given)),
+            {"np.mean": lambda: x.mean(axis=0)},
+        ),
+        Case(
+            "weighted_mean, 1,000 x 5",
+            quiet(lambda: weighted_mean(x, **known)),
+            {"np.mean": lambda: x.mean(axis=0)},
+        ),
         gaussian_call(1000, 5),
     ]

@@ -24,7 +24,11 @@ def count_in_blocks(x: FloatArray, center: FloatArray, counts: IntArray) -> None
     first = np.arange(len(center)) * cells
     for begin in range(0, len(x), BLOCK):
         bits = (x[begin : begin + BLOCK] - center).view(np.int64)
-        keys = ((bits & np.int64(2**63 - 1)) - 1 >> (52 - LOG2_PARTS)) + np.where(bits < 0, side, 0) + first
+        keys = (
+            ((bits & np.int64(2**63 - 1)) - 1 >> (52 - LOG2_PARTS))
+            + np.where(bits < 0, side, 0)
+            + first
+        )
         counts += np.bincount(keys.ravel(), minlength=counts.size).reshape(counts.shape)
 
 
@@ -63,7 +67,10 @@ def box_case(n: int, dim: int) -> Case:
     boxed_in_blocks(x, box, out)
     assert np.array_equal(out, kernels.columns_box(x, box))
     return _case(
-        "rows clipped to a box", x, lambda: kernels.columns_box(x, box), {CLIP: lambda: boxed_in_blocks(x, box, out)}
+        "rows clipped to a box",
+        x,
+        lambda: kernels.columns_box(x, box),
+        {CLIP: lambda: boxed_in_blocks(x, box, out)},
     )
 
 
@@ -73,7 +80,9 @@ def boxed_sum_case(n: int, dim: int) -> Case:
     radius = 0.5 * float(np.sqrt(dim))
     row_map, sums = sum_map(dim, radius), np.zeros(dim, dtype=np.int64)
     kernels.rows_sum(x[:1000], row_map, sums, box)
-    assert np.allclose(sums / row_map.inv_step, add_in_blocks(x[:1000], box, radius), rtol=1e-3, atol=1.0)
+    assert np.allclose(
+        sums / row_map.inv_step, add_in_blocks(x[:1000], box, radius), rtol=1e-3, atol=1.0
+    )
     return _case(
         "boxed rows added up",
         x,
@@ -102,7 +111,12 @@ def boxed_rows(n: int, dim: int) -> tuple[FloatArray, ColumnBox]:
     """Return normal rows, and a box that clips few of their values."""
     one = np.ones(dim)
     box = ColumnBox(
-        center=2.9 * one, lower=-5.0 * one, upper=6.0 * one, middle=0.3 * one, width=2.1 * one, absent=0.0 * one
+        center=2.9 * one,
+        lower=-5.0 * one,
+        upper=6.0 * one,
+        middle=0.3 * one,
+        width=2.1 * one,
+        absent=0.0 * one,
     )
     return np.random.default_rng(22).normal(3.0, 2.0, size=(n, dim)), box
 
@@ -118,7 +132,9 @@ def add_in_blocks(x: FloatArray, box: ColumnBox, radius: float) -> FloatArray:
     return found
 
 
-def count_norms_in_blocks(x: FloatArray, box: ColumnBox, edges_sq: FloatArray, counts: IntArray) -> None:
+def count_norms_in_blocks(
+    x: FloatArray, box: ColumnBox, edges_sq: FloatArray, counts: IntArray
+) -> None:
     """Count rows clipped to a box by the number of edges below their squared norm, one block of rows at a time."""
     part = np.empty((BLOCK, x.shape[1]))
     for begin in range(0, len(x), BLOCK):

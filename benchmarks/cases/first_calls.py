@@ -150,12 +150,13 @@ FUNCTIONS = {
 # Compiled by Numba; all other loops are C.
 COMPILED = {"train, a loss of one's own"}
 MOST, MOST_UNCOMPILED = 1.0, 0.35
+# calls that are in the table of speed
 SHOWN = (
     "estimate_mean",
     "linear_regression",
     "train, a loss of one's own",
     "supercluster",
-)  # calls that are in the table of speed
+)
 # Commands, run in a folder that has the files of `write_tables`.
 _TABLES = "--private x.csv --public p.csv"
 COMMANDS = {
@@ -208,7 +209,11 @@ def _of_children() -> float:
 
 def _run(command: Sequence[str], folder: Path) -> str:
     # BLAS threads busy-wait, which would count as CPU time.
-    given = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "OPENBLAS_NUM_THREADS": "1"}
+    given = {
+        **os.environ,
+        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     given.pop("PYTHONDONTWRITEBYTECODE", None)
     path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
@@ -230,5 +235,11 @@ def write_tables(folder: Path) -> None:
 
     rng = np.random.default_rng(0)
     for name, n in (("x", 2000), ("p", 40)):
-        np.savetxt(folder / f"{name}.csv", rng.normal(size=(n, 3)), delimiter=",", header="a,b,c", comments="")
+        np.savetxt(
+            folder / f"{name}.csv",
+            rng.normal(size=(n, 3)),
+            delimiter=",",
+            header="a,b,c",
+            comments="",
+        )
     np.savetxt(folder / "line.csv", rng.normal(size=2000), header="a", comments="")

@@ -12,7 +12,11 @@ from scipy.spatial.distance import cdist
 from benchmarks.cases.loops import Call, Case, clusters
 from fastpubpriv.kernels.geometry import first_terrific, most_isolated
 
-LOOP, SCIKIT, SORTED = "Numba loop with early exits", "scikit-learn NearestNeighbors", "sorted cdist"
+LOOP, SCIKIT, SORTED = (
+    "Numba loop with early exits",
+    "scikit-learn NearestNeighbors",
+    "sorted cdist",
+)
 
 
 @functools.cache
@@ -49,7 +53,9 @@ def isolation_case(m: int, dim: int) -> Case:
     x, loop = clusters(m, dim), early_exit_loop()
 
     def by_scikit() -> int:
-        distances, _ = NearestNeighbors(n_neighbors=2, algorithm="brute", n_jobs=1).fit(x).kneighbors(x)
+        distances, _ = (
+            NearestNeighbors(n_neighbors=2, algorithm="brute", n_jobs=1).fit(x).kneighbors(x)
+        )
         return int(distances[:, 1].argmax())
 
     peers: dict[str, Call] = {LOOP: lambda: loop(x), SCIKIT: by_scikit}
@@ -68,7 +74,9 @@ def terrific_case(m: int, dim: int) -> Case:
             distances = cdist(x[begin : begin + 200], x, "sqeuclidean")
             distances.sort(axis=1)
             inner, outer = (
-                np.array([np.searchsorted(row, (share * radii) ** 2, side="right") for row in distances])
+                np.array(
+                    [np.searchsorted(row, (share * radii) ** 2, side="right") for row in distances]
+                )
                 for share in (1.0, 11.0)
             )
             passed = (inner >= min_count) & (inner == outer) & (m - outer >= min_count)

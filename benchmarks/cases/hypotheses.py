@@ -55,9 +55,13 @@ def pairs_case(size: int, rows: int) -> Case:
     panels = -(-size // PANEL)
     chunk = min(rows, 2048)
     codes = rng.integers(-(2**15), 2**15, size=(panels, chunk, PANEL)).astype(np.int16)
-    counts = [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
+    counts = [
+        np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)
+    ]
     passes = -(-rows // chunk)
-    logs = np.ascontiguousarray(np.moveaxis(codes, 1, 2).reshape(-1, chunk)[:size]).astype(np.float64)
+    logs = np.ascontiguousarray(np.moveaxis(codes, 1, 2).reshape(-1, chunk)[:size]).astype(
+        np.float64
+    )
     some = max(1, size // 10)  # NumPy does every tenth hypothesis, evenly spaced
 
     def ours() -> Any:
@@ -81,7 +85,10 @@ def pairs_case(size: int, rows: int) -> Case:
         },
         lambda: passes * chunk * size * (size - 1) / 2 / comparisons_per_second(),
         "16-bit comparisons and additions",
-        peer_scale={"NumPy, a hypothesis against the rest": scale, "the same on 16-bit codes": scale},
+        peer_scale={
+            "NumPy, a hypothesis against the rest": scale,
+            "the same on 16-bit codes": scale,
+        },
     )
 
 

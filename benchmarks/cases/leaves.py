@@ -29,7 +29,11 @@ def mixture_rows(
     x = centers[rng.integers(0, k, n)] + rng.standard_normal((n, dim))
     projection = np.linalg.qr(rng.standard_normal((dim, min(k, dim))))[0].T.copy()
     split = Split(
-        rule=Rule.NEAREST, origin=np.zeros(dim), projection=projection, centers=centers @ projection.T, first_child=1
+        rule=Rule.NEAREST,
+        origin=np.zeros(dim),
+        projection=projection,
+        centers=centers @ projection.T,
+        first_child=1,
     )
     return x, RowTree(dim, [split, *[None] * k], range(1, k + 1)), projection, split.centers
 
@@ -41,7 +45,9 @@ def nearest(
     labels = np.empty(len(x), dtype=np.int64)
     for begin in range(0, len(x), CHUNK):
         y = x[begin : begin + CHUNK] @ projection.T
-        labels[begin : begin + CHUNK] = np.argmin((centers * centers).sum(axis=1) - 2.0 * (y @ centers.T), axis=1)
+        labels[begin : begin + CHUNK] = np.argmin(
+            (centers * centers).sum(axis=1) - 2.0 * (y @ centers.T), axis=1
+        )
     return labels
 
 
@@ -54,7 +60,9 @@ def routing_case(n: int, dim: int, k: int) -> Case:
         return labels
 
     return Case(
-        f"route {n:.0e} x {dim} to {k} leaves", ours, {"NumPy products": lambda: nearest(x, projection, centers)}
+        f"route {n:.0e} x {dim} to {k} leaves",
+        ours,
+        {"NumPy products": lambda: nearest(x, projection, centers)},
     )
 
 
@@ -72,9 +80,15 @@ def leaf_gram_case(n: int, dim: int, k: int, radius: float = 6.0) -> Case:
 
     def numpy() -> np.ndarray[Any, Any]:
         labels = nearest(x, projection, centers)
-        return np.array([dsyrk(1.0, numpy_clip(x[labels == leaf], radius), trans=1) for leaf in range(k)])
+        return np.array(
+            [dsyrk(1.0, numpy_clip(x[labels == leaf], radius), trans=1) for leaf in range(k)]
+        )
 
-    return Case(f"Gram matrices of {k} leaves, {n:.0e} x {dim}", ours, {"NumPy masks, clip and dsyrk": numpy})
+    return Case(
+        f"Gram matrices of {k} leaves, {n:.0e} x {dim}",
+        ours,
+        {"NumPy masks, clip and dsyrk": numpy},
+    )
 
 
 def soft_round_case(n: int, dim: int, k: int) -> Case:
@@ -83,7 +97,9 @@ def soft_round_case(n: int, dim: int, k: int) -> Case:
     centers, clip = 3.0 * np.random.default_rng(0).standard_normal((k, dim)), RowClip.of(dim)
 
     def call(count: int) -> np.ndarray[Any, Any]:
-        at = Gaussians.of(np.full(count, 1.0 / count), centers[:count], np.tile(np.eye(dim), (count, 1, 1)))
+        at = Gaussians.of(
+            np.full(count, 1.0 / count), centers[:count], np.tile(np.eye(dim), (count, 1, 1))
+        )
         query = SoftGramQuery(
             shape=(count, dim + 1, dim + 1), row_cost=1, rows_of=partial(rows_in_steps, table=at.table, clip=clip),
             inv_step=GRAM_BOUND / np.sqrt(clip.total), bound=GRAM_BOUND,
@@ -95,5 +111,7 @@ def soft_round_case(n: int, dim: int, k: int) -> Case:
 
     soft.prepare(n, k * dim**2)
     return Case(
-        f"round of soft EM, {n:.0e} x {dim}, {k} components", lambda: call(k), {"one component": lambda: call(1)}
+        f"round of soft EM, {n:.0e} x {dim}, {k} components",
+        lambda: call(k),
+        {"one component": lambda: call(1)},
     )

@@ -95,7 +95,9 @@ def compiled(source: str, flag: str) -> ctypes.CDLL:
     text = folder / "limits.c"
     text.write_text(source, encoding="utf-8")
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    subprocess.run([compiler, *_FLAGS, flag, "-o", str(folder / "limits.so"), str(text)], check=True)
+    subprocess.run(
+        [compiler, *_FLAGS, flag, "-o", str(folder / "limits.so"), str(text)], check=True
+    )
     return ctypes.CDLL(str(folder / "limits.so"))
 
 
@@ -158,4 +160,6 @@ def gram_flop_seconds(n_rows: int, dim: int) -> float:
 
 if __name__ == "__main__":
     block = np.ones(50_000_000)
-    print(f"read {block.nbytes / read_seconds(block) * 1e-9:.1f} GB/s, {flops_per_second() * 1e-9:.0f} Gflop/s")
+    print(
+        f"read {block.nbytes / read_seconds(block) * 1e-9:.1f} GB/s, {flops_per_second() * 1e-9:.0f} Gflop/s"
+    )

@@ -41,12 +41,24 @@ class Case:
 
 def sum_map(dim: int, radius: float) -> RowMap:
     steps = SUM_BOUND // max(1, int(np.sqrt(dim) / 8)) - 64
-    return RowMap(dim=dim, quant_bound=steps + 64, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim))
+    return RowMap(
+        dim=dim,
+        quant_bound=steps + 64,
+        inv_step=steps / radius,
+        limit=float(steps),
+        center=np.zeros(dim),
+    )
 
 
 def gram_map(dim: int, radius: float) -> RowMap:
     steps = GRAM_BOUND - int(np.sqrt(dim) / 2) - 2
-    return RowMap(dim=dim, quant_bound=GRAM_BOUND, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim))
+    return RowMap(
+        dim=dim,
+        quant_bound=GRAM_BOUND,
+        inv_step=steps / radius,
+        limit=float(steps),
+        center=np.zeros(dim),
+    )
 
 
 def numpy_clip(x: np.ndarray, radius: float) -> np.ndarray:
@@ -118,7 +130,9 @@ def opendp_call(law: str, draws: int) -> Call:
         dp.vector_domain(dp.atom_domain(T="i64")),
         (dp.l2_distance(T="f64") if law == "gaussian" else dp.l1_distance(T="i64")),
     )
-    mechanism = (dp.m.make_gaussian if law == "gaussian" else dp.m.make_laplace)(*space, scale=2.0**30)
+    mechanism = (dp.m.make_gaussian if law == "gaussian" else dp.m.make_laplace)(
+        *space, scale=2.0**30
+    )
     zeros = [0] * draws
     return lambda: mechanism(zeros)
 
@@ -210,7 +224,9 @@ def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
         with warnings.catch_warnings():
             # The fixed number of rounds is too small for accuracy, which does not affect the work of a round.
             warnings.simplefilter("ignore", AccuracyWarning)
-            return estimate_gaussian(x, x_pub=public, budget=budget, rounds=rounds, threads=1, progress=False)
+            return estimate_gaussian(
+                x, x_pub=public, budget=budget, rounds=rounds, threads=1, progress=False
+            )
 
     def numpy_passes() -> Any:
         for _ in range(rounds + 1):

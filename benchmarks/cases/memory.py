@@ -40,7 +40,9 @@ def cases(scale: float) -> Iterator[Peak]:
         ("estimate_mean", "NumPy clip and mean", f"{clip}; y.mean(axis=0)"),
         ("estimate_gaussian", "NumPy clip and product", f"{clip}; y.T @ y"),
     ):
-        yield Peak(f"{name}, {size(n)} x 50", (rows, f"f.{name}(x, x_pub=p, {given})"), peer, (rows, call))
+        yield Peak(
+            f"{name}, {size(n)} x 50", (rows, f"f.{name}(x, x_pub=p, {given})"), peer, (rows, call)
+        )
     bins = "f.stable_histogram(x, bins=f.BinGrid(width=0.01), budget=f.ApproxDP(1, 1e-8), threads=1, progress=False)"
     unique = "np.unique(np.ceil(x / 0.01 - 0.5).astype(np.int64), return_counts=True)"
     yield Peak(f"stable_histogram, {size(long)}", (line, bins), "NumPy unique", (line, unique))

@@ -45,16 +45,25 @@ def pieces_cases(n: int, dim: int) -> Iterator[Case]:
             pyarrow.table({name: piece[:, j] for j, name in enumerate(names)}) for piece in pieces
         )
         yield Case(
-            f"weighted_mean of Arrow in {chunks:,} chunks, {size(n)} x {dim}", quiet(partial(call, table)), peers
+            f"weighted_mean of Arrow in {chunks:,} chunks, {size(n)} x {dim}",
+            quiet(partial(call, table)),
+            peers,
         )
-    rows = Rows.from_chunks(lambda: (x[begin : begin + 100] for begin in range(0, n, 100)), n=n, dim=dim)
-    yield Case(f"weighted_mean of a generator of 100 rows, {size(n)} x {dim}", quiet(partial(call, rows)), peers)
+    rows = Rows.from_chunks(
+        lambda: (x[begin : begin + 100] for begin in range(0, n, 100)), n=n, dim=dim
+    )
+    yield Case(
+        f"weighted_mean of a generator of 100 rows, {size(n)} x {dim}",
+        quiet(partial(call, rows)),
+        peers,
+    )
 
 
 def text_cases(n: int, dim: int) -> Iterator[Case]:
     """Yield the cases of means of a CSV file, against pyarrow's reading of it."""
     frame = pandas.DataFrame(
-        np.random.default_rng(1).standard_normal((n, dim)).round(6), columns=[f"x{j}" for j in range(dim)]
+        np.random.default_rng(1).standard_normal((n, dim)).round(6),
+        columns=[f"x{j}" for j in range(dim)],
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
@@ -62,7 +71,10 @@ def text_cases(n: int, dim: int) -> Iterator[Case]:
         public = frame[:100].copy()
         options = pyarrow.csv.ReadOptions(use_threads=False)
         peers: dict[str, Call] = {READING: lambda: pyarrow.csv.read_csv(path, read_options=options)}
-        for call, given in ((estimate_mean, {"x_pub": public}), (weighted_mean, {"bounds": (-6.0, 6.0)})):
+        for call, given in (
+            (estimate_mean, {"x_pub": public}),
+            (weighted_mean, {"bounds": (-6.0, 6.0)}),
+        ):
             ours = quiet(partial(call, path, budget=RHO, **given, **ALONE))
             yield Case(f"{call.__name__} of a CSV file, {size(n)} x {dim}", ours, peers)
 
@@ -71,7 +83,9 @@ def listed_keys_case(n: int, keys: int) -> Case:
     """Case of the counts of many listed keys, against pandas."""
     column = pandas.Series(np.random.default_rng(1).integers(0, keys, n), name="key")
     ours = partial(value_counts, column, keys=list(range(keys)), budget=RHO, **ALONE)
-    return Case(f"value_counts, {size(n)} rows, {keys:,} keys", quiet(ours), {"pandas": column.value_counts})
+    return Case(
+        f"value_counts, {size(n)} rows, {keys:,} keys", quiet(ours), {"pandas": column.value_counts}
+    )
 
 
 def few_rows_cases() -> list[Case]:
@@ -85,7 +99,10 @@ def few_rows_cases() -> list[Case]:
 
         def by_diffprivlib() -> list[list[float]]:
             levels = (0.25, 0.5, 0.75)
-            return [[tools.quantile(column, q, epsilon=0.1, bounds=(-5.0, 5.0)) for q in levels] for column in x.T]
+            return [
+                [tools.quantile(column, q, epsilon=0.1, bounds=(-5.0, 5.0)) for q in levels]
+                for column in x.T
+            ]
 
         quartiles["diffprivlib"] = by_diffprivlib
     moments: dict[str, Call] = {"NumPy mean and deviation": lambda: (x.mean(axis=0), x.std(axis=0))}

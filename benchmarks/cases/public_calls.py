@@ -79,9 +79,14 @@ def by_tree(x: np.ndarray) -> int:
 def supercluster_case(shape: str, m: int, dim: int) -> Case:
     """Case of a supercluster, against the search for its center alone."""
     x = shaped(shape, m, dim)
-    assert supercluster(x, n_components=8).index == by_products(x - x.mean(axis=0)) or shape != "mixture"
+    assert (
+        supercluster(x, n_components=8).index == by_products(x - x.mean(axis=0))
+        or shape != "mixture"
+    )
     peers: dict[str, Call] = {PRODUCTS: lambda: by_products(x), TREE: lambda: by_tree(x)}
-    return Case(f"supercluster, {shape}, {m} x {dim}", lambda: supercluster(x, n_components=8), peers)
+    return Case(
+        f"supercluster, {shape}, {m} x {dim}", lambda: supercluster(x, n_components=8), peers
+    )
 
 
 def supercluster_beside_the_best(shape: str, m: int, dim: int) -> Case:
@@ -89,9 +94,16 @@ def supercluster_beside_the_best(shape: str, m: int, dim: int) -> Case:
     x, loop = shaped(shape, m, dim), early_exit_loop()
     sample = x[:: max(1, m // 64)]
     tree_seconds = limits.best_seconds(lambda: cKDTree(x).query(sample, k=2), 1) * m / len(sample)
-    calls: dict[str, Call] = {TREE: lambda: by_tree(x), PRODUCTS: lambda: by_products(x), LOOP: lambda: loop(x)}
+    calls: dict[str, Call] = {
+        TREE: lambda: by_tree(x),
+        PRODUCTS: lambda: by_products(x),
+        LOOP: lambda: loop(x),
+    }
     loop(x[:2])
-    seconds = {TREE: tree_seconds, **{peer: limits.best_seconds(calls[peer], 1) for peer in (PRODUCTS, LOOP)}}
+    seconds = {
+        TREE: tree_seconds,
+        **{peer: limits.best_seconds(calls[peer], 1) for peer in (PRODUCTS, LOOP)},
+    }
     fastest = min(calls, key=lambda peer: seconds[peer])
     ours = partial(supercluster, x, n_components=8)
     return Case(f"supercluster, {shape}, {m} x {dim}", ours, {BEST: calls[fastest]})
@@ -114,7 +126,9 @@ def terrific_ball_case(shape: str, m: int, dim: int) -> Case:
                 found += int(np.sum((inner >= count) & (inner == outer) & (m - outer >= count)))
         return found
 
-    ours = partial(terrific_ball, x, min_count=count, radius_max=largest, radius_min=largest / 2**11)
+    ours = partial(
+        terrific_ball, x, min_count=count, radius_max=largest, radius_min=largest / 2**11
+    )
     return Case(f"terrific_ball, {shape}, {m} x {dim}", ours, {SORTED: by_sorting})
 
 
@@ -123,7 +137,9 @@ def stable_histogram_case(shape: str, n: int) -> Case:
     width = {"few bins": 0.1, "many bins": 3.0 / n, "distinct": 1e-9}[shape]
     x = np.random.default_rng(5).standard_normal(n)
     peer = partial(unique_bins, x, width)
-    return Case(f"stable_histogram, {shape}, {n}", histogram(x, BinGrid(width=width)), {UNIQUE: peer})
+    return Case(
+        f"stable_histogram, {shape}, {n}", histogram(x, BinGrid(width=width)), {UNIQUE: peer}
+    )
 
 
 def twenty_columns_case(n: int) -> Case:
@@ -142,7 +158,11 @@ def dyadic_histogram_case(n: int) -> Case:
 
 def histogram(x: np.ndarray, bins: Any) -> Call:
     """Return the call of a stable histogram of each column."""
-    return quiet(partial(stable_histogram, x, bins=bins, budget=ApproxDP(1.0, 1e-9), threads=1, progress=False))
+    return quiet(
+        partial(
+            stable_histogram, x, bins=bins, budget=ApproxDP(1.0, 1e-9), threads=1, progress=False
+        )
+    )
 
 
 def unique_bins(x: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +180,12 @@ def selection_case(size: int, dim: int, n: int) -> Case:
     true = 7
     picked = rng.choice(3, size=n, p=weights[true])
     rows = means[true][picked] + np.sqrt(variances[true][picked]) * rng.normal(size=(n, dim))
-    given = {"hypotheses": (weights, means, variances), "budget": PureDP(1.0), "threads": 1, "progress": False}
+    given = {
+        "hypotheses": (weights, means, variances),
+        "budget": PureDP(1.0),
+        "threads": 1,
+        "progress": False,
+    }
     ours = partial(select_hypothesis, rows, **given)
 
     def log_likelihood(k: int) -> float:
@@ -172,7 +197,11 @@ def selection_case(size: int, dim: int, n: int) -> Case:
         return int(np.argmax([log_likelihood(k) for k in range(size)]))
 
     assert ours().index == by_likelihood() == true
-    return Case(f"select_hypothesis, {size} of {dim} columns, {n} rows", quiet(ours), {LIKELIHOODS: by_likelihood})
+    return Case(
+        f"select_hypothesis, {size} of {dim} columns, {n} rows",
+        quiet(ours),
+        {LIKELIHOODS: by_likelihood},
+    )
 
 
 def privatize_case(n: int, dim: int, epsilon: float) -> Case:
@@ -180,7 +209,9 @@ def privatize_case(n: int, dim: int, epsilon: float) -> Case:
     rng = np.random.default_rng(0)
     rows, randomizer = rng.standard_normal((n, dim)), local.PrivUnit(dim, epsilon)
     peer = partial(numpy_privunit, rows, randomizer, rng)
-    return Case(f"PrivUnit.privatize, {n} x {dim}", partial(randomizer.privatize, rows), {NUMPY: peer})
+    return Case(
+        f"PrivUnit.privatize, {n} x {dim}", partial(randomizer.privatize, rows), {NUMPY: peer}
+    )
 
 
 def clipping_case(n: int, dim: int, dtype: type = np.float64) -> Case:
@@ -189,7 +220,13 @@ def clipping_case(n: int, dim: int, dtype: type = np.float64) -> Case:
     rows, labels = table[:n, :-1].copy(), table[:n, -1].copy()
     x_pub, y_pub = table[n:, :-1].copy(), table[n:, -1].copy()
     method = DPSGD(steps=20)
-    given = {"loss": "squared", "x_pub": x_pub, "y_pub": y_pub, "method": method, "budget": APPROXIMATE}
+    given = {
+        "loss": "squared",
+        "x_pub": x_pub,
+        "y_pub": y_pub,
+        "method": method,
+        "budget": APPROXIMATE,
+    }
     ours = partial(train, rows, labels, **given, threads=1, progress=False)
     weights = training.gradient_map(dim).weights
     peer = lambda: [training.numpy_gradients(table[:n], weights) for _ in range(20)]  # noqa: E731
@@ -200,7 +237,9 @@ def clipping_case(n: int, dim: int, dtype: type = np.float64) -> Case:
 def value_counts_case(n: int, keys: int) -> Case:
     """Case of counts of a column of texts, against pandas."""
     names = [f"key {k}" for k in range(keys)]
-    column = pandas.Series(np.array(names, dtype=object)[np.random.default_rng(1).integers(0, keys, n)], name="key")
+    column = pandas.Series(
+        np.array(names, dtype=object)[np.random.default_rng(1).integers(0, keys, n)], name="key"
+    )
     ours = partial(value_counts, column, keys=names, budget=RHO, threads=1, progress=False)
     return Case(f"value_counts, {n} rows, {keys} keys", quiet(ours), {PANDAS: column.value_counts})
 
@@ -211,7 +250,11 @@ def persons_mean_case(n: int) -> Case:
     frame = pandas.DataFrame({"id": rng.integers(0, n // 4, n), "x": rng.standard_normal(n)})
     public: Any = frame[["x"]][:100].copy()
     given = {"columns": ["x"], "person": "id", "rows_per_person": 2}
-    ours = partial(estimate_mean, frame, x_pub=public, budget=RHO, threads=1, progress=False, **given)
+    ours = partial(
+        estimate_mean, frame, x_pub=public, budget=RHO, threads=1, progress=False, **given
+    )
     return Case(
-        f"estimate_mean of persons, {n} rows", quiet(ours), {PANDAS: lambda: frame.groupby("id").head(2).x.mean()}
+        f"estimate_mean of persons, {n} rows",
+        quiet(ours),
+        {PANDAS: lambda: frame.groupby("id").head(2).x.mean()},
     )

@@ -130,14 +130,23 @@ def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:
         return out
 
     def loop() -> np.ndarray:
-        numba_privunit(rows, randomizer.cap.threshold, randomizer.cap.probability, randomizer.scale, rng, plain)
+        numba_privunit(
+            rows, randomizer.cap.threshold, randomizer.cap.probability, randomizer.scale, rng, plain
+        )
         return plain
 
     def secure() -> np.ndarray:
         words = np.empty(n * (dim + 16) * 5 // 4, np.uint64)
-        _cbuf.check(lib.fpp_words_u64(ffi.from_buffer("uint8_t[]", KEY), 0, len(words), _cbuf.out(words)))
+        _cbuf.check(
+            lib.fpp_words_u64(ffi.from_buffer("uint8_t[]", KEY), 0, len(words), _cbuf.out(words))
+        )
         taken = secure_privunit(
-            rows, randomizer.cap.threshold, randomizer.cap.probability, randomizer.scale, words, plain
+            rows,
+            randomizer.cap.threshold,
+            randomizer.cap.probability,
+            randomizer.scale,
+            words,
+            plain,
         )
         assert taken <= len(words)
         return plain

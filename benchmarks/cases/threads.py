@@ -47,8 +47,13 @@ def _rows(n: int, dim: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 def _labeled(n: int, dim: int, classes: bool) -> dict[str, np.ndarray]:
     found = {}
     for who, rows in zip(("priv", "pub"), _rows(n, dim), strict=True):
-        score = rows @ np.linspace(-1.0, 1.0, dim) + np.random.default_rng(5).standard_normal(len(rows))
-        found[f"x_{who}"], found[f"y_{who}"] = rows, (score > 0.0).astype(float) if classes else score
+        score = rows @ np.linspace(-1.0, 1.0, dim) + np.random.default_rng(5).standard_normal(
+            len(rows)
+        )
+        found[f"x_{who}"], found[f"y_{who}"] = (
+            rows,
+            (score > 0.0).astype(float) if classes else score,
+        )
     return found
 
 
@@ -63,7 +68,11 @@ def _large(scale: float) -> Iterator[tuple[str, str, Callable[[int | None], Any]
     n = int(200_000 * scale)
     x, public = _rows(n, 100)
     name = f"estimate_gaussian, {n} x 100"
-    yield name, COMPUTE, lambda threads: fpp.estimate_gaussian(x, x_pub=public, threads=threads, **given)
+    yield (
+        name,
+        COMPUTE,
+        lambda threads: fpp.estimate_gaussian(x, x_pub=public, threads=threads, **given),
+    )
     n = int(500_000 * scale)
     for function, classes in ((fpp.linear_regression, False), (fpp.logistic_regression, True)):
         data = _labeled(n, 20, classes)
@@ -108,5 +117,7 @@ def _small() -> Iterator[tuple[str, Callable[[int | None], Any]]]:
         )
         yield (
             f"estimate_gaussian, {n} x 5",
-            lambda threads, x=x, p=public: fpp.estimate_gaussian(x, x_pub=p, threads=threads, **given),
+            lambda threads, x=x, p=public: fpp.estimate_gaussian(
+                x, x_pub=p, threads=threads, **given
+            ),
         )

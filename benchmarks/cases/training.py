@@ -23,7 +23,9 @@ def labeled(n: int, dim: int, dtype: Any) -> np.ndarray:
     """Return rows of unit variance, with a label in the last column."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n, dim + 1)).astype(dtype)
-    rows[:, -1] = rows[:, :-1] @ (rng.standard_normal(dim) / np.sqrt(dim)).astype(dtype) + rows[:, -1]
+    rows[:, -1] = (
+        rows[:, :-1] @ (rng.standard_normal(dim) / np.sqrt(dim)).astype(dtype) + rows[:, -1]
+    )
     return rows
 
 
@@ -31,7 +33,11 @@ def gradient_map(dim: int, residual: Any = squared_residual) -> GradientMap:
     """Return a map from labeled rows to clipped gradients at fixed weights."""
     weights = np.full(dim, 0.5 / np.sqrt(dim))
     return GradientMap(
-        weights=weights, residual=residual, clip_norm=CLIP, inv_step=(BOUND - dim) / CLIP, quant_bound=BOUND
+        weights=weights,
+        residual=residual,
+        clip_norm=CLIP,
+        inv_step=(BOUND - dim) / CLIP,
+        quant_bound=BOUND,
     )
 
 
@@ -130,9 +136,15 @@ def numba_batch() -> Callable[..., Any]:
     return numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})(loop)
 
 
-def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = squared_residual) -> Case:
+def gradient_case(
+    n: int, dim: int, dtype: type = np.float64, residual: Any = squared_residual
+) -> Case:
     """Case of per-example clipping for a linear model, a full pass."""
-    rows, chosen, sums = labeled(n, dim, dtype), gradient_map(dim, residual), np.zeros(dim, dtype=np.int64)
+    rows, chosen, sums = (
+        labeled(n, dim, dtype),
+        gradient_map(dim, residual),
+        np.zeros(dim, dtype=np.int64),
+    )
     loop = numba_gradients()
     kind = "" if dtype is np.float64 else " float32"
     kind += "" if residual is squared_residual else ", logistic"
@@ -151,8 +163,14 @@ def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = sq
 
 def batch_case() -> Case:
     """Case of a mini-batch of scattered rows. NumPy gets all norms and computes in single precision, ours in double."""
-    rows, chosen, sums = labeled(POOL, WIDTH, np.float32), gradient_map(WIDTH), np.zeros(WIDTH, dtype=np.int64)
-    draws = [np.sort(np.random.default_rng(k).choice(POOL, BATCH, replace=False)) for k in range(32)]
+    rows, chosen, sums = (
+        labeled(POOL, WIDTH, np.float32),
+        gradient_map(WIDTH),
+        np.zeros(WIDTH, dtype=np.int64),
+    )
+    draws = [
+        np.sort(np.random.default_rng(k).choice(POOL, BATCH, replace=False)) for k in range(32)
+    ]
     turn = iter(range(10**12))  # a new batch each time: the previous one is in the cache
     bounds = np.float32(CLIP) / np.sqrt(np.einsum("ij,ij->i", rows[:, :-1], rows[:, :-1]))
     weights, loop = chosen.weights.astype(np.float32), numba_batch()
@@ -176,7 +194,11 @@ def batch_case() -> Case:
 
 def newton_case(n: int, dim: int) -> Case:
     """Case of a pass of `newton` over rotated rows in single precision; its limit is its matrix products."""
-    rows, chosen, sums = labeled(n, dim, np.float32), residual_map(dim), np.zeros(dim, dtype=np.int64)
+    rows, chosen, sums = (
+        labeled(n, dim, np.float32),
+        residual_map(dim),
+        np.zeros(dim, dtype=np.int64),
+    )
     slope, spread = chosen.weights.astype(np.float32), chosen.spread
     loop = numba_newton()
 

@@ -34,7 +34,10 @@ def make_rows(seed: int) -> dict[str, Any]:
     signal = x @ truth
     y = signal + rng.standard_normal(len(x)) * signal.std() / 2.0
     cut = np.split(np.arange(len(x)), [N_PUB, N_PUB + N])
-    return {name: (x[part], y[part]) for name, part in zip(("public", "private", "test"), cut, strict=True)}
+    return {
+        name: (x[part], y[part])
+        for name, part in zip(("public", "private", "test"), cut, strict=True)
+    }
 
 
 def error(model: Any, rows: tuple[Any, Any]) -> float:
@@ -73,17 +76,27 @@ def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -
     step_size, clip_norm, epochs, batch, warm, seed = setting
     torch.manual_seed(seed)
     (x_pub, y_pub), (x, y) = rows["public"], rows["private"]
-    center, scale, label_center, label_scale = x_pub.mean(axis=0), x_pub.std(axis=0), y_pub.mean(), y_pub.std()
-    scale = np.where(scale > 0.0, scale, 1.0)  # a category that no public row has would otherwise be scaled by 1e9
+    center, scale, label_center, label_scale = (
+        x_pub.mean(axis=0),
+        x_pub.std(axis=0),
+        y_pub.mean(),
+        y_pub.std(),
+    )
+    # a category that no public row has would otherwise be scaled by 1e9
+    scale = np.where(scale > 0.0, scale, 1.0)
     inputs = torch.tensor((x - center) / scale, dtype=torch.float32)
     labels = torch.tensor((y - label_center) / label_scale, dtype=torch.float32)[:, None]
     model = torch.nn.Linear(x.shape[1], 1)
     with torch.no_grad():
-        weights, intercept = public_fit(((x_pub - center) / scale, (y_pub - label_center) / label_scale))
+        weights, intercept = public_fit(
+            ((x_pub - center) / scale, (y_pub - label_center) / label_scale)
+        )
         model.weight[:] = torch.tensor(weights * warm, dtype=torch.float32)
         model.bias[:] = float(intercept * warm)
     optimizer = torch.optim.SGD(model.parameters(), lr=step_size)
-    loader = torch.utils.data.DataLoader(Batches(inputs, labels), batch_size=batch, collate_fn=tuple)
+    loader = torch.utils.data.DataLoader(
+        Batches(inputs, labels), batch_size=batch, collate_fn=tuple
+    )
     model, optimizer, loader = opacus.PrivacyEngine(accountant="prv").make_private_with_epsilon(
         module=model,
         optimizer=optimizer,
@@ -98,7 +111,10 @@ def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(model(batch_x), batch_y).backward()
             optimizer.step()
-    found = model._module.weight.detach().numpy()[0].astype(np.float64), float(model._module.bias.detach()[0])
+    found = (
+        model._module.weight.detach().numpy()[0].astype(np.float64),
+        float(model._module.bias.detach()[0]),
+    )
     return lambda z: label_center + label_scale * ((z - center) / scale @ found[0] + found[1])
 
 
@@ -134,8 +150,12 @@ def main() -> None:
                 method="newton",
             )
             middle = time.perf_counter()
-            settings = list(itertools.product(STEP_SIZES, CLIP_NORMS, EPOCHS, BATCHES, (0.0, 1.0), (seed,)))
-            theirs = [error(opacus_fit(rows, epsilon, setting), rows["test"]) for setting in settings]
+            settings = list(
+                itertools.product(STEP_SIZES, CLIP_NORMS, EPOCHS, BATCHES, (0.0, 1.0), (seed,))
+            )
+            theirs = [
+                error(opacus_fit(rows, epsilon, setting), rows["test"]) for setting in settings
+            ]
             seconds.append((middle - begin, (time.perf_counter() - middle) / len(settings)))
             table.append(
                 (

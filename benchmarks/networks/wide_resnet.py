@@ -34,7 +34,11 @@ class Block(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(inputs, outputs, 3, stride, 1)
         self.second = nn.Conv2d(outputs, outputs, 3, 1, 1)
-        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride) if (inputs, stride) != (outputs, 1) else nn.Identity()
+        self.shortcut = (
+            nn.Conv2d(inputs, outputs, 1, stride)
+            if (inputs, stride) != (outputs, 1)
+            else nn.Identity()
+        )
         nn.init.zeros_(self.second.weight)
 
     def forward(self, x: Any) -> Any:
@@ -52,15 +56,22 @@ def wide_resnet(depth: int = 16, width: int = 4, classes: int = 10) -> nn.Module
         for i in range(blocks):
             layers.append(Block(channels, outputs, 2 if group and not i else 1))
             channels = outputs
-    return nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+    return nn.Sequential(
+        *layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    )
 
 
 def load_cifar(folder: Path) -> tuple[Any, Any, Any, Any]:
     """Return images (n, 3, 32, 32), scaled to [-2, 2], and labels for training and for testing."""
     parts = []
     for names in ([f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"]):
-        table = np.concatenate([np.fromfile(folder / name, dtype=np.uint8).reshape(-1, 3073) for name in names])
-        images = torch.from_numpy(table[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / 127.5 - 1.0) * 2.0
+        table = np.concatenate(
+            [np.fromfile(folder / name, dtype=np.uint8).reshape(-1, 3073) for name in names]
+        )
+        images = (
+            torch.from_numpy(table[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / 127.5 - 1.0)
+            * 2.0
+        )
         parts += [images, torch.from_numpy(table[:, 0].astype(np.int64))]
     return parts[0], parts[1], parts[2], parts[3]
 
@@ -89,7 +100,9 @@ def test_error(net: nn.Module, x: Any, y: Any, device: str) -> float:
     return float(sum(wrong)) / len(x)
 
 
-def train(method: str, net: nn.Module, public: Any, private: Any, options: argparse.Namespace) -> dict[str, Any]:
+def train(
+    method: str, net: nn.Module, public: Any, private: Any, options: argparse.Namespace
+) -> dict[str, Any]:
     """Train the network in place; return the numbers to report with the error."""
     optimizer = torch.optim.SGD(net.parameters(), lr=options.step_size)
     if method == "throw-away":
@@ -97,7 +110,9 @@ def train(method: str, net: nn.Module, public: Any, private: Any, options: argpa
         for _ in range(options.steps):
             chosen = torch.randperm(len(public[0]), generator=generator)[: options.batch]
             optimizer.zero_grad()
-            entropy(net(public[0][chosen].to(options.device)), public[1][chosen].to(options.device)).mean().backward()
+            entropy(
+                net(public[0][chosen].to(options.device)), public[1][chosen].to(options.device)
+            ).mean().backward()
             optimizer.step()
         return {"epsilon": 0.0}
     if method == "DP-SGD":  # every image is treated as private
@@ -121,9 +136,13 @@ def train(method: str, net: nn.Module, public: Any, private: Any, options: argpa
 
 def main() -> None:
     """Train by each method and print its error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, help="folder of CIFAR-10's binary version")
-    parser.add_argument("--smoke", action="store_true", help="two steps of a narrow net on random images")
+    parser.add_argument(
+        "--smoke", action="store_true", help="two steps of a narrow net on random images"
+    )
     parser.add_argument("--epsilon", type=float, default=8.0)
     parser.add_argument("--ratio", type=float, default=0.04, help="share of public images")
     parser.add_argument("--steps", type=int, default=5000, help="the paper tried 3000 to 7000")

@@ -25,13 +25,21 @@ def pair(text: str) -> tuple[float, float]:
 def main(arguments: list[str] | None = None) -> None:
     """Run one experiment, or list them."""
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.papers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m benchmarks.papers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", choices=EXPERIMENTS, metavar="NAME")
-    parser.add_argument("--out", type=Path, default=Path("reproduced"), help="folder (default: reproduced)")
-    parser.add_argument("--runs", type=int, help="repetitions of each point (default: as many as was published)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("reproduced"), help="folder (default: reproduced)"
+    )
+    parser.add_argument(
+        "--runs", type=int, help="repetitions of each point (default: as many as was published)"
+    )
     parser.add_argument("--threads", type=int, help="default: all cores; never changes a number")
-    parser.add_argument("--quick", action="store_true", help="a smaller problem, for experiments that take long")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smaller problem, for experiments that take long"
+    )
     parser.add_argument(
         "--cell", dest="cells", type=pair, action="append", default=[], metavar="SHARE:EPSILON",
         help="one cell of a table, such as 0.5:4, for experiments that take long; may be given for several",

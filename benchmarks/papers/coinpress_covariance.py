@@ -63,7 +63,8 @@ def errors_of_run(condition: float, n: int, run: int) -> list[float]:
         result = coinpress_covariance(
             sample,
             budget=ZCDP(rho=RHO),
-            scale=10.0 * math.sqrt(DIM) if condition == 1.0 else 10.0 * condition,  # the bound that the estimator gets
+            # the bound that the estimator gets
+            scale=10.0 * math.sqrt(DIM) if condition == 1.0 else 10.0 * condition,
             steps=steps,
             random_state=noise_seed(n, run, steps + 16 * (condition > 1.0)),
             threads=1,
@@ -77,7 +78,11 @@ def errors_of_run(condition: float, n: int, run: int) -> list[float]:
 def rows(options: Options) -> list[Row]:
     """Return the rows of both parts, by condition, rounds and size."""
     places = [(1.0, n) for n in SIZES] + [(SKEWED, SKEWED_SIZE)]
-    tasks = [(*place, run) for place in sorted(places, key=lambda place: -place[1]) for run in range(options.runs)]
+    tasks = [
+        (*place, run)
+        for place in sorted(places, key=lambda place: -place[1])
+        for run in range(options.runs)
+    ]
     answers = options.side_by_side(lambda task: errors_of_run(*task), tasks, EXPERIMENT.name)
     errors: dict[tuple[float, int, int], list[float]] = defaultdict(list)
     for (condition, n, _), answer in zip(tasks, answers, strict=True):
@@ -85,11 +90,16 @@ def rows(options: Options) -> list[Row]:
             errors[condition, steps, n].append(error)
     found = []
     for condition, steps, n in sorted(errors):
-        lower, median, upper = map(float, np.quantile(errors[condition, steps, n], [0.25, 0.5, 0.75]))
+        lower, median, upper = map(
+            float, np.quantile(errors[condition, steps, n], [0.25, 0.5, 0.75])
+        )
         row = {"condition": condition, "steps": steps, "n": n, "runs": options.runs}
         row |= {"median": median, "lower_quartile": lower, "upper_quartile": upper}
-        row |= {"non_private": math.sqrt(DIM * (DIM + 1) / n)}  # expected error of the sample covariance
-        found.append(row | {name: KNOWN.get((condition, steps, n), {}).get(name) for name in BESIDE})
+        # expected error of the sample covariance
+        row |= {"non_private": math.sqrt(DIM * (DIM + 1) / n)}
+        found.append(
+            row | {name: KNOWN.get((condition, steps, n), {}).get(name) for name in BESIDE}
+        )
     return found
 
 
@@ -97,7 +107,8 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
     """Yield our medians by rounds and size, with the known numbers."""
     yield "median relative Frobenius error of the covariance, S = I"
     curves = [
-        (f"t = {steps}", *(f"{x['median']:.3f}" for x in where(found, condition=1.0, steps=steps))) for steps in STEPS
+        (f"t = {steps}", *(f"{x['median']:.3f}" for x in where(found, condition=1.0, steps=steps)))
+        for steps in STEPS
     ]
     first = where(found, condition=1.0, steps=1)
     curves.append(("non-private", *(f"{x['non_private']:.3f}" for x in first)))
@@ -111,13 +122,17 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
         "triangle": "{triangle:.3f}",
         "published": "{published:.3f}",
     }
-    yield from text_table(columns, [x for x in found if any(x[name] is not None for name in BESIDE)])
+    yield from text_table(
+        columns, [x for x in found if any(x[name] is not None for name in BESIDE)]
+    )
     yield SEED_NOTE
 
 
 def draw(found: list[Row], options: Options) -> Any:
     """Draw curves by size on the left, condition 100 by number of rounds on the right."""
-    title = f"CoinPress covariance, d = {DIM}, rho = 0.5: medians and quartiles of {options.runs} runs"
+    title = (
+        f"CoinPress covariance, d = {DIM}, rho = 0.5: medians and quartiles of {options.runs} runs"
+    )
     figure, ((left, right),) = panels(10.0, 4.2, across=2, title=title)
     for i, (steps, marker) in enumerate(zip(STEPS, "ov^sD", strict=True)):
         part = where(found, condition=1.0, steps=steps)
@@ -126,7 +141,16 @@ def draw(found: list[Row], options: Options) -> Any:
         curve(left, part, "n", "median", f"{marker}-", i, label=f"t = {steps}")
         known = [x for x in part if x["orthogonal"] is not None]
         curve(left, known, "n", "orthogonal", "x", i, ms=9, mew=1.4)
-    curve(left, where(found, condition=1.0, steps=1), "n", "non_private", "--", GREY, lw=1.0, label="non-private")
+    curve(
+        left,
+        where(found, condition=1.0, steps=1),
+        "n",
+        "non_private",
+        "--",
+        GREY,
+        lw=1.0,
+        label="non-private",
+    )
     left.plot([], [], "x", ms=8, mew=1.4, color=GREY, label="reference run")
     finish(left, "private rows n", "relative Frobenius error", log="y", title="S = I")
     part = where(found, condition=SKEWED)

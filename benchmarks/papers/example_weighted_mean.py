@@ -79,15 +79,25 @@ def _signs(bits: np.random.BitGenerator, n: int) -> Any:
 def rows(options: Options) -> list[Row]:
     """Return closed-form and Monte Carlo errors of each estimator."""
     runs = options.runs
-    tasks = [(table, min(RUNS_PER_TABLE, runs - table * RUNS_PER_TABLE)) for table in range(-(-runs // RUNS_PER_TABLE))]
-    errors = np.concatenate(options.side_by_side(lambda task: squared_errors(*task), tasks, EXPERIMENT.name))
+    tasks = [
+        (table, min(RUNS_PER_TABLE, runs - table * RUNS_PER_TABLE))
+        for table in range(-(-runs // RUNS_PER_TABLE))
+    ]
+    errors = np.concatenate(
+        options.side_by_side(lambda task: squared_errors(*task), tasks, EXPERIMENT.name)
+    )
     theory, ours, found = model(), errors[:, -1].mean(), []
     for j, estimator in enumerate(ESTIMATORS):
         factor = float(errors[:, j].mean() / ours)
         # First-order standard error of the ratio of two means over the same runs.
         influence = (errors[:, j] - factor * errors[:, -1]) / ours
         closed = theory.mean_squared_error(estimator)
-        row = {"estimator": estimator, "private_weight": theory.weight(estimator), "runs": runs, "closed_form": closed}
+        row = {
+            "estimator": estimator,
+            "private_weight": theory.weight(estimator),
+            "runs": runs,
+            "closed_form": closed,
+        }
         row["monte_carlo"], row["standard_error"] = mean_and_error(errors[:, j])
         row["closed_form_factor"] = closed / theory.mean_squared_error("optimal")
         row |= {"monte_carlo_factor": factor, "factor_standard_error": mean_and_error(influence)[1]}
@@ -112,31 +122,58 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 def draw(found: list[Row], options: Options) -> Any:
     """Draw the squared error against the private weight (left), and the factor against the number of public rows (right)."""
-    figure, ((left, right),) = panels(10.0, 4.0, across=2, title="n = 10000, d = 100, B = 25 V, ρ = 0.1")
+    figure, ((left, right),) = panels(
+        10.0, 4.0, across=2, title="n = 10000, d = 100, B = 25 V, ρ = 0.1"
+    )
     theory, weights = model(), np.linspace(0.0, 1.0, 201)
     errors = weights**2 * theory.private_error + (1.0 - weights) ** 2 * theory.public_error
     left.plot(weights, errors, color=PALETTE[4], lw=1.0, label="closed form")
     counts = np.unique(np.geomspace(4, 2000, 200).astype(int))
-    names, beside = ("throw-away", "Gaussian on all rows", "weighted"), ((25, "right"), (270, "left"))
+    names, beside = (
+        ("throw-away", "Gaussian on all rows", "weighted"),
+        ((25, "right"), (270, "left")),
+    )
     for i, (row, name, marker) in enumerate(zip(found, names, "vso", strict=True)):
         reach, shade = 2.0 * row["standard_error"], PALETTE[2 - i]
-        given = {"fmt": marker, "color": shade, "ms": 6, "capsize": 4, "label": f"{name}, Monte-Carlo"}
+        given = {
+            "fmt": marker,
+            "color": shade,
+            "ms": 6,
+            "capsize": 4,
+            "label": f"{name}, Monte-Carlo",
+        }
         left.errorbar(row["private_weight"], row["monte_carlo"], yerr=reach, **given)
         if row["estimator"] == "optimal":
             continue
         models = [model(int(n)) for n in counts]
-        factors = [m.mean_squared_error(row["estimator"]) / m.mean_squared_error("optimal") for m in models]
+        factors = [
+            m.mean_squared_error(row["estimator"]) / m.mean_squared_error("optimal") for m in models
+        ]
         right.plot(counts, factors, color=shade, lw=1.2)
         right.plot(N_PUB, row["monte_carlo_factor"], marker, color=shade, mfc="none", ms=7)
-        right.text(beside[i][0], 3.6, f"{name}\n/ weighted", color=shade, ha=beside[i][1], fontsize=8)
+        right.text(
+            beside[i][0], 3.6, f"{name}\n/ weighted", color=shade, ha=beside[i][1], fontsize=8
+        )
     right.axvline(N_PUB, color=GREY, lw=0.8, ls=":")
     shown = " and ".join(f"{row['closed_form_factor']:.3f}" for row in found[:2])
-    place = {"xytext": (-28, 0), "textcoords": "offset points", "fontsize": 8, "ha": "right", "va": "center"}
+    place = {
+        "xytext": (-28, 0),
+        "textcoords": "offset points",
+        "fontsize": 8,
+        "ha": "right",
+        "va": "center",
+    }
     right.annotate(f"{N_PUB} public rows:\n{shown}", (N_PUB, 1.98), **place)
     left.set_ylim(bottom=0.0)
     right.set_ylim(0.9, 4.0)
     finish(left, "total weight of the private rows", "mean squared error / V²")
-    finish(right, "public rows among 10000", "squared error / weighted squared error", log="x", legend=0)
+    finish(
+        right,
+        "public rows among 10000",
+        "squared error / weighted squared error",
+        log="x",
+        legend=0,
+    )
     return figure
 
 

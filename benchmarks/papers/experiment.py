@@ -43,9 +43,13 @@ class Options:
     quick: bool = False
     cells: tuple[tuple[float, float], ...] = ()
 
-    def side_by_side(self, function: Callable[[Task], Answer], tasks: Sequence[Task], label: str) -> list[Answer]:
+    def side_by_side(
+        self, function: Callable[[Task], Answer], tasks: Sequence[Task], label: str
+    ) -> list[Answer]:
         """See `side_by_side`."""
-        return side_by_side(function, tasks, threads=self.threads, progress=self.progress, label=label)
+        return side_by_side(
+            function, tasks, threads=self.threads, progress=self.progress, label=label
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,18 +113,28 @@ class Experiment:
         """
         start = time.perf_counter()
         if quick and self.quick is None:
-            raise InputError(f"{self.name} has no smaller problem; pass fewer runs, or leave quick out")
+            raise InputError(
+                f"{self.name} has no smaller problem; pass fewer runs, or leave quick out"
+            )
         if cells and not self.cells:
             raise InputError(f"{self.name} is made as a whole; leave cells out")
         checked_threads(threads)
         count = self.runs if runs is None else validation.integer("runs", runs, minimum=2)
-        options = Options(runs=count, threads=threads, progress=progress, quick=quick, cells=tuple(cells))
+        options = Options(
+            runs=count, threads=threads, progress=progress, quick=quick, cells=tuple(cells)
+        )
         rows = self.rows(options)
         paths = Path(out) / f"{self.name}.csv", Path(out) / f"{self.name}.png"
         write_csv(paths[0], [*([self.quick] if quick else []), *self.notes.splitlines()], rows)
         plots.save(self.draw(rows, options), paths[1])
         lines = tuple(self.lines(rows, options))
-        return Report(name=self.name, lines=lines, csv=paths[0], png=paths[1], seconds=time.perf_counter() - start)
+        return Report(
+            name=self.name,
+            lines=lines,
+            csv=paths[0],
+            png=paths[1],
+            seconds=time.perf_counter() - start,
+        )
 
 
 # ---- Runs ------------------------------------------------------------------------------------------------------------
@@ -128,7 +142,9 @@ class Experiment:
 
 def checked_threads(threads: int | None) -> int:
     """Return the number of threads; None is all cores."""
-    return available_cpus() if threads is None else validation.integer("threads", threads, minimum=1)
+    return (
+        available_cpus() if threads is None else validation.integer("threads", threads, minimum=1)
+    )
 
 
 def noise_seed(size: int, run: int, call: int) -> int:
@@ -161,8 +177,12 @@ def side_by_side(
     """
     hidden = not (sys.stderr.isatty() if progress is None else progress)
     console = Console(stderr=True)
-    bar = partial(track, description=label, total=len(tasks), disable=hidden, transient=True, console=console)
-    pool = ThreadPoolExecutor(min(checked_threads(threads), max(len(tasks), 1)), thread_name_prefix="experiment")
+    bar = partial(
+        track, description=label, total=len(tasks), disable=hidden, transient=True, console=console
+    )
+    pool = ThreadPoolExecutor(
+        min(checked_threads(threads), max(len(tasks), 1)), thread_name_prefix="experiment"
+    )
     with seeded_quietly():
         try:
             futures = [pool.submit(function, task) for task in tasks]
@@ -195,7 +215,10 @@ def write_csv(path: Path, notes: Iterable[str], rows: Sequence[Row]) -> None:
         file.writelines(f"# {note}\n" for note in notes)
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: f"{x:.7g}" if isinstance(x, float) else x for name, x in row.items()} for row in rows)
+        writer.writerows(
+            {name: f"{x:.7g}" if isinstance(x, float) else x for name, x in row.items()}
+            for row in rows
+        )
 
 
 class _Cells(string.Formatter):
@@ -213,7 +236,9 @@ def filled(form: str, row: Mapping[str, Any]) -> str:
 
 def text_table(columns: Mapping[str, str], rows: Iterable[Row]) -> list[str]:
     """Return lines of a table; `columns` maps each heading to a format, which is filled from each row."""
-    return aligned(list(columns), [[filled(form, row) for form in columns.values()] for row in rows])
+    return aligned(
+        list(columns), [[filled(form, row) for form in columns.values()] for row in rows]
+    )
 
 
 def crossed(rows: Sequence[Row], index: str, across: str, cell: str) -> list[str]:
@@ -231,7 +256,9 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     widths = [max(len(row[j]) for row in grid) for j in range(len(head))]
     widths[0] = -widths[0]
     return [
-        "  ".join(cell.ljust(-w) if w < 0 else cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        "  ".join(
+            cell.ljust(-w) if w < 0 else cell.rjust(w) for cell, w in zip(row, widths, strict=True)
+        ).rstrip()
         for row in grid
     ]
 
@@ -262,14 +289,23 @@ def panels(
     return figure, grid
 
 
-def curve(axes: Any, rows: Sequence[Row], x: str, y: str, style: str = "o-", color: Any = 0, **more: Any) -> None:
+def curve(
+    axes: Any, rows: Sequence[Row], x: str, y: str, style: str = "o-", color: Any = 0, **more: Any
+) -> None:
     """Plot a column against another; `color` is an index into the palette or any color."""
     shade = plots.PALETTE[color % len(plots.PALETTE)] if isinstance(color, int) else color
     axes.plot(column(rows, x), column(rows, y), style, color=shade, **{"ms": 4, "lw": 1.1} | more)
 
 
 def finish(
-    axes: Any, x: str = "", y: str = "", *, log: str = "", title: str = "", legend: int = 8, ticks: Sequence[float] = ()
+    axes: Any,
+    x: str = "",
+    y: str = "",
+    *,
+    log: str = "",
+    title: str = "",
+    legend: int = 8,
+    ticks: Sequence[float] = (),
 ) -> None:
     """Label a panel and draw its grid.
 

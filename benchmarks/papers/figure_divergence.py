@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers import gradient_cells as cells
-from benchmarks.papers.experiment import SEED_NOTE, Experiment, Options, Row, curve, finish, panels, text_table, where
+from benchmarks.papers.experiment import (
+    SEED_NOTE,
+    Experiment,
+    Options,
+    Row,
+    curve,
+    finish,
+    panels,
+    text_table,
+    where,
+)
 from benchmarks.papers.samples import SimulatedDraws
 from benchmarks.papers.sweeps import Array, Sweep, sweep
 
@@ -34,7 +44,10 @@ def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], fl
     for n_pub in (known.n_pub, 0):
         x, y = data.x[n_pub:], data.y[n_pub:]
         rate = Fraction(1, -(-len(y) // SIZE.batch))
-        noise, batch = cells.noise_for(rate, EPSILON, SIZE.steps, cells.HONEST), round(len(y) * rate)
+        noise, batch = (
+            cells.noise_for(rate, EPSILON, SIZE.steps, cells.HONEST),
+            round(len(y) * rate),
+        )
         weight = inverse_variance(SIZE.dim, noise, batch, known.n_pub) if n_pub else 1.0
         seen: list[float] = [float(cells.losses_of(known.fitted[None], data.truth)[0])]
 
@@ -52,7 +65,9 @@ def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], fl
                 batch_rows=batch,
             ),
             *(x, y),
-            draws=SimulatedDraws(seed, n=len(y), rate=float(rate), n_pub=known.n_pub, public_rows=None),
+            draws=SimulatedDraws(
+                seed, n=len(y), rate=float(rate), n_pub=known.n_pub, public_rows=None
+            ),
             x_pub=data.x[:n_pub] if n_pub else None,
             y_pub=data.y[:n_pub] if n_pub else None,
             start=known.fitted,
@@ -66,9 +81,18 @@ def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], fl
 def rows(options: Options) -> list[Row]:
     """Return the loss of each method by step, medians over draws."""
     made = [one_run(seed) for seed in range(options.runs)]
-    losses, alone = np.median([each[1] for each in made], axis=0), float(np.median([each[2] for each in made]))
+    losses, alone = (
+        np.median([each[1] for each in made], axis=0),
+        float(np.median([each[2] for each in made])),
+    )
     return [
-        {"method": method, "noise_multiplier": noise, "priv_weight": weight, "step": step, "loss": float(loss)}
+        {
+            "method": method,
+            "noise_multiplier": noise,
+            "priv_weight": weight,
+            "step": step,
+            "loss": float(loss),
+        }
         | {"throw_away": alone}
         for method, (noise, weight), seen in zip(METHODS, made[0][0], losses, strict=True)
         for step, loss in zip((0, *KEPT), seen, strict=True)

@@ -70,7 +70,9 @@ def closed_form(name: str, n: int) -> float:
     radii |= {ONE_PUBLIC: chi_radius(DIM, FAILURE), AS_PUBLISHED: chi_radius(n, FAILURE)}
     per_radius = partial(Noise(False, RHO).vector, DIM)
     settings: dict[str, Any] = {"steps": STEPS, "mode": "practical", "failure_prob": FAILURE}
-    return predict_steps(DIM, n, radii[name], noise=lambda share, clip: clip * per_radius(share), **settings)[-1].error
+    return predict_steps(
+        DIM, n, radii[name], noise=lambda share, clip: clip * per_radius(share), **settings
+    )[-1].error
 
 
 def errors_of_run(run: int) -> dict[tuple[str, int], float]:
@@ -78,7 +80,12 @@ def errors_of_run(run: int) -> dict[tuple[str, int], float]:
     bits = np.random.SFC64([SEED, run])
     sample, publics = normal_rows(bits, max(SIZES), DIM), normal_rows(bits, len(SIZES), DIM)
     errors = {(NON_PRIVATE, n): float(np.linalg.norm(sample[:n].mean(axis=0))) for n in SIZES}
-    common: dict[str, Any] = {"budget": ZCDP(rho=RHO), "steps": STEPS, "threads": 1, "progress": False}
+    common: dict[str, Any] = {
+        "budget": ZCDP(rho=RHO),
+        "steps": STEPS,
+        "threads": 1,
+        "progress": False,
+    }
     shift = 0
     for index, offset in enumerate(OFFSETS):
         sample += offset - shift
@@ -91,18 +98,31 @@ def errors_of_run(run: int) -> dict[tuple[str, int], float]:
         for n, public in zip(SIZES, publics, strict=True):
             rows, seed = sample[:n], noise_seed(n, run, 3 * index)
             errors[coinpress_name(offset), n] = distance(
-                coinpress_mean(rows, center=0.0, radius=offset * math.sqrt(DIM), random_state=seed, **common)
+                coinpress_mean(
+                    rows, center=0.0, radius=offset * math.sqrt(DIM), random_state=seed, **common
+                )
             )
             if index > 0:
                 continue
             # Half of the failure probability belongs to the public row, so that R = tb(d, 0.01) as in the paper.
             errors[ONE_PUBLIC, n] = distance(
                 estimate_mean(
-                    rows, x_pub=public, clipping="gaussian", failure_prob=2 * FAILURE, random_state=seed + 1, **common
+                    rows,
+                    x_pub=public,
+                    clipping="gaussian",
+                    failure_prob=2 * FAILURE,
+                    random_state=seed + 1,
+                    **common,
                 )
             )
             errors[AS_PUBLISHED, n] = distance(
-                coinpress_mean(rows, center=public, radius=chi_radius(n, FAILURE), random_state=seed + 2, **common)
+                coinpress_mean(
+                    rows,
+                    center=public,
+                    radius=chi_radius(n, FAILURE),
+                    random_state=seed + 2,
+                    **common,
+                )
             )
     return errors
 
@@ -115,8 +135,18 @@ def rows(options: Options) -> list[Row]:
         for n in SIZES:
             middle, spread = trimmed(np.array([answer[name, n] for answer in answers]))
             closed = closed_form(name, n)
-            row = {"curve": name, "n": n, "runs": options.runs, "trimmed_mean": middle, "trimmed_std": spread}
-            row |= {"closed_form": closed, "deviation": middle / closed - 1.0, "published": PUBLISHED[name].get(n)}
+            row = {
+                "curve": name,
+                "n": n,
+                "runs": options.runs,
+                "trimmed_mean": middle,
+                "trimmed_std": spread,
+            }
+            row |= {
+                "closed_form": closed,
+                "deviation": middle / closed - 1.0,
+                "published": PUBLISHED[name].get(n),
+            }
             found.append(row)
     return found
 
@@ -138,15 +168,26 @@ def draw(found: list[Row], options: Options) -> Any:
     for axes, offset in zip(grid[0], OFFSETS, strict=True):
         # Large, open markers first, so that coinciding curves stay visible.
         names = (coinpress_name(offset), AS_PUBLISHED, ONE_PUBLIC, NON_PRIVATE)
-        for i, (name, marker, size) in enumerate(zip(names, "s^ov", (6.5, 5.0, 3.5, 4.0), strict=True)):
+        for i, (name, marker, size) in enumerate(
+            zip(names, "s^ov", (6.5, 5.0, 3.5, 4.0), strict=True)
+        ):
             part = where(found, curve=name)
             middle, spread = column(part, "trimmed_mean"), column(part, "trimmed_std")
-            axes.fill_between(column(part, "n"), middle - spread, middle + spread, color=PALETTE[i], alpha=0.15, lw=0)
+            axes.fill_between(
+                column(part, "n"),
+                middle - spread,
+                middle + spread,
+                color=PALETTE[i],
+                alpha=0.15,
+                lw=0,
+            )
             curve(axes, part, "n", "closed_form", "-", i, lw=1.0)
             filled = PALETTE[i] if marker in "ov" else "none"
             curve(axes, part, "n", "trimmed_mean", marker, i, mfc=filled, ms=size, label=name)
         title = f"mean {offset} in each coordinate"
-        finish(axes, "private rows n", log="y", title=title, ticks=(0.07, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0))
+        finish(
+            axes, "private rows n", log="y", title=title, ticks=(0.07, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+        )
     grid[0, 0].set_ylabel("distance to the mean")
     return figure
 

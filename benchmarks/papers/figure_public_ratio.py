@@ -38,7 +38,11 @@ LEAST_RUNS, MOST_RUNS = 20, 2000
 SEED = 12
 
 THROW_AWAY, GAUSSIAN, WEIGHTED = "throw_away", "gaussian", "optimal"
-LABELS = {THROW_AWAY: "throw-away (public rows only)", GAUSSIAN: "Gaussian on all rows", WEIGHTED: "weighted"}
+LABELS = {
+    THROW_AWAY: "throw-away (public rows only)",
+    GAUSSIAN: "Gaussian on all rows",
+    WEIGHTED: "weighted",
+}
 # Clipping of a row of zeros and ones: center of the ball in each coordinate, and its squared radius B^2.
 ENCODINGS = {"zero-one": (0.0, float(DIM)), "centered": (0.5, DIM / 4.0)}
 
@@ -73,7 +77,10 @@ def runs_to_tell(errors: ErrorModel, *, sigmas: float = 3.2) -> int:
 
 def default_runs(n: int, ratio: float) -> int:
     """Return the runs at a point: enough to resolve every difference that the figure claims."""
-    return min(MOST_RUNS, max(LEAST_RUNS, *(runs_to_tell(model(n, ratio, encoding)) for encoding in ENCODINGS)))
+    return min(
+        MOST_RUNS,
+        max(LEAST_RUNS, *(runs_to_tell(model(n, ratio, encoding)) for encoding in ENCODINGS)),
+    )
 
 
 def errors_of_run(n: int, ratio: float, run: int) -> FloatArray:
@@ -83,7 +90,8 @@ def errors_of_run(n: int, ratio: float, run: int) -> FloatArray:
     errors = np.empty((len(ENCODINGS), len(LABELS)))
     for i, (center, bound_squared) in enumerate(ENCODINGS.values()):
         for j, estimator in enumerate(LABELS):
-            if i > 0 and estimator == THROW_AWAY:  # it reads no private row and does not depend on the encoding
+            # it reads no private row and does not depend on the encoding
+            if i > 0 and estimator == THROW_AWAY:
                 errors[i, j] = errors[0, j]
                 continue
             result = weighted_mean(
@@ -105,7 +113,9 @@ def errors_of_run(n: int, ratio: float, run: int) -> FloatArray:
 
 def rows(options: Options) -> list[Row]:
     """Return every estimator at every point; without a number of runs each point has `default_runs`."""
-    counts = {(n, ratio): options.runs or default_runs(n, ratio) for n in FIGURES for ratio in RATIOS}
+    counts = {
+        (n, ratio): options.runs or default_runs(n, ratio) for n in FIGURES for ratio in RATIOS
+    }
     tasks = [(*place, run) for place, count in counts.items() for run in range(count)]
     answers = iter(options.side_by_side(lambda task: errors_of_run(*task), tasks, EXPERIMENT.name))
     found = []
@@ -114,11 +124,19 @@ def rows(options: Options) -> list[Row]:
         for i, (encoding, (_, bound_squared)) in enumerate(ENCODINGS.items()):
             for j, estimator in enumerate(LABELS):
                 closed = math.sqrt(model(n, ratio, encoding).mean_squared_error(estimator))
-                row = {"figure": FIGURES[n], "n": n, "ratio": ratio, "n_pub": round(n * ratio), "encoding": encoding}
+                row = {
+                    "figure": FIGURES[n],
+                    "n": n,
+                    "ratio": ratio,
+                    "n_pub": round(n * ratio),
+                    "encoding": encoding,
+                }
                 row |= {"norm_bound_squared": bound_squared, "estimator": estimator, "runs": count}
                 row["mean_error"], row["standard_error"] = mean_and_error(errors[:, i, j])
                 row |= {"closed_form": closed, "deviation": row["mean_error"] / closed - 1.0}
-                row["gain"], row["gain_standard_error"] = mean_and_error(errors[:, i, j] - errors[:, i, -1])
+                row["gain"], row["gain_standard_error"] = mean_and_error(
+                    errors[:, i, j] - errors[:, i, -1]
+                )
                 found.append(row)
     return found
 
@@ -130,12 +148,28 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
     for n, figure in FIGURES.items():
         for encoding in ENCODINGS:
             part = where(found, n=n, encoding=encoding)
-            others = {ratio: [x for x in where(part, ratio=ratio) if x["estimator"] != WEIGHTED] for ratio in RATIOS}
+            others = {
+                ratio: [x for x in where(part, ratio=ratio) if x["estimator"] != WEIGHTED]
+                for ratio in RATIOS
+            }
             ours = column(where(part, estimator=WEIGHTED), "closed_form")
-            factors = np.array([min(x["closed_form"] for x in rivals) for rivals in others.values()]) / ours
+            factors = (
+                np.array([min(x["closed_form"] for x in rivals) for rivals in others.values()])
+                / ours
+            )
             below = sum(all(x["gain"] > 0 for x in rivals) for rivals in others.values())
-            row = {"figure": figure, "n": n, "encoding": encoding, "below": below, "places": len(ours)}
-            row |= {"most": factors.max(), "at": RATIOS[int(factors.argmax())], "least": factors.min()}
+            row = {
+                "figure": figure,
+                "n": n,
+                "encoding": encoding,
+                "below": below,
+                "places": len(ours),
+            }
+            row |= {
+                "most": factors.max(),
+                "at": RATIOS[int(factors.argmax())],
+                "least": factors.min(),
+            }
             said.append(row | {"off": np.abs(column(part, "deviation")).max()})
     columns = {
         "figure": "Figure {figure}, n={n}",
@@ -156,11 +190,28 @@ def draw(found: list[Row], options: Options) -> Any:
     figure, grid = panels(11.0, 6.6, title=title, **shape)
     for i, (encoding, (_, bound_squared)) in enumerate(ENCODINGS.items()):
         for axes, (n, number) in zip(grid[i], FIGURES.items(), strict=True):
-            for color, estimator, marker in ((1, GAUSSIAN, "s"), (2, THROW_AWAY, "v"), (0, WEIGHTED, "o")):
+            for color, estimator, marker in (
+                (1, GAUSSIAN, "s"),
+                (2, THROW_AWAY, "v"),
+                (0, WEIGHTED, "o"),
+            ):
                 part = where(found, n=n, encoding=encoding, estimator=estimator)
                 curve(axes, part, "ratio", "closed_form", "-", color, lw=1.0)
-                look = {"mfc": PALETTE[0], "ms": 3.5} if estimator == WEIGHTED else {"mfc": "none", "ms": 5.5}
-                curve(axes, part, "ratio", "mean_error", marker, color, label=LABELS[estimator], **look)
+                look = (
+                    {"mfc": PALETTE[0], "ms": 3.5}
+                    if estimator == WEIGHTED
+                    else {"mfc": "none", "ms": 5.5}
+                )
+                curve(
+                    axes,
+                    part,
+                    "ratio",
+                    "mean_error",
+                    marker,
+                    color,
+                    label=LABELS[estimator],
+                    **look,
+                )
             title = f"Figure {number}: n = {n}, {encoding}, B² = {bound_squared:g}"
             below = "public share of the rows" if i else ""
             first = axes is grid[0, 0]

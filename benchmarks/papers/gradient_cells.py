@@ -19,6 +19,7 @@ from benchmarks.papers.sweeps import Sweep, sweep
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, epsilon_of, noise_multiplier_for
 
+# and 0, which returns the start
 STEP_SIZES = (
     0.01,
     0.03,
@@ -35,7 +36,7 @@ STEP_SIZES = (
     1.5,
     1.7,
     1.9,
-)  # and 0, which returns the start
+)
 PRIV_WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 PRINTED, HONEST = "printed", "replace-one"
 ACCOUNTS = (PRINTED, HONEST)
@@ -87,8 +88,13 @@ class Split:
 def make_data(size: Size, seed: int = SEED) -> Data:
     """Return the draw that all cells share."""
     x = normal_rows(np.random.SFC64([seed, size.n]), size.n, size.dim)
-    truth, noise = (normal_rows(np.random.SFC64([seed, size.n, i]), 1, k)[0] for i, k in ((1, size.dim), (2, size.n)))
-    truth = truth * np.float32(math.sqrt(LENGTH_SQ_PER_COLUMN * size.dim / np.sum(truth.astype(np.float64) ** 2)))
+    truth, noise = (
+        normal_rows(np.random.SFC64([seed, size.n, i]), 1, k)[0]
+        for i, k in ((1, size.dim), (2, size.n))
+    )
+    truth = truth * np.float32(
+        math.sqrt(LENGTH_SQ_PER_COLUMN * size.dim / np.sum(truth.astype(np.float64) ** 2))
+    )
     return Data(size, x, x @ truth + noise, truth)
 
 
@@ -142,27 +148,42 @@ def run_cell(known: Split, cell: Cell, account: str) -> list[Row]:
         _tuned(known, cell, account, MIRROR, known.n_pub, (1.0,)),
         _tuned(known, cell, account, DP_SGD, 0, (1.0,)),
     ]
-    if alone < found[0]["loss"]:  # alpha = 0 uses public rows alone, and this is the best such method
+    # alpha = 0 uses public rows alone, and this is the best such method
+    if alone < found[0]["loss"]:
         found[0] = setting(ALGORITHM_1, alone, noise=found[0]["noise_multiplier"])
     return [*found, setting(THROW_AWAY, alone)]
 
 
 def setting(
-    method: str, loss: float, step_size: float = 0.0, priv_weight: float = 0.0, noise: float = 0.0, epsilon: float = 0.0
+    method: str,
+    loss: float,
+    step_size: float = 0.0,
+    priv_weight: float = 0.0,
+    noise: float = 0.0,
+    epsilon: float = 0.0,
 ) -> Row:
     """Return the row of a method with its best setting of the grid."""
     row = {"method": method, "loss": loss, "step_size": step_size, "priv_weight": priv_weight}
     return row | {"noise_multiplier": noise, "epsilon_replace_one": epsilon}
 
 
-def _tuned(known: Split, cell: Cell, account: str, method: str, first: int, weights: tuple[float, ...]) -> Row:
+def _tuned(
+    known: Split, cell: Cell, account: str, method: str, first: int, weights: tuple[float, ...]
+) -> Row:
     """Return the best of a method's grid of step sizes and weights; the method treats rows from `first` on as private."""
     size, data = known.data.size, known.data
     x, y = data.x[first:], data.y[first:]
-    rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))  # one over the loader's number of batches
+    # one over the loader's number of batches
+    rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))
     noise = noise_for(rate, cell.epsilon, size.steps, account)
     eta, alpha = np.repeat(STEP_SIZES, len(weights)), np.tile(weights, len(STEP_SIZES))
-    code = (SEED, round(1000 * cell.ratio), round(1000 * cell.epsilon), int(cell.warm), ACCOUNTS.index(account))
+    code = (
+        SEED,
+        round(1000 * cell.ratio),
+        round(1000 * cell.epsilon),
+        int(cell.warm),
+        ACCOUNTS.index(account),
+    )
     start = known.fitted if cell.warm else np.zeros_like(known.fitted)
     last = sweep(
         # The paper's loss has no factor 1/2: its gradient clipped to 1 is twice our gradient clipped to 1/2.
@@ -176,7 +197,9 @@ def _tuned(known: Split, cell: Cell, account: str, method: str, first: int, weig
         ),
         *(x, y),
         draws=SimulatedDraws(
-            seed=int.from_bytes(hashlib.sha256(repr((*code, method)).encode()).digest()[:8], "little"),
+            seed=int.from_bytes(
+                hashlib.sha256(repr((*code, method)).encode()).digest()[:8], "little"
+            ),
             n=len(y),
             rate=float(rate),
             n_pub=known.n_pub,
@@ -212,7 +235,9 @@ def throw_away_draws(n_pub: int, dim: int, length_sq: float, draws: int) -> Floa
     for i in range(draws):
         factor = np.tril(rng.standard_normal((few, few)), -1)
         factor[np.diag_indices(few)] = np.sqrt(rng.chisquare(many - np.arange(few)))
-        noise = linalg.solve_triangular(factor, rng.standard_normal(few), lower=True, check_finite=False)
+        noise = linalg.solve_triangular(
+            factor, rng.standard_normal(few), lower=True, check_finite=False
+        )
         missed = length_sq * rng.beta((dim - n_pub) / 2, n_pub / 2) if n_pub < dim else 0.0
         found[i] = 1.0 + missed + noise @ noise
     return found

@@ -38,17 +38,31 @@ def in_band(cell: Cell, method: str, loss: float, printed: float) -> bool:
     if method in (ALGORITHM_1, DP_SGD):
         return 0.85 <= (loss - 1.0) / (printed - 1.0) <= 1.2
     if method == THROW_AWAY:
-        return abs(loss / printed - 1.0) <= (0.04 if cell.ratio * cells.PAPER.n > cells.PAPER.dim else 0.05)
+        return abs(loss / printed - 1.0) <= (
+            0.04 if cell.ratio * cells.PAPER.n > cells.PAPER.dim else 0.05
+        )
     return abs(loss / printed - 1.0) <= (0.05 if cell.warm else 0.3)
 
 
-def placed(table: Table, cell: Cell, account: str, found: Iterable[Row], *, printed: bool = True) -> Iterator[Row]:
+def placed(
+    table: Table, cell: Cell, account: str, found: Iterable[Row], *, printed: bool = True
+) -> Iterator[Row]:
     """Yield rows of the CSV from the results of `cells.run_cell`; `printed` is False for a size other than the paper's."""
     losses = dict(zip(METHODS, table.losses[table.cells.index(cell)], strict=True))
     for each in found:
         method, loss = each["method"], each["loss"]
-        row = {"table": table.number, "figure": table.figure, "public_ratio": cell.ratio, "epsilon": cell.epsilon}
-        row |= {"start": "warm" if cell.warm else "cold", "account": account, "method": method, "loss": loss}
+        row = {
+            "table": table.number,
+            "figure": table.figure,
+            "public_ratio": cell.ratio,
+            "epsilon": cell.epsilon,
+        }
+        row |= {
+            "start": "warm" if cell.warm else "cold",
+            "account": account,
+            "method": method,
+            "loss": loss,
+        }
         row["printed"] = losses[method] if printed else None
         held = printed and account == cells.PRINTED
         row["within_band"] = int(in_band(cell, method, loss, losses[method])) if held else None
@@ -60,10 +74,14 @@ def rows(options: Options) -> list[Row]:
     """Return every table's rows; a cell of two tables runs once."""
     size, tables = (cells.QUICK, TABLES[:1]) if options.quick else (cells.PAPER, TABLES)
     wanted = [
-        (table, cell) for table in tables for cell in table.cells if not options.quick or cell.ratio in QUICK_RATIOS
+        (table, cell)
+        for table in tables
+        for cell in table.cells
+        if not options.quick or cell.ratio in QUICK_RATIOS
     ]
     data = cells.make_data(size)
-    splits: dict[float, cells.Split] = {}  # of the current ratio alone: each holds a matrix of all columns
+    # of the current ratio alone: each holds a matrix of all columns
+    splits: dict[float, cells.Split] = {}
 
     def work(task: tuple[Cell, str]) -> list[Row]:
         cell, account = task
@@ -72,7 +90,9 @@ def rows(options: Options) -> list[Row]:
             splits[cell.ratio] = cells.split(data, cell.ratio)
         return cells.run_cell(splits[cell.ratio], cell, account)
 
-    ordered = sorted({cell for _, cell in wanted}, key=lambda cell: (cell.ratio, cell.epsilon, cell.warm))
+    ordered = sorted(
+        {cell for _, cell in wanted}, key=lambda cell: (cell.ratio, cell.epsilon, cell.warm)
+    )
     tasks = [(cell, account) for cell in ordered for account in cells.ACCOUNTS]
     # Sequential, as the matrix products use all cores.
     answers = side_by_side(work, tasks, threads=1, progress=options.progress, label=EXPERIMENT.name)
@@ -89,7 +109,10 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
     """Yield for each table the printed loss, ours at the same noise and at the required noise; then the checks."""
     size = cells.QUICK if options.quick else cells.PAPER
     for table in (table for table in TABLES if where(found, table=table.number)):
-        part, place = where(found, table=table.number), "public_ratio" if table.by_ratio else "epsilon"
+        part, place = (
+            where(found, table=table.number),
+            "public_ratio" if table.by_ratio else "epsilon",
+        )
         head, body = ["n_pub/n" if table.by_ratio else "epsilon"], []
         for method in METHODS:
             head += [method] if options.quick else [method, "ours"]
@@ -102,10 +125,17 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
                 body[-1] += [f"{ours['loss']:.4f}" + ("!" if ours["within_band"] == 0 else "")]
                 body[-1] += [f"{honest['loss']:.4f}"] if method != THROW_AWAY else []
         yield from (table.title, *aligned(head, body), "")
-    noise = "at the paper's noise" if options.quick else "as printed, ours at the printed noise (! outside its band)"
+    noise = (
+        "at the paper's noise"
+        if options.quick
+        else "as printed, ours at the printed noise (! outside its band)"
+    )
     yield f"each method: {noise}, and honest: at the noise that this epsilon needs under replace-one"
     yield from orders(found, size.dim)
-    off = [throw_away_deviation(found, size, ratio, options.runs) for ratio in {row["public_ratio"] for row in found}]
+    off = [
+        throw_away_deviation(found, size, ratio, options.runs)
+        for ratio in {row["public_ratio"] for row in found}
+    ]
     yield f"throw-away is at most {max(map(abs, off)):.1f} standard deviations of a draw off its closed form"
 
 
@@ -130,8 +160,12 @@ def worst_rise(found: list[Row]) -> float:
     rises = [0.0]
     ours = where(found, method=ALGORITHM_1)
     for epsilon, start in {(row["epsilon"], row["start"]) for row in ours}:
-        losses = {row["public_ratio"]: row["loss"] for row in where(ours, epsilon=epsilon, start=start)}
-        rises += [losses[after] / losses[before] - 1.0 for before, after in pairwise(sorted(losses))]
+        losses = {
+            row["public_ratio"]: row["loss"] for row in where(ours, epsilon=epsilon, start=start)
+        }
+        rises += [
+            losses[after] / losses[before] - 1.0 for before, after in pairwise(sorted(losses))
+        ]
     return max(rises)
 
 
@@ -154,7 +188,9 @@ def throw_away_deviation(found: list[Row], size: cells.Size, ratio: float, draws
     ours = where(found, public_ratio=ratio, method=THROW_AWAY)[0]["loss"]
     n_pub, length_sq = round(ratio * size.n), cells.LENGTH_SQ_PER_COLUMN * size.dim
     spread = cells.throw_away_draws(n_pub, size.dim, length_sq, draws)
-    return float((ours - cells.expected_throw_away(n_pub, size.dim, length_sq)) / spread.std(ddof=1))
+    return float(
+        (ours - cells.expected_throw_away(n_pub, size.dim, length_sq)) / spread.std(ddof=1)
+    )
 
 
 def draw(found: list[Row], options: Options) -> Any:
@@ -178,9 +214,7 @@ def draw(found: list[Row], options: Options) -> Any:
         finish(axes, label, "test loss - 1", log=log, title=table.title, legend=7 if first else 0)
         axes.title.set_fontsize(8)
     printed = "" if options.quick else "Lines: printed. "
-    title = (
-        f"{printed}Filled: at the noise that the paper's software\ngives for this ε. Hollow: at what replace-one needs."
-    )
+    title = f"{printed}Filled: at the noise that the paper's software\ngives for this ε. Hollow: at what replace-one needs."
     figure.suptitle(title, fontsize=8)
     return figure
 

@@ -55,14 +55,19 @@ def report_errors(name: str, dim: int, epsilon: float, run: int) -> FloatArray:
     row[0] = 1.0
     count = min(REPORTS, 200_000 // dim)
     seed = noise_seed(dim, run, RANDOMIZERS.index(name))
-    reports = randomizer(name, dim, epsilon).privatize(np.tile(row, (count, 1)), random_state=seed, threads=1)
+    reports = randomizer(name, dim, epsilon).privatize(
+        np.tile(row, (count, 1)), random_state=seed, threads=1
+    )
     found: FloatArray = np.sum((reports.vectors() - row) ** 2, axis=1)
     return found
 
 
 def few_bits(epsilon: float) -> list[tuple[str, Randomizer]]:
     """Return randomizers by the bits of a report, fewest first; a seed and the index of a codebook are public randomness."""
-    books = [(f"SubsetSelection, {bits} bits", SubsetSelection(BIT_DIM, epsilon, words=2**bits)) for bits in BITS]
+    books = [
+        (f"SubsetSelection, {bits} bits", SubsetSelection(BIT_DIM, epsilon, words=2**bits))
+        for bits in BITS
+    ]
     seeds, direct = PrivUnit(BIT_DIM, epsilon, form="selection"), PrivUnit(BIT_DIM, epsilon)
     return [
         *books,
@@ -74,7 +79,9 @@ def few_bits(epsilon: float) -> list[tuple[str, Randomizer]]:
 def bit_errors(epsilon: float, place: int, run: int) -> FloatArray:
     """Return squared errors of reports of one vector by one of `few_bits`."""
     row = np.full((BIT_REPORTS, BIT_DIM), BIT_DIM**-0.5)
-    reports = few_bits(epsilon)[place][1].privatize(row, random_state=noise_seed(place, run, 7), threads=1)
+    reports = few_bits(epsilon)[place][1].privatize(
+        row, random_state=noise_seed(place, run, 7), threads=1
+    )
     found: FloatArray = np.sum((reports.vectors() - row) ** 2, axis=1)
     return found
 
@@ -114,9 +121,17 @@ def rows(options: Options) -> list[Row]:
     runs, few = range(options.runs), range(max(1, options.runs // 5))
     single = [(name, dim, epsilon) for dim in DIMS for epsilon in EPSILONS for name in RANDOMIZERS]
     short = [(epsilon, place) for epsilon in BIT_EPSILONS for place in range(len(BITS) + 2)]
-    tasks: list[Any] = [lambda each=each: np.concatenate([report_errors(*each, run) for run in few]) for each in single]
-    tasks += [lambda share=share: np.array([mean_errors(share, run, truth) for run in runs]) for share in SHARES]
-    tasks += [lambda each=each: np.concatenate([bit_errors(*each, run) for run in few]) for each in short]
+    tasks: list[Any] = [
+        lambda each=each: np.concatenate([report_errors(*each, run) for run in few])
+        for each in single
+    ]
+    tasks += [
+        lambda share=share: np.array([mean_errors(share, run, truth) for run in runs])
+        for share in SHARES
+    ]
+    tasks += [
+        lambda each=each: np.concatenate([bit_errors(*each, run) for run in few]) for each in short
+    ]
     answers = iter(options.side_by_side(lambda task: task(), tasks, EXPERIMENT.name))
     found = []
     for name, dim, epsilon in single:
@@ -128,15 +143,30 @@ def rows(options: Options) -> list[Row]:
             found.append(row_of("mean", way, DIM, EPSILON, share, closed, errors[:, j]))
     for epsilon, place in short:
         name, device = few_bits(epsilon)[place]
-        found.append(row_of("bits", name, BIT_DIM, epsilon, None, device.mean_squared_error(), next(answers)))
+        found.append(
+            row_of("bits", name, BIT_DIM, epsilon, None, device.mean_squared_error(), next(answers))
+        )
     return found
 
 
 def row_of(
-    part: str, method: str, dim: int, epsilon: float, share: float | None, closed: float, errors: FloatArray
+    part: str,
+    method: str,
+    dim: int,
+    epsilon: float,
+    share: float | None,
+    closed: float,
+    errors: FloatArray,
 ) -> Row:
     """Return one row of the table."""
-    row = {"part": part, "method": method, "dim": dim, "epsilon": epsilon, "public_share": share, "runs": len(errors)}
+    row = {
+        "part": part,
+        "method": method,
+        "dim": dim,
+        "epsilon": epsilon,
+        "public_share": share,
+        "runs": len(errors),
+    }
     mean, error = mean_and_error(errors)
     return row | {"closed_form": closed, "monte_carlo": mean, "standard_error": error}
 
@@ -153,9 +183,14 @@ def closed_means(share: float, spread: float) -> tuple[float, ...]:
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
     """Yield all rows, but of single reports only a selection."""
-    shown = [x for x in found if x["part"] != "report" or (x["dim"] == 100 and x["method"] != "PrivUnitG")]
+    shown = [
+        x
+        for x in found
+        if x["part"] != "report" or (x["dim"] == 100 and x["method"] != "PrivUnitG")
+    ]
     yield from text_table(
-        {name: f"{{{name}}}" for name in found[0]}, [{k: _short(v) for k, v in x.items()} for x in shown]
+        {name: f"{{{name}}}" for name in found[0]},
+        [{k: _short(v) for k, v in x.items()} for x in shown],
     )
 
 
@@ -178,7 +213,15 @@ def draw(found: list[Row], options: Options) -> Any:
     for dim in DIMS:
         for j, (name, style) in enumerate(zip(RANDOMIZERS, ("o-", "x--", "^:"), strict=True)):
             part = where(found, part="report", method=name, dim=dim)
-            curve(left, part, "epsilon", "monte_carlo", style, j, label=name if dim == DIMS[0] else None)
+            curve(
+                left,
+                part,
+                "epsilon",
+                "monte_carlo",
+                style,
+                j,
+                label=name if dim == DIMS[0] else None,
+            )
     for j, way in enumerate(WAYS):
         part = where(found, part="mean", method=way)
         curve(right, part, "public_share", "monte_carlo", "o", j, label=way)

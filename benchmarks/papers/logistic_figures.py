@@ -73,11 +73,15 @@ def public_fit(x: FloatArray, y: FloatArray) -> FloatArray:
     for _ in range(50):
         chance = 1.0 / (1.0 + np.exp(-np.clip(x @ weights, -30.0, 30.0)))
         slope = x.T @ (y - chance) - weights
-        weights = weights + np.linalg.solve((x.T * (chance * (1.0 - chance))) @ x + np.eye(len(weights)), slope)
+        weights = weights + np.linalg.solve(
+            (x.T * (chance * (1.0 - chance))) @ x + np.eye(len(weights)), slope
+        )
     return weights
 
 
-def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Cut) -> list[tuple[float, ...]]:
+def one_ratio(
+    task: tuple[float, int, tuple[float, ...], int], delays: Cut
+) -> list[tuple[float, ...]]:
     """Return error rates of one draw at one share of public rows, for each epsilon."""
     ratio, run, epsilons, steps = task
     rows, n_pub = make_rows(ratio, run, delays)
@@ -98,10 +102,21 @@ def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Cut) -> l
                 loss="logistic",
             )
             draws = SimulatedDraws(
-                1000 * run + 10 * i + len(weights), n=n, rate=BATCH / n, n_pub=n_pub, public_rows=min(BATCH, n_pub)
+                1000 * run + 10 * i + len(weights),
+                n=n,
+                rate=BATCH / n,
+                n_pub=n_pub,
+                public_rows=min(BATCH, n_pub),
             )
             shown = public if first else (None, None)
-            last = sweep(settings, rows.x[first:], rows.y[first:], draws=draws, x_pub=shown[0], y_pub=shown[1])
+            last = sweep(
+                settings,
+                rows.x[first:],
+                rows.y[first:],
+                draws=draws,
+                x_pub=shown[0],
+                y_pub=shown[1],
+            )
             errors.append(rows.error(last))
         found.append((min(errors[0], alone), errors[1], alone))
     return found
@@ -121,11 +136,22 @@ def rows(options: Options) -> list[Row]:
     # Sequential, as the matrix products use all cores.
     label = EXPERIMENT.name
     answers = side_by_side(
-        lambda task: one_ratio(task, delays), tasks, threads=1, progress=options.progress, label=label
+        lambda task: one_ratio(task, delays),
+        tasks,
+        threads=1,
+        progress=options.progress,
+        label=label,
     )
-    medians = np.median(np.array(answers).reshape(len(ratios), options.runs, len(epsilons), len(METHODS)), axis=1)
+    medians = np.median(
+        np.array(answers).reshape(len(ratios), options.runs, len(epsilons), len(METHODS)), axis=1
+    )
     return [
-        {"public_ratio": ratio, "epsilon": epsilon, "method": method, "error_rate": float(medians[k, i, j])}
+        {
+            "public_ratio": ratio,
+            "epsilon": epsilon,
+            "method": method,
+            "error_rate": float(medians[k, i, j]),
+        }
         for k, ratio in enumerate(ratios)
         for i, epsilon in enumerate(epsilons)
         for j, method in enumerate(METHODS)
@@ -139,7 +165,9 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
     wide = [cell[0] | {row["method"]: row["error_rate"] for row in cell} for cell in cells]
     columns = {"n_pub/n": "{public_ratio:g}", "epsilon": "{epsilon:g}"}
     yield from text_table(columns | {method: f"{{{method}:.4f}}" for method in METHODS}, wide)
-    best = sum(row[METHODS[0]] <= min(row[method] for method in METHODS[1:]) + 0.001 for row in wide)
+    best = sum(
+        row[METHODS[0]] <= min(row[method] for method in METHODS[1:]) + 0.001 for row in wide
+    )
     yield f"Algorithm 1 is best, or within 0.001 of the best, in {best} of {len(wide)} cells"
     yield SEED_NOTE
 

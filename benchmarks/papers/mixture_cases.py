@@ -31,7 +31,9 @@ class Truth:
     def draw(self, rng: np.random.Generator, n: int) -> FloatArray:
         """Return n rows, shape (n, dim)."""
         labels = rng.choice(len(self.weights), n, p=self.weights)
-        rows: FloatArray = self.means[labels] + self.stds[labels] * rng.standard_normal((n, self.means.shape[1]))
+        rows: FloatArray = self.means[labels] + self.stds[labels] * rng.standard_normal(
+            (n, self.means.shape[1])
+        )
         return rows
 
     def log_density(self, points: FloatArray) -> FloatArray:
@@ -41,7 +43,9 @@ class Truth:
             for w, m, s in zip(self.weights, self.means, self.stds, strict=True)
             if w > 0.0
         ]
-        density: FloatArray = logsumexp(parts, axis=0) - 0.5 * points.shape[1] * math.log(2.0 * math.pi)
+        density: FloatArray = logsumexp(parts, axis=0) - 0.5 * points.shape[1] * math.log(
+            2.0 * math.pi
+        )
         return density
 
 
@@ -63,7 +67,11 @@ FIRST_VERSION = {
 def anywhere(rng: np.random.Generator, components: int) -> Truth:
     """Return a mixture with means within 1e9 of zero, standard deviations over two decades, weights of at least 0.15."""
     weights = rng.dirichlet(np.full(components, 5.0)) * (1.0 - 0.15 * components) + 0.15
-    return Truth(weights, rng.uniform(-FAR, FAR, (components, 1)), 10.0 ** rng.uniform(-1.0, 1.0, (components, 1)))
+    return Truth(
+        weights,
+        rng.uniform(-FAR, FAR, (components, 1)),
+        10.0 ** rng.uniform(-1.0, 1.0, (components, 1)),
+    )
 
 
 def blobs(rng: np.random.Generator, components: int, dim: int) -> Truth:
@@ -85,11 +93,17 @@ def distance_on_line(one: Truth, other: Truth) -> float:
     centers = np.concatenate([one.means[:, 0], other.means[:, 0]])
     spreads = np.concatenate([one.stds[:, 0], other.stds[:, 0]])
     points = np.unique((centers[:, None] + spreads[:, None] * _REACH).ravel())
-    gap = np.abs(np.exp(one.log_density(points[:, None])) - np.exp(other.log_density(points[:, None])))
+    gap = np.abs(
+        np.exp(one.log_density(points[:, None])) - np.exp(other.log_density(points[:, None]))
+    )
     return float(0.25 * np.sum((gap[1:] + gap[:-1]) * np.diff(points)))
 
 
-def distance_by_draws(one: Truth, other: Truth, rng: np.random.Generator, draws: int = 10_000) -> float:
+def distance_by_draws(
+    one: Truth, other: Truth, rng: np.random.Generator, draws: int = 10_000
+) -> float:
     """Return the total variation in any dimension: the mean of |p - q| / (p + q) over draws from (p + q) / 2."""
     points = np.concatenate([one.draw(rng, draws), other.draw(rng, draws)])
-    return float(np.mean(np.abs(np.tanh((one.log_density(points) - other.log_density(points)) / 2.0))))
+    return float(
+        np.mean(np.abs(np.tanh((one.log_density(points) - other.log_density(points)) / 2.0)))
+    )

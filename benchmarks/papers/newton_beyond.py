@@ -33,7 +33,8 @@ from fastpubpriv.training.train import linear_regression
 
 EPSILONS = (2.0, 4.0)
 DELTA = 1e-5
-SIGNAL = 2009.2422  # squared norm of the coefficients: the paper's loss at zero less the noise variance
+# squared norm of the coefficients: the paper's loss at zero less the noise variance
+SIGNAL = 2009.2422
 MOST_PACKAGED = 400
 SMALLEST_GAIN = 0.9  # public ratio up to which our losses should be below the printed ones
 
@@ -92,7 +93,9 @@ def adassp(
     return np.linalg.solve(noisy + ridge * np.eye(dim), cross)
 
 
-def packaged(rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, FloatArray], epsilon: float) -> Any:
+def packaged(
+    rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, FloatArray], epsilon: float
+) -> Any:
     """Return coefficients and intercept by diffprivlib; None if it is not installed, or if its Python loops would take hours."""
     if rows.shape[1] > MOST_PACKAGED:
         return None
@@ -102,7 +105,10 @@ def packaged(rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, Floa
         return None
     x, y = shown
     model = models.LinearRegression(
-        epsilon=epsilon, bounds_X=(x.min(axis=0), x.max(axis=0)), bounds_y=(y.min(), y.max()), random_state=len(x)
+        epsilon=epsilon,
+        bounds_X=(x.min(axis=0), x.max(axis=0)),
+        bounds_y=(y.min(), y.max()),
+        random_state=len(x),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its warning that the optimizer stopped early
@@ -127,11 +133,19 @@ def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> 
     )
     other = third = math.nan
     if rival:
-        other = loss(adassp(rows[m:], labels[m:], epsilon, np.random.default_rng([run, m])), 0.0, truth)
+        other = loss(
+            adassp(rows[m:], labels[m:], epsilon, np.random.default_rng([run, m])), 0.0, truth
+        )
         theirs = packaged(rows[m:], labels[m:], (rows[:m], labels[:m]), epsilon)
         third = math.nan if theirs is None else loss(theirs[0], theirs[1], truth)
     public = loss(found.public_coefficients, found.public_intercept, truth)
-    return loss(found.coefficients, found.intercept, truth), 1.0 + found.predicted_excess, public, other, third
+    return (
+        loss(found.coefficients, found.intercept, truth),
+        1.0 + found.predicted_excess,
+        public,
+        other,
+        third,
+    )
 
 
 def cells_of(ratios: Sequence[float]) -> list[tuple[float, float]]:
@@ -165,7 +179,9 @@ def rows(options: Options) -> list[Row]:
         )
     printed = dict(zip(RATIOS, (losses[0] for losses in TABLES[0].losses), strict=True))
     found = []
-    for (ratio, epsilon), part in zip(chosen, np.array(answers).reshape(len(chosen), options.runs, 5), strict=True):
+    for (ratio, epsilon), part in zip(
+        chosen, np.array(answers).reshape(len(chosen), options.runs, 5), strict=True
+    ):
         newton, predicted, public = map(float, np.median(part[:, :3], axis=0))
         row = {
             "public_ratio": ratio,
@@ -209,7 +225,9 @@ def draw(found: list[Row], options: Options) -> Any:
     ]
     for shade, (epsilon, name, style, label) in zip(PALETTE, curves, strict=False):
         part = where(found, epsilon=epsilon)
-        axes.plot(column(part, "public_ratio"), column(part, name) - 1.0, style, color=shade, label=label)
+        axes.plot(
+            column(part, "public_ratio"), column(part, name) - 1.0, style, color=shade, label=label
+        )
     finish(axes, "share of public rows", "excess of the test loss", log="y")
     return figure
 

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from benchmarks.papers.experiment import Experiment, Options, Row, curve, finish, panels, text_table, where
+from benchmarks.papers.experiment import (
+    Experiment,
+    Options,
+    Row,
+    curve,
+    finish,
+    panels,
+    text_table,
+    where,
+)
 from fastpubpriv.privacy import ApproxDP, Neighbors, Poisson, epsilon_of, noise_multiplier_for
 from fastpubpriv.privacy.pld import solved
 from fastpubpriv.results.plots import PALETTE
@@ -69,7 +78,12 @@ def line(epsilon: int, ratio: float) -> Row:
     """Return one column of a table, recomputed."""
     sampling, budget = Poisson(rate(ratio)), ApproxDP(epsilon, DELTA)
     printed, found = PRINTED[epsilon][RATIOS.index(ratio)], published_noise(ratio, epsilon)
-    row = {"table": TABLES[epsilon], "epsilon": epsilon, "public_ratio": ratio, "sampling_rate": float(sampling.rate)}
+    row = {
+        "table": TABLES[epsilon],
+        "epsilon": epsilon,
+        "public_ratio": ratio,
+        "sampling_rate": float(sampling.rate),
+    }
     row |= {
         "printed": printed,
         "by_the_papers_conventions": found,
@@ -105,17 +119,26 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 def draw(found: list[Row], options: Options) -> Any:
     """Draw noise against the share of public rows (left), and the replace-one epsilon of the printed noise (right)."""
-    figure, ((left, right),) = panels(10.0, 4.0, across=2, title="n = 30000, batches of 500, T = 5000, δ = 1e-5")
+    figure, ((left, right),) = panels(
+        10.0, 4.0, across=2, title="n = 30000, batches of 500, T = 5000, δ = 1e-5"
+    )
     for i, epsilon in enumerate(PRINTED):
         part = where(found, epsilon=epsilon)
         curve(left, part, "public_ratio", "printed", "o", i, label=f"printed, ε = {epsilon}")
-        curve(left, part, "public_ratio", "by_the_papers_conventions", "x", i, label="its conventions")
+        curve(
+            left, part, "public_ratio", "by_the_papers_conventions", "x", i, label="its conventions"
+        )
         curve(left, part, "public_ratio", "replace_one", "-", i, label="replace-one")
         curve(right, part, "public_ratio", "epsilon_replace_one", "o-", i)
         right.axhline(epsilon, color=PALETTE[i], lw=0.8, ls=":")
     right.set_ylim(bottom=0.0)
     finish(left, "share of public rows", "noise multiplier", log="y")
-    finish(right, "share of public rows", "replace-one ε of the printed noise (dotted: claimed)", legend=0)
+    finish(
+        right,
+        "share of public rows",
+        "replace-one ε of the printed noise (dotted: claimed)",
+        legend=0,
+    )
     return figure
 
 

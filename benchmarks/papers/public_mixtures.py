@@ -20,7 +20,14 @@ from benchmarks.papers.experiment import (
     panels,
     text_table,
 )
-from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
+from benchmarks.papers.mixture_cases import (
+    CASES,
+    Truth,
+    blobs,
+    distance_by_draws,
+    distance_on_line,
+    released,
+)
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import learn_axis_aligned_mixture
 from fastpubpriv.mixtures.axis_aligned.dp_em import public_starts
 from fastpubpriv.privacy import ZCDP, PureDP
@@ -74,7 +81,11 @@ def one_run(place: Place, run: int) -> tuple[float, float, float]:
     fit = public_starts(public, len(truth.weights), known_std=False)[0][0]
     errors = []
     for found in (released(result), Truth(fit.weights, fit.means, fit.stds)):
-        errors.append(distance_on_line(truth, found) if place.dim == 1 else distance_by_draws(truth, found, rng))
+        errors.append(
+            distance_on_line(truth, found)
+            if place.dim == 1
+            else distance_by_draws(truth, found, rng)
+        )
     return errors[0], errors[1], seconds
 
 
@@ -83,7 +94,9 @@ def rows(options: Options) -> list[Row]:
     tasks = [(place, run) for place in PLACES for run in range(options.runs)]
     answers = options.side_by_side(lambda task: one_run(*task), tasks, EXPERIMENT.name)
     found = []
-    for place, part in zip(PLACES, np.array(answers).reshape(len(PLACES), options.runs, 3), strict=True):
+    for place, part in zip(
+        PLACES, np.array(answers).reshape(len(PLACES), options.runs, 3), strict=True
+    ):
         median, alone, seconds = map(float, np.median(part, axis=0))
         row = place._asdict() | {"runs": options.runs, "median": median, "public_alone": alone}
         found.append(row | {"aim": row.pop("aim"), "seconds": seconds})
@@ -109,7 +122,13 @@ def draw(found: list[Row], options: Options) -> Any:
     """Draw the errors of public rows alone, and with the private ones."""
     figure, ((axes,),) = panels(8.0, 4.2)
     places = np.arange(len(found))
-    axes.bar(places - 0.2, column(found, "public_alone"), 0.38, color=PALETTE[4], label="public rows alone")
+    axes.bar(
+        places - 0.2,
+        column(found, "public_alone"),
+        0.38,
+        color=PALETTE[4],
+        label="public rows alone",
+    )
     axes.bar(places + 0.2, column(found, "median"), 0.38, color=PALETTE[0], label="released")
     labels = ["{method}\n{case}\nd={dim}, m={n_pub}\nn={n_priv:,}".format(**x) for x in found]
     axes.set_xticks(places, labels, fontsize=6)

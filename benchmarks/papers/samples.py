@@ -58,7 +58,9 @@ class SimulatedDraws:
         Number of public rows, and of those in a batch; None is all, and a larger number than `n_pub` is with replacement.
     """
 
-    def __init__(self, seed: int, *, n: int, rate: float, n_pub: int = 0, public_rows: int | None = None) -> None:
+    def __init__(
+        self, seed: int, *, n: int, rate: float, n_pub: int = 0, public_rows: int | None = None
+    ) -> None:
         self._generator = np.random.default_rng(seed)
         self._n, self._rate, self._n_pub, self._public_rows = n, rate, n_pub, public_rows
 

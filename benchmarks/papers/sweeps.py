@@ -58,12 +58,16 @@ def sweep(
     private = _Rows(x, y, settings, dtype)
     sizes = np.asarray(settings.step_size).astype(dtype)
     weight = np.broadcast_to(np.asarray(settings.priv_weight, dtype=np.float64), sizes.shape)
-    public = None if x_pub is None or not np.any(weight < 1.0) else _Rows(x_pub, y_pub, settings, dtype)
+    public = (
+        None if x_pub is None or not np.any(weight < 1.0) else _Rows(x_pub, y_pub, settings, dtype)
+    )
     dim = private.x.shape[1]
     first = np.zeros(dim) if start is None else np.asarray(start, dtype=np.float64)
     w = np.repeat(first[:, None], len(sizes), axis=1).astype(dtype)
     share = (weight / settings.batch_rows).astype(dtype)
-    noise = (weight * settings.noise_multiplier * settings.clip_norm / settings.batch_rows).astype(dtype)
+    noise = (weight * settings.noise_multiplier * settings.clip_norm / settings.batch_rows).astype(
+        dtype
+    )
     with np.errstate(all="ignore"):
         for step in range(settings.steps):
             places, shown = draws.batch(step), None if public is None else draws.public_batch(step)
@@ -72,7 +76,9 @@ def sweep(
             if public is not None:
                 count = len(public.x) if shown is None else len(shown)
                 move += public.gradients(
-                    slice(None) if shown is None else shown, w, ((1.0 - weight) / count).astype(dtype)
+                    slice(None) if shown is None else shown,
+                    w,
+                    ((1.0 - weight) / count).astype(dtype),
                 )
             if preconditioner is not None:
                 move = np.asarray(preconditioner, dtype=dtype) @ move
@@ -97,6 +103,8 @@ class _Rows:
         scores = x @ w
         found = y[:, None] - scores
         if self.loss is not LOSSES["squared"]:
-            found = self.loss.residuals_of(scores.T, np.broadcast_to(y, scores.T.shape)).T.astype(w.dtype)
+            found = self.loss.residuals_of(scores.T, np.broadcast_to(y, scores.T.shape)).T.astype(
+                w.dtype
+            )
         found[~np.isfinite(found)] = 0.0
         return x.T @ (np.clip(found, -bound, bound) * factors)

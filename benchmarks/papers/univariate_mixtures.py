@@ -20,7 +20,14 @@ from benchmarks.papers.experiment import (
     text_table,
     where,
 )
-from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, Truth, anywhere, distance_on_line, released
+from benchmarks.papers.mixture_cases import (
+    CASES,
+    FIRST_VERSION,
+    Truth,
+    anywhere,
+    distance_on_line,
+    released,
+)
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ApproxDP
 
@@ -57,14 +64,23 @@ def one_run(name: str, n: int, epsilon: float, run: int) -> tuple[float, float]:
 
 def rows(options: Options) -> list[Row]:
     """Return medians over the runs at each point."""
-    tasks = sorted(((place, run) for place in places() for run in range(options.runs)), key=lambda task: -task[0][1])
+    tasks = sorted(
+        ((place, run) for place in places() for run in range(options.runs)),
+        key=lambda task: -task[0][1],
+    )
     answers = options.side_by_side(lambda task: one_run(*task[0], task[1]), tasks, EXPERIMENT.name)
     answer = dict(zip(tasks, answers, strict=True))
     found = []
     for name, n, epsilon in places():
-        errors, seconds = np.array([answer[(name, n, epsilon), run] for run in range(options.runs)]).T
+        errors, seconds = np.array(
+            [answer[(name, n, epsilon), run] for run in range(options.runs)]
+        ).T
         row = {"case": name, "n_priv": n, "epsilon": epsilon, "runs": options.runs}
-        row |= {"median": float(np.median(errors)), "worst": float(errors.max()), "seconds": float(np.median(seconds))}
+        row |= {
+            "median": float(np.median(errors)),
+            "worst": float(errors.max()),
+            "seconds": float(np.median(seconds)),
+        }
         known = FIRST_VERSION.get(name, {}).get(n) if epsilon == 1.0 else None
         found.append(row | {"first_version": known})
     return found
@@ -85,11 +101,24 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 def draw(found: list[Row], options: Options) -> Any:
     """Draw the error against rows, and against epsilon."""
-    figure, ((left, right),) = panels(10.0, 4.4, across=2, sharey=True, title="Mixtures on the line, no range given")
+    figure, ((left, right),) = panels(
+        10.0, 4.4, across=2, sharey=True, title="Mixtures on the line, no range given"
+    )
     for i, name in enumerate([*CASES, *FAR_NAMES]):
         style = "o-" if name in CASES else "o--"
-        curve(left, where(found, case=name, epsilon=1.0), "n_priv", "median", style, i, ms=3.5, label=name)
-        curve(right, where(found, case=name, n_priv=FIXED_ROWS), "epsilon", "median", style, i, ms=3.5)
+        curve(
+            left,
+            where(found, case=name, epsilon=1.0),
+            "n_priv",
+            "median",
+            style,
+            i,
+            ms=3.5,
+            label=name,
+        )
+        curve(
+            right, where(found, case=name, n_priv=FIXED_ROWS), "epsilon", "median", style, i, ms=3.5
+        )
     finish(left, "private rows (epsilon = 1)", "total variation, median", log="xy", legend=7)
     finish(right, f"epsilon ({FIXED_ROWS:,} rows)", log="xy", legend=0)
     right.minorticks_off()

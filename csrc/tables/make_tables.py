@@ -47,7 +47,10 @@ def bin_weights(exponent: Callable[[int], Fraction]) -> tuple[int, list[int]]:
     """K and the weights: each the least integer >= K density, then bin 0 takes what is left of 2^64."""
     total = sum((density(exponent(b)) for b in range(BINS)), arb(0))
     scale = floor_of((arb(2) ** 64 - BINS) / total)
-    weights = [scale if exponent(b) == 0 else floor_of(scale * density(exponent(b))) + 1 for b in range(BINS)]
+    weights = [
+        scale if exponent(b) == 0 else floor_of(scale * density(exponent(b))) + 1
+        for b in range(BINS)
+    ]
     weights[0] += 2**64 - sum(weights)
     assert weights[0] >= scale
     assert sum(weights) == 2**64
@@ -74,16 +77,23 @@ def quick_thresholds(
     scale: int, weights: Sequence[int], exponent: Callable[[int], Fraction], bits: int, edge: int
 ) -> list[int]:
     """floor(2^bits K density / w) at the left (edge 0) or right (edge 1) end of each bin; below, U is kept."""
-    return [floor_of(arb(2) ** bits * scale * density(exponent(b + edge)) / weights[b]) for b in range(BINS)]
+    return [
+        floor_of(arb(2) ** bits * scale * density(exponent(b + edge)) / weights[b])
+        for b in range(BINS)
+    ]
 
 
-def first_look(packed: Sequence[int], quick: Sequence[int], alias_bits: int, quick_bits: int) -> list[int]:
+def first_look(
+    packed: Sequence[int], quick: Sequence[int], alias_bits: int, quick_bits: int
+) -> list[int]:
     """What a first attempt reads of column c: other bin, start of the threshold, quick thresholds of c and other."""
     words = []
     for c in range(BINS):
         threshold, other = packed[c] >> 10, packed[c] & (BINS - 1)
         assert max(quick[c], quick[other]) < 1 << quick_bits
-        words.append(other | threshold >> (54 - alias_bits) << 10 | quick[c] << 20 | quick[other] << 32)
+        words.append(
+            other | threshold >> (54 - alias_bits) << 10 | quick[c] << 20 | quick[other] << 32
+        )
     return words
 
 
@@ -97,10 +107,14 @@ def nearest_double(x: arb) -> float:
 def array(kind: str, name: str, values: Sequence[str], per_line: int) -> str:
     """A C array."""
     lines = [", ".join(values[i : i + per_line]) for i in range(0, len(values), per_line)]
-    return f"static const {kind} {name}[{len(values)}] = {{\n    " + ",\n    ".join(lines) + ",\n};\n"
+    return (
+        f"static const {kind} {name}[{len(values)}] = {{\n    " + ",\n    ".join(lines) + ",\n};\n"
+    )
 
 
-def law(name: str, exponent: Callable[[int], Fraction], alias_bits: int, quick_bits: int, edge: int) -> str:
+def law(
+    name: str, exponent: Callable[[int], Fraction], alias_bits: int, quick_bits: int, edge: int
+) -> str:
     """The tables of one law."""
     scale, weights = bin_weights(exponent)
     packed = alias_table(weights)

@@ -14,7 +14,9 @@ from fastpubpriv.cli import main
 OPTION = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
 
 
-def commands(group: click.Group, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+def commands(
+    group: click.Group, path: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], click.Command]]:
     """Yield every command below a group with its words, groups before their commands."""
     found = []
     for name in group.list_commands(click.Context(group)):
@@ -32,7 +34,9 @@ def prose(text: str) -> str:
     for part in re.split(r"\n\s*\n", (text or "").strip()):
         lines = part.splitlines()
         if lines and lines[0].strip() == "\b":
-            parts.append("```text\n" + "\n".join(line.removeprefix("  ") for line in lines[1:]) + "\n```")
+            parts.append(
+                "```text\n" + "\n".join(line.removeprefix("  ") for line in lines[1:]) + "\n```"
+            )
         else:
             words = " ".join(line.strip() for line in lines)
             parts.append(OPTION.sub(r"`\g<0>`", words))
@@ -51,15 +55,30 @@ def page(words: tuple[str, ...], command: click.Command) -> str:
     """Return the page of one command."""
     context = click.Context(command, info_name=" ".join(("fastpubpriv", *words)))
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    lines = [f"# `fastpubpriv {' '.join(words)}`", "", "```text", usage, "```", "", prose(command.help or ""), ""]
+    lines = [
+        f"# `fastpubpriv {' '.join(words)}`",
+        "",
+        "```text",
+        usage,
+        "```",
+        "",
+        prose(command.help or ""),
+        "",
+    ]
     if isinstance(command, click.Group):
         lines += ["## Commands", ""]
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
-            lines.append(f"- [`{name}`]({'-'.join((*words, name))}.md): {below.get_short_help_str(200)}")
+            lines.append(
+                f"- [`{name}`]({'-'.join((*words, name))}.md): {below.get_short_help_str(200)}"
+            )
         lines.append("")
-    lines += ["## Options", "", *(option_entry(context, option) for option in command.get_params(context))]
+    lines += [
+        "## Options",
+        "",
+        *(option_entry(context, option) for option in command.get_params(context)),
+    ]
     if command.epilog:
         lines += ["## Examples", "", prose(command.epilog), ""]
     return "\n".join(lines)
@@ -67,12 +86,27 @@ def page(words: tuple[str, ...], command: click.Command) -> str:
 
 def overview(found: list[tuple[tuple[str, ...], click.Command]]) -> str:
     """Return the page that lists all commands."""
-    lines = ["# The command line", "", prose(main.help or ""), "", "| command | what it does |", "|---|---|"]
+    lines = [
+        "# The command line",
+        "",
+        prose(main.help or ""),
+        "",
+        "| command | what it does |",
+        "|---|---|",
+    ]
     lines += [
         f"| [`fastpubpriv {' '.join(words)}`]({'-'.join(words)}.md) | {command.get_short_help_str(200)} |"
         for words, command in found
     ]
-    lines += ["", "```{toctree}", ":hidden:", "", *(f"{'-'.join(words)}" for words, _ in found), "```", ""]
+    lines += [
+        "",
+        "```{toctree}",
+        ":hidden:",
+        "",
+        *(f"{'-'.join(words)}" for words, _ in found),
+        "```",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -80,7 +114,9 @@ def write(app: Sphinx) -> None:
     """Write the pages that have changed."""
     folder = Path(app.srcdir) / "reference"
     found = commands(main, ())
-    wanted = {folder / "cli" / f"{'-'.join(words)}.md": page(words, command) for words, command in found}
+    wanted = {
+        folder / "cli" / f"{'-'.join(words)}.md": page(words, command) for words, command in found
+    }
     for path in set((folder / "cli").glob("*.md")) - set(wanted):
         path.unlink()
     wanted[folder / "cli" / "overview.md"] = overview(found)

@@ -38,7 +38,8 @@ def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: 
     example = False
     for index, line in enumerate(lines):
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
-        heading = re.match(r"\s*\w+_? : ", line)  # napoleon escapes names of parameters and attributes itself
+        # napoleon escapes names of parameters and attributes itself
+        heading = re.match(r"\s*\w+_? : ", line)
         if not example:
             lines[index] = line if heading and "|" not in line and "*" not in line else escape(line)
     # A property is passed as a method, or napoleon would read words before a colon as its type.

@@ -19,7 +19,9 @@ class Evidence(SphinxDirective):
         """Generate the table, and parse it as Markdown."""
         lines = TABLES[self.arguments[0]]()
         parent = nodes.container(classes=["evidence"])
-        self.state.nested_parse(StringList(lines, source=f"table {self.arguments[0]}"), self.content_offset, parent)
+        self.state.nested_parse(
+            StringList(lines, source=f"table {self.arguments[0]}"), self.content_offset, parent
+        )
         return [parent]
 
 

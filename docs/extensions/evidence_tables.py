@@ -26,7 +26,9 @@ def marks_of(node: ast.AST) -> set[str]:
     return {
         part.attr
         for part in ast.walk(node)
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Attribute) and part.value.attr == "mark"
+        if isinstance(part, ast.Attribute)
+        and isinstance(part.value, ast.Attribute)
+        and part.value.attr == "mark"
     }
 
 
@@ -39,12 +41,18 @@ def long_tests(path: Path) -> list[tuple[str, str, str]]:
     everywhere: set[str] = set()
     helpers: dict[str, set[str]] = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "pytestmark" for target in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            getattr(target, "id", "") == "pytestmark" for target in node.targets
+        ):
             everywhere |= marks_of(node.value)
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("test"):
             helpers[node.name] = marks_of(node)
         elif isinstance(node, ast.Assign):
-            helpers |= {target.id: marks_of(node.value) for target in node.targets if isinstance(target, ast.Name)}
+            helpers |= {
+                target.id: marks_of(node.value)
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
     found = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
@@ -57,7 +65,9 @@ def long_tests(path: Path) -> list[tuple[str, str, str]]:
                     if isinstance(part, ast.Name)
                     for mark in helpers.get(part.id, ())
                 }
-            found += [(node.name, mark, ast.get_docstring(node) or "") for mark in LONG if mark in marks]
+            found += [
+                (node.name, mark, ast.get_docstring(node) or "") for mark in LONG if mark in marks
+            ]
     return found
 
 
@@ -90,7 +100,9 @@ def audit_table() -> list[str]:
         )
         for line in found
     ]
-    return table(("call", "claim", "runs on each side", "largest epsilon refuted", "the twin, refuted"), rows)
+    return table(
+        ("call", "claim", "runs on each side", "largest epsilon refuted", "the twin, refuted"), rows
+    )
 
 
 def guard_table() -> list[str]:
@@ -102,7 +114,11 @@ def guard_table() -> list[str]:
             _, lowest = rows.setdefault(name, (case["peer"], {}))
             lowest[instructions] = min(case["ratio"], lowest.get(instructions, case["ratio"]))
     lines = [
-        (name, peer, *(f"{lowest[each]:.3g}" if each in lowest else "-" for each in INSTRUCTION_SETS))
+        (
+            name,
+            peer,
+            *(f"{lowest[each]:.3g}" if each in lowest else "-" for each in INSTRUCTION_SETS),
+        )
         for name, (peer, lowest) in rows.items()
     ]
     return table(("case", "compared with", *INSTRUCTION_SETS.values()), lines)
@@ -113,7 +129,9 @@ def closer_table() -> list[str]:
     text = (ROOT / "docs" / "evidence" / "accuracy.md").read_text(encoding="utf-8")
     text = text.split("<!-- accuracy -->", 1)[1].split("<!-- /accuracy -->", 1)[0]
     lines = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
     ]
     header, contestants = lines[0], lines[2:]
     ours = next(line for line in contestants if line[0] == "estimate_mean")

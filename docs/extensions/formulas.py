@@ -11,21 +11,35 @@ def words(text: str) -> list[str]:
 
 
 GREEK = {
-    name: f"\\{name}" for name in words("alpha beta gamma delta zeta eta theta lambda mu rho sigma tau Gamma Sigma")
+    name: f"\\{name}"
+    for name in words("alpha beta gamma delta zeta eta theta lambda mu rho sigma tau Gamma Sigma")
 }
 GREEK["epsilon"] = r"\varepsilon"
 FUNCTIONS = {name: f"\\{name} " for name in words("exp log ln max min sinh cosh tanh")}
 FUNCTIONS |= {
-    name: rf"\mathrm{{{name}}}\," for name in words("isqrt floor ceil clip round asinh tr cut sign diag rank")
+    name: rf"\mathrm{{{name}}}\,"
+    for name in words("isqrt floor ceil clip round asinh tr cut sign diag rank")
 }
-FUNCTIONS |= {"log2": r"\log_2 ", "sum": r"\sum ", "prod": r"\prod ", "integral": r"\int ", "infinity": r"\infty "}
+FUNCTIONS |= {
+    "log2": r"\log_2 ",
+    "sum": r"\sum ",
+    "prod": r"\prod ",
+    "integral": r"\int ",
+    "infinity": r"\infty ",
+}
 FUNCTIONS |= {"l2": r"\ell_2 ", "grad": r"\nabla ", "mod": r"\bmod "}
 # Variables named by a word; such a word alone is code.
 VARIABLES = set(
-    words("slope rate radius noise step steps margin curvature spread start width lower upper middle dim dt batch")
+    words(
+        "slope rate radius noise step steps margin curvature spread start width lower upper middle dim dt batch"
+    )
 )
 LABELS = {"max", "min", "priv", "pub"}  # as subscripts
-WORDS = set(words("over of rows in for each every and at most least to or if all row than cells bins otherwise dy"))
+WORDS = set(
+    words(
+        "over of rows in for each every and at most least to or if all row than cells bins otherwise dy"
+    )
+)
 SIGNS = {
     "<=": r"\le ", ">=": r"\ge ", "->": r"\to ", ">>": r"\gg ", "||": r"\Vert ", "!=": r"\ne ", "|": r"\vert ", "*": r"\cdot ",
     "#": r"\#", "~": r"\sim ", "{": r"\{", "}": r"\}", ".": r"\cdot ", "...": r"\ldots ",

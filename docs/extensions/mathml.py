@@ -30,7 +30,9 @@ def visit_inline(translator: Any, node: nodes.math) -> None:
 
 def visit_block(translator: Any, node: nodes.math_block) -> None:
     """Write a displayed formula; wide ones scroll horizontally."""
-    translator.body.append(f'<div class="formula">{convert(node.astext(), node, as_block=True)}</div>\n')
+    translator.body.append(
+        f'<div class="formula">{convert(node.astext(), node, as_block=True)}</div>\n'
+    )
     raise nodes.SkipNode
 
 

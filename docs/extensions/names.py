@@ -10,11 +10,23 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 # Prefixes that are tried for a short name, in this order.
-HOMES = ("fastpubpriv", "fastpubpriv.training", "fastpubpriv.local", "fastpubpriv.auditing", "fastpubpriv.sklearn")
+HOMES = (
+    "fastpubpriv",
+    "fastpubpriv.training",
+    "fastpubpriv.local",
+    "fastpubpriv.auditing",
+    "fastpubpriv.sklearn",
+)
 
 
 def name_role(
-    role: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = None
+    role: str,
+    rawtext: str,
+    text: str,
+    lineno: int,
+    inliner: Any,
+    options: Any = None,
+    content: Any = None,
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
     """Role of text in single backticks."""
     reference = addnodes.pending_xref(
@@ -24,7 +36,9 @@ def name_role(
     return [reference], []
 
 
-def resolve(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Element) -> nodes.Element | None:
+def resolve(
+    app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Element
+) -> nodes.Element | None:
     """Return a link to the page of the name, or the name as code."""
     if node["reftype"] != "name":
         return None
@@ -33,7 +47,9 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Elemen
     for home in ("", *(f"{home}." for home in HOMES)):
         found = objects.get(home + target)
         if found is not None and found.docname != node.get("refdoc"):
-            address = app.builder.get_relative_uri(node["refdoc"], found.docname) + "#" + found.node_id
+            address = (
+                app.builder.get_relative_uri(node["refdoc"], found.docname) + "#" + found.node_id
+            )
             link = nodes.reference("", "", internal=True, refuri=address)
             link += content
             return link

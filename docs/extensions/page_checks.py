@@ -39,6 +39,7 @@ def broken(folder: Path) -> list[str]:
                 found.append(f"{name} links to {link}: the page has no such place")
     for path in folder.rglob("*.css"):
         found += [
-            f"{path.name} fetches {address}" for address in FETCHED_BY_STYLE.findall(path.read_text(encoding="utf-8"))
+            f"{path.name} fetches {address}"
+            for address in FETCHED_BY_STYLE.findall(path.read_text(encoding="utf-8"))
         ]
     return found

@@ -23,16 +23,16 @@ def title_of(path: Path) -> str:
 def page(path: Path) -> str:
     """Return the page of a note."""
     note = path.read_text(encoding="utf-8")
-    source = (
-        f"*From `{path.relative_to(NOTES.parents[2]).as_posix()}`, where it stands beside the code that it is about.*"
-    )
+    source = f"*From `{path.relative_to(NOTES.parents[2]).as_posix()}`, where it stands beside the code that it is about.*"
     return f"# {title_of(path)}\n\n{source}\n{convert(note.split(chr(10), 1)[1])}"
 
 
 def summary(path: Path) -> str:
     """Return the beginning of the note's first paragraph."""
     note = path.read_text(encoding="utf-8").split("\n", 1)[1]
-    first = next(part for part in re.split(r"\n\s*\n", note) if part.strip() and "**Relation" not in part)
+    first = next(
+        part for part in re.split(r"\n\s*\n", note) if part.strip() and "**Relation" not in part
+    )
     words = re.sub(r"\*\*[^*]*\*\*\s*", "", " ".join(first.split()))
     sentence = re.split(r"(?<=[a-z)`])[.:;] ", words)[0].rstrip(".:;")
     return convert(sentence).replace("|", r"\|")
@@ -47,7 +47,15 @@ def overview(paths: list[Path]) -> str:
     )
     rows = [f"| [{title_of(path)}]({path.stem}.md) | {summary(path)} |" for path in paths]
     entries = [path.stem for path in paths]
-    lines = ["# Proofs of the mechanisms", "", intro, "", "| mechanism | what it asks |", "|---|---|", *rows]
+    lines = [
+        "# Proofs of the mechanisms",
+        "",
+        intro,
+        "",
+        "| mechanism | what it asks |",
+        "|---|---|",
+        *rows,
+    ]
     return "\n".join([*lines, "", "```{toctree}", ":hidden:", "", *entries, "```", ""])
 
 
@@ -56,7 +64,9 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "evidence" / "proofs"
     folder.mkdir(parents=True, exist_ok=True)
     paths = sorted(NOTES.glob("*.md"))
-    wanted = {folder / path.name: page(path) for path in paths} | {folder / "overview.md": overview(paths)}
+    wanted = {folder / path.name: page(path) for path in paths} | {
+        folder / "overview.md": overview(paths)
+    }
     for path in set(folder.glob("*.md")) - set(wanted):
         path.unlink()
     for path, text in wanted.items():

@@ -50,13 +50,18 @@ def class_directive(name: str) -> str:
     value = find(name)
     if issubclass(value, BaseException):
         return f".. autoexception:: {name}"
-    foreign = [base.__name__ for base in value.__mro__[1:] if not base.__module__.startswith("fastpubpriv")]
+    foreign = [
+        base.__name__ for base in value.__mro__[1:] if not base.__module__.startswith("fastpubpriv")
+    ]
     return f".. autoclass:: {name}\n   :members:\n   :inherited-members: {', '.join(foreign)}"
 
 
 def group_page(group: Group) -> str:
     """Return the overview of one subject, with a line for each name."""
-    rows = [f"| [`{short(name)}`]({page_name(name)}.md) | {first_paragraph(name)} |" for name in group.names]
+    rows = [
+        f"| [`{short(name)}`]({page_name(name)}.md) | {first_paragraph(name)} |"
+        for name in group.names
+    ]
     entries = [page_name(name) for name in group.names]
     lines = [f"# {group.title}", "", group.intro, "", "| name | what it is |", "|---|---|", *rows]
     return "\n".join([*lines, "", "```{toctree}", ":hidden:", "", *entries, "```", ""])

@@ -51,7 +51,11 @@ def failures(name: str) -> list[str]:
     for test in tests_of(name):
         said: list[str] = []
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        with (
+            warnings.catch_warnings(),
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.chdir(folder),
+        ):
             warnings.simplefilter("ignore")  # seeded examples warn on purpose
             if runner.run(test, out=said.append).failed:
                 found.append(f"{test.name}: {''.join(said)}")

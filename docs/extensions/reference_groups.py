@@ -68,10 +68,16 @@ def group_parameters(lines: list[str]) -> list[str]:
     parts: dict[str, list[str]] = {title: [] for title in PARAMETER_GROUPS}
     for entry in entries:
         names = set(entry.split(" : ")[0].split(", "))
-        parts["Data" if names <= OF_DATA else "Account" if names <= OF_ACCOUNT else "Method"].append(entry.rstrip())
+        parts[
+            "Data" if names <= OF_DATA else "Account" if names <= OF_ACCOUNT else "Method"
+        ].append(entry.rstrip())
     if section is None or not any(entry.startswith("ledger : ") for entry in entries):
         return lines
-    shown = ["\n".join([title, "-" * len(title), *part]) + "\n\n" for title, part in parts.items() if part]
+    shown = [
+        "\n".join([title, "-" * len(title), *part]) + "\n\n"
+        for title, part in parts.items()
+        if part
+    ]
     return (text[: section.start()] + "".join(shown) + text[section.end() :]).split("\n")
 
 
@@ -82,7 +88,9 @@ def top(*names: str) -> tuple[str, ...]:
 
 def rest(module: str, *, without: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the names of a module that are in no other group; functions and classes in alphabetical order."""
-    found = [name for name in public_names() if name.rpartition(".")[0] == module and name not in without]
+    found = [
+        name for name in public_names() if name.rpartition(".")[0] == module and name not in without
+    ]
     return tuple(sorted(found, key=lambda name: name.rpartition(".")[2].lower()))
 
 
@@ -159,7 +167,14 @@ GROUPS = (
         "Regression and training",
         "A label from the other columns. {name}`linear_regression` and {name}`logistic_regression` give coefficients with "
         "intervals; {name}`train` takes any loss and any method of `fastpubpriv.training`.",
-        top("linear_regression", "logistic_regression", "train", "TrainingResult", "DescentResult", "warmup")
+        top(
+            "linear_regression",
+            "logistic_regression",
+            "train",
+            "TrainingResult",
+            "DescentResult",
+            "warmup",
+        )
         + rest("fastpubpriv.training"),
     ),
     Group(

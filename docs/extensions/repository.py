@@ -55,7 +55,9 @@ class RepositoryLinks(SphinxPostTransform):
         path = inside[0].relative_to(ROOT).as_posix()
         page = page_of(path)
         if page in self.env.found_docs:
-            address = self.app.builder.get_relative_uri(docname, page) + (f"#{anchor}" if anchor else "")
+            address = self.app.builder.get_relative_uri(docname, page) + (
+                f"#{anchor}" if anchor else ""
+            )
             link = nodes.reference("", "", internal=True, refuri=address)
             link += node[0].deepcopy()
             return link

@@ -39,7 +39,9 @@ def split(lines: list[str]) -> list[str]:
 
 def run(command: str, folder: Path) -> tuple[int, str]:
     """Run one command with the `fastpubpriv` and `python` of the build."""
-    environment = {name: value for name, value in os.environ.items() if name != "FASTPUBPRIV_TRACEBACK"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "FASTPUBPRIV_TRACEBACK"
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     python_path = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
     environment |= {"PATH": path, "PYTHONPATH": python_path, "COLUMNS": "100", "NO_COLOR": "1"}
@@ -71,7 +73,13 @@ class Shell(SphinxDirective):
         for command in commands:
             code, printed = run(command, self.folder())
             if code != self.options.get("exit", 0):
-                logger.warning("%r ended with code %d:\n%s", command, code, printed, location=self.get_location())
+                logger.warning(
+                    "%r ended with code %d:\n%s",
+                    command,
+                    code,
+                    printed,
+                    location=self.get_location(),
+                )
             lines = printed.rstrip().splitlines()
             lines = [line.rstrip() for line in lines[: self.options.get("lines", len(lines))]]
             shown.append("\n".join(["$ " + command, *lines]))

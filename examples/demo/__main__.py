@@ -9,14 +9,31 @@ import fastpubpriv as fpp
 from examples.demo import flights, weather
 from fastpubpriv.cli import options, outputs, streams
 
-PAGES = (weather.mean, weather.gaussian, flights.mixture, flights.axis, flights.clients, flights.training)
+PAGES = (
+    weather.mean,
+    weather.gaussian,
+    flights.mixture,
+    flights.axis,
+    flights.clients,
+    flights.training,
+)
 FOLDER = Path("demo-out")
 
 
 @click.command()
-@click.option("--out", type=options.FileName(file_okay=False), default=FOLDER, show_default=True, help="Folder.")
 @click.option(
-    "--rho", type=options.Read("NUMBER"), default="0.5", show_default=True, help="Budget in zero-concentrated DP."
+    "--out",
+    type=options.FileName(file_okay=False),
+    default=FOLDER,
+    show_default=True,
+    help="Folder.",
+)
+@click.option(
+    "--rho",
+    type=options.Read("NUMBER"),
+    default="0.5",
+    show_default=True,
+    help="Budget in zero-concentrated DP.",
 )
 @click.option("--seed", type=int, help="Repeatable noise: the answer is then NOT private.")
 def main(out, rho, seed):

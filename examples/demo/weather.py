@@ -6,7 +6,18 @@ from dataclasses import replace
 import numpy as np
 
 import fastpubpriv as fpp
-from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
+from examples.demo.page import (
+    LEVEL,
+    NOT_PRIVATE,
+    answer,
+    columns_of,
+    happened,
+    heard,
+    say,
+    seeds,
+    show,
+    write,
+)
 from examples.new_york import POSSIBLE, WEATHER, WIND, complete, impossible, load_weather
 from fastpubpriv.results import plots
 from fastpubpriv.results.public_draws import normal_quantile
@@ -20,12 +31,22 @@ SHIFT_GAP = 0.9
 def compare(weather, budget, seed):
     """Release the mean, also by CoinPress; return both, with non-private means and standard deviations without the gust."""
     seed_of, rows = seeds(seed, 0), fpp.sources.private_rows(weather.private)
-    weak = {"center": 0.0, "radius": WEAK_BOUND * math.sqrt(len(WEATHER)) / WEAK_STD, "variance": WEAK_STD**2}
-    ours = fpp.estimate_mean(rows, x_pub=weather.public, covariance="public", budget=budget, random_state=seed_of(0))
+    weak = {
+        "center": 0.0,
+        "radius": WEAK_BOUND * math.sqrt(len(WEATHER)) / WEAK_STD,
+        "variance": WEAK_STD**2,
+    }
+    ours = fpp.estimate_mean(
+        rows, x_pub=weather.public, covariance="public", budget=budget, random_state=seed_of(0)
+    )
     coinpress = fpp.coinpress_mean(rows, budget=budget, random_state=seed_of(1), **weak)
     possible = weather.private[~impossible(weather.private)]
     bare = np.nanmean(weather.private, axis=0), np.nanmean(possible, axis=0)
-    return ours, (ours.mean, weather.public.mean(axis=0), coinpress.mean, *bare), np.nanstd(possible, axis=0)
+    return (
+        ours,
+        (ours.mean, weather.public.mean(axis=0), coinpress.mean, *bare),
+        np.nanstd(possible, axis=0),
+    )
 
 
 def shifts(ours, means):
@@ -38,7 +59,11 @@ def shifts(ours, means):
 def draw_means(ours, means, weather, path):
     """Draw all estimates, with an axis for each column, and the wind speed again without distant estimates."""
     public, true = means[1], means[4]
-    wide = normal_quantile(0.5 + LEVEL / 2.0) * weather.public.std(axis=0, ddof=1) / math.sqrt(len(weather.public))
+    wide = (
+        normal_quantile(0.5 + LEVEL / 2.0)
+        * weather.public.std(axis=0, ddof=1)
+        / math.sqrt(len(weather.public))
+    )
     names = [*columns_of(WEATHER), f"wind_speed, one gust: +{means[3][WIND] - true[WIND]:.3f} mph"]
     order = [*range(len(WEATHER)), WIND]
     ways = (
@@ -48,7 +73,9 @@ def draw_means(ours, means, weather, path):
         ("no privacy", means[3]),
         ("no privacy, no gust", true),
     )
-    estimates = [plots.Estimate(name, *(each[order] for each in numbers)) for name, *numbers in ways]
+    estimates = [
+        plots.Estimate(name, *(each[order] for each in numbers)) for name, *numbers in ways
+    ]
     for numbers in (estimates[1].mean, estimates[1].lower, estimates[1].upper):
         numbers[-1] = np.nan
     label = f"mean weather, New York 2013, with {LEVEL:.0%} intervals; all but the first for demonstration only"
@@ -92,11 +119,12 @@ def mean(budget, seed, out):
         f"for more than {most_shift:.3f} mph, because it is clipped to where the public rows say weather is. "
         f"{int((~np.isfinite(weather.private)).any(axis=1).sum())} rows with a missing value count as rows at the public mean."
     )
-    note = (
-        "no_privacy and no_privacy_without_gust read the private rows without protection; coinpress has its own budget"
-    )
+    note = "no_privacy and no_privacy_without_gust read the private rows without protection; coinpress has its own budget"
     names = ("public_rows_only", "coinpress_weak_bounds", "no_privacy", "no_privacy_without_gust")
-    beside = {"note": note, **{name: mean.tolist() for name, mean in zip(names, means[1:], strict=True)}}
+    beside = {
+        "note": note,
+        **{name: mean.tolist() for name, mean in zip(names, means[1:], strict=True)},
+    }
     beside |= {"gust_shift_mph": gust_shift, "most_shift_of_private_answer_mph": most_shift}
     return write("demo", out, lambda path: draw_means(ours, means, weather, path), data, beside)
 
@@ -124,7 +152,12 @@ def gaussian(budget, seed, out):
     with heard() as warned:
         results = []
         for index, (table, gap) in enumerate(plans.values()):
-            asked = {"x_pub": table.public, "pub_priv_gap": gap, "budget": budget, "random_state": seed_of(index)}
+            asked = {
+                "x_pub": table.public,
+                "pub_priv_gap": gap,
+                "budget": budget,
+                "random_state": seed_of(index),
+            }
             results.append(fpp.estimate_gaussian(fpp.sources.private_rows(table.private), **asked))
     truth = bare(weather.private[~impossible(weather.private)])
     ways = [(label, (x.mean, x.covariance), "yes") for label, x in zip(plans, results, strict=True)]
@@ -138,7 +171,10 @@ def gaussian(budget, seed, out):
     show(
         "For demonstration only: how far from the truth",
         ("covariance and mean from", "covariance\nerror *", "mean\nerror *", "protected"),
-        [(label, f"{covariance:.3f}", f"{mean:.3f}", protected) for label, covariance, mean, protected in found],
+        [
+            (label, f"{covariance:.3f}", f"{mean:.3f}", protected)
+            for label, covariance, mean, protected in found
+        ],
         "relative Frobenius distance, and distance in standard deviations, to the rows without the gust",
     )
     ours, gapped, understated, public, alone, gust = (case[1] for case in found)
@@ -149,5 +185,8 @@ def gaussian(budget, seed, out):
         f"private rows are clipped to July, and the error is {understated:.2f}; privacy is the same in all three. The gust "
         f"alone spoils the ordinary covariance by {gust:.2f}."
     )
-    beside = {label: {"covariance_error": first, "mean_error": second} for label, first, second, _ in found}
+    beside = {
+        label: {"covariance_error": first, "mean_error": second}
+        for label, first, second, _ in found
+    }
     return write("demo-gaussian", out, lambda path: named.plot(path, bounds=POSSIBLE), data, beside)

@@ -23,7 +23,9 @@ from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
 
 
-def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.99) -> tuple[float, float]:
+def clopper_pearson(
+    successes: int, trials: int, *, confidence: float = 0.99
+) -> tuple[float, float]:
     """One-sided bounds on a probability, each valid with probability `confidence`.
 
     Parameters
@@ -52,7 +54,13 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.99) ->
 
 
 def epsilon_lower_bound(
-    hits: int, runs: int, false_hits: int, false_runs: int, *, delta: float = 0.0, confidence: float = 0.99
+    hits: int,
+    runs: int,
+    false_hits: int,
+    false_runs: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.99,
 ) -> float:
     """The largest epsilon that counts of one event, fixed beforehand, refute with this confidence.
 
@@ -153,7 +161,9 @@ class AuditReport(Value):
         ]
 
     def __repr__(self) -> str:
-        facts = f"epsilon_lower={self.epsilon_lower:.4g}, claim={self.claim!r}, passed={self.passed}"
+        facts = (
+            f"epsilon_lower={self.epsilon_lower:.4g}, claim={self.claim!r}, passed={self.passed}"
+        )
         return f"AuditReport(name={self.name!r}, {facts})"
 
 
@@ -161,13 +171,19 @@ def delta_of(claim: Budget) -> float:
     """Return the delta of a claim; raise InputError for another notion."""
     if isinstance(claim, PureDP | ApproxDP):
         return 0.0 if isinstance(claim, PureDP) else float(claim.amounts[1])
-    raise InputError(f"claim must be PureDP or ApproxDP, got {type(claim).__name__}: convert a ZCDP claim first")
+    raise InputError(
+        f"claim must be PureDP or ApproxDP, got {type(claim).__name__}: convert a ZCDP claim first"
+    )
 
 
-def report_of(name: str, claim: Budget, event: str, counts: tuple[int, int, int], level: float) -> AuditReport:
+def report_of(
+    name: str, claim: Budget, event: str, counts: tuple[int, int, int], level: float
+) -> AuditReport:
     """Return the report on a claim from the counts (hits, false_hits, runs) of an event."""
     hits, false_hits, runs = counts
-    lower = epsilon_lower_bound(hits, runs, false_hits, runs, delta=delta_of(claim), confidence=level)
+    lower = epsilon_lower_bound(
+        hits, runs, false_hits, runs, delta=delta_of(claim), confidence=level
+    )
     return AuditReport(
         name=name,
         claim=claim,
@@ -251,7 +267,9 @@ def audit(
     else:
         edge, chosen = validation.finite("threshold", threshold), ""
     how = f"statistic at least {edge:.6g}{chosen}"
-    hits, false_hits = (int(np.count_nonzero(_numbers(statistic, each, runs) >= edge)) for each in (data, neighbor))
+    hits, false_hits = (
+        int(np.count_nonzero(_numbers(statistic, each, runs) >= edge)) for each in (data, neighbor)
+    )
     return report_of(name, claim, how, (hits, false_hits, runs), level)
 
 
@@ -267,7 +285,10 @@ def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> flo
     grid = np.unique(np.quantile(np.concatenate([values, others]), np.linspace(0.01, 0.99, 99)))
     n = len(values)
     counts = [[int(np.count_nonzero(each >= at)) for each in (values, others)] for at in grid]
-    scores = [epsilon_lower_bound(hits, n, false, n, delta=delta, confidence=0.9) for hits, false in counts]
+    scores = [
+        epsilon_lower_bound(hits, n, false, n, delta=delta, confidence=0.9)
+        for hits, false in counts
+    ]
     return float(grid[int(np.argmax(scores))])
 
 
@@ -303,7 +324,13 @@ class TracingResult:
 
 
 def tracing_attack(
-    rows: Any, *, released: Any, theta: Any, error: float, failure_prob: float = FAILURE_PROB, printed: bool = False
+    rows: Any,
+    *,
+    released: Any,
+    theta: Any,
+    error: float,
+    failure_prob: float = FAILURE_PROB,
+    printed: bool = False,
 ) -> TracingResult:
     """Infer from a released mean whether rows were among those that were averaged.
 
@@ -358,7 +385,9 @@ def tracing_attack(
     answer = validation.finite_vector("released", released, len(center))
     targets = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if targets.ndim != 2 or targets.shape[1] != len(center) or not np.isfinite(targets).all():
-        raise InputError(f"rows must be a finite matrix of {len(center)} columns, got shape {targets.shape}")
+        raise InputError(
+            f"rows must be a finite matrix of {len(center)} columns, got shape {targets.shape}"
+        )
     chance = validation.probability("failure_prob", failure_prob)
     eta = 2.0 * validation.positive("error", error) / math.sqrt(len(center))
     cut = np.clip(answer - center, -eta, eta)
@@ -514,7 +543,9 @@ def audit_randomizer(
         return directions(randomizer, integers(randomizer, payload))[:, 0]
 
     edge = 1.0 if isinstance(randomizer, SubsetSelection) else randomizer.cap.threshold
-    return audit(along, row, -row, claim=claim, runs=runs, threshold=edge, confidence=confidence, name=name)
+    return audit(
+        along, row, -row, claim=claim, runs=runs, threshold=edge, confidence=confidence, name=name
+    )
 
 
 @shared_docs
@@ -569,7 +600,9 @@ def audit_weighted_mean(
 
     def answer_to(rows: FloatArray) -> Any:
         bound = math.sqrt(rows.shape[1])
-        return weighted_mean(rows, budget=budget, norm_bound=bound, row_weight="private", project=False, threads=1)
+        return weighted_mean(
+            rows, budget=budget, norm_bound=bound, row_weight="private", project=False, threads=1
+        )
 
     if tracing:
         # The noise scale is public, and does not depend on the rows.
@@ -584,7 +617,9 @@ def audit_weighted_mean(
             failure_prob=_FALSE_ALARMS,
             confidence=confidence,
         )
-        return dataclasses.replace(report, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
+        return dataclasses.replace(
+            report, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing"
+        )
     high = np.zeros((n_priv, 1))
     high[0] = 1.0
     return audit(

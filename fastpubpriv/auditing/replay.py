@@ -67,7 +67,12 @@ class ReplayReport:
 
 
 def record_replay(
-    run: Callable[[Any], Any], x_priv: Any, x_neighbor: Any, *, budget: Budget, pieces: int | None = None
+    run: Callable[[Any], Any],
+    x_priv: Any,
+    x_neighbor: Any,
+    *,
+    budget: Budget,
+    pieces: int | None = None,
 ) -> ReplayReport:
     """Run on `x_priv`, replay on `x_neighbor`, and check the declared sensitivity of every release.
 
@@ -119,18 +124,26 @@ def record_replay(
     with recording(script=recorded.calls) as replayed:
         result_neighbor = run(x_neighbor)
     if len(recorded.calls) != len(replayed.calls):
-        raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbor")
+        raise ReplayError(
+            f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbor"
+        )
     if recorded.accounts != replayed.accounts:
-        raise ReplayError("what was debited, or how much noise was declared, depends on private rows")
+        raise ReplayError(
+            "what was debited, or how much noise was declared, depends on private rows"
+        )
     # The budget of an account is corrected for an error of 2^-100 in each declared draw.
     drawn = [0] * len(recorded.accounts)
     for call in recorded.calls:
         if call.account is None:
-            raise ReplayError(f"release {call.name!r} is paid by an account that was opened before the run")
+            raise ReplayError(
+                f"release {call.name!r} is paid by an account that was opened before the run"
+            )
         drawn[call.account] += call.event.draws
     for (name, _, declared), count in zip(recorded.accounts, drawn, strict=True):
         if count > declared:
-            raise ReplayError(f"{name}: {count} values of noise were drawn where {declared} were declared")
+            raise ReplayError(
+                f"{name}: {count} values of noise were drawn where {declared} were declared"
+            )
     if pieces is not None:
         _check_pieces(run, x_priv, pieces, recorded, result)
     # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs as much as its most expensive block.
@@ -145,9 +158,14 @@ def record_replay(
         if not all(np.array_equal(one.query, other.query) for one, other in calls)
     ]
     if len(moved) > 1:
-        raise ReplayError(f"blocks {moved} both saw the replaced row: blocks of rows must be disjoint")
+        raise ReplayError(
+            f"blocks {moved} both saw the replaced row: blocks of rows must be disjoint"
+        )
     draws = sum(call.event.draws for call in recorded.calls)
-    reports = [_block_report(calls, budget, draws, len(recorded.calls)) for calls in blocks.values() or [[]]]
+    reports = [
+        _block_report(calls, budget, draws, len(recorded.calls))
+        for calls in blocks.values() or [[]]
+    ]
     if fingerprint(result) != fingerprint(result_neighbor):
         raise ReplayError(
             "the results differ although every released value was the same: private data leaked past release"
@@ -156,18 +174,26 @@ def record_replay(
 
 
 def _check_pieces(
-    run: Callable[[Any], Any], x_priv: np.ndarray[Any, Any], size: int, recorded: Transcript, result: Any
+    run: Callable[[Any], Any],
+    x_priv: np.ndarray[Any, Any],
+    size: int,
+    recorded: Transcript,
+    result: Any,
 ) -> None:
     """Replay on the same rows in chunks of `size`; the contribution of a row must not depend on other rows of its chunk."""
     rows = x_priv.reshape(len(x_priv), -1)
     cut = Rows.from_chunks(
-        lambda: (rows[at : at + size] for at in range(0, len(rows), size)), n=len(rows), dim=rows.shape[1]
+        lambda: (rows[at : at + size] for at in range(0, len(rows), size)),
+        n=len(rows),
+        dim=rows.shape[1],
     )
     with recording(script=recorded.calls) as replayed:
         again = run(cut)
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         if not np.array_equal(one.query, other.query):
-            raise ReplayError(f"release {one.name!r}: the answer depends on how the rows are cut into chunks")
+            raise ReplayError(
+                f"release {one.name!r}: the answer depends on how the rows are cut into chunks"
+            )
     if fingerprint(again) != fingerprint(result):
         raise ReplayError("the results depend on how the rows are cut into chunks")
 
@@ -183,9 +209,12 @@ def _block_report(
         cost, price = compare(one, other, type(budget))
         if approx and not one.event.gdp:
             if gaussian and not one.event.beside_gaussian:
-                raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+                raise ReplayError(
+                    "Gaussian releases and those with an epsilon of their own are in one account"
+                )
             deltas += one.event.own_delta
-            if gaussian:  # a reserved part of the budget covers it; otherwise its epsilon is added to the others
+            # a reserved part of the budget covers it; otherwise its epsilon is added to the others
+            if gaussian:
                 reserved += price
                 continue
         priced.append((one, cost, price))
@@ -200,7 +229,9 @@ def _block_report(
     slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):
         raise ReplayError("the declared costs of the releases exceed the budget")
-    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=reserved)
+    return ReplayReport(
+        calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=reserved
+    )
 
 
 def totals(priced: Iterable[tuple[ReleaseRecord, Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
@@ -217,15 +248,23 @@ def totals(priced: Iterable[tuple[ReleaseRecord, Fraction, Fraction]]) -> tuple[
             "the pair costs more than the releases were charged: a row that stays in one moves in another"
         )
     if any(cost > reserve.cost for reserve, cost in trees.items()):
-        raise ReplayError("the pair costs more than the debit of its tree scope: too many nodes on one path have paid")
+        raise ReplayError(
+            "the pair costs more than the debit of its tree scope: too many nodes on one path have paid"
+        )
     return pair + sum(trees.values()), charged.total + sum(reserve.cost for reserve in trees)
 
 
-def compare(one: ReleaseRecord, other: ReleaseRecord, notion: type[Budget]) -> tuple[Fraction, Fraction]:
+def compare(
+    one: ReleaseRecord, other: ReleaseRecord, notion: type[Budget]
+) -> tuple[Fraction, Fraction]:
     """Return exact cost of the pair and declared cost of one release; raise ReplayError if its declaration is violated."""
-    public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
+    public = [
+        (call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)
+    ]
     if public[0] != public[1]:
-        raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
+        raise ReplayError(
+            f"release {one.name!r}: name, shape, event, scope or unit depends on private rows"
+        )
     try:
         return one.event.pair_cost(one.query, other.query, notion), one.event.price(notion)
     except (BudgetError, ReplayError) as error:

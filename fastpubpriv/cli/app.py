@@ -15,8 +15,17 @@ from fastpubpriv.cli.streams import hint, in_one_line, prepare, quiet, reason
 from fastpubpriv.errors import warnings_to
 
 # Options are built, and the library is loaded, when a command is run.
-OTHERS = (training_commands.train, training_commands.predict, local.local, tools.plan, tools.audit, tools.info)
-COMMANDS: dict[str, click.Command] = {str(each.name): each for each in (*estimators.COMMANDS, *OTHERS)}
+OTHERS = (
+    training_commands.train,
+    training_commands.predict,
+    local.local,
+    tools.plan,
+    tools.audit,
+    tools.info,
+)
+COMMANDS: dict[str, click.Command] = {
+    str(each.name): each for each in (*estimators.COMMANDS, *OTHERS)
+}
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
 
 

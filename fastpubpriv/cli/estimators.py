@@ -19,7 +19,11 @@ COMMANDS: list[options.Documented] = []  # the most frequently used first
 
 
 def estimator(
-    function: str, title: str, by_path: bool = False, opening: Callable[[Named], Any] | None = None, **groups: str
+    function: str,
+    title: str,
+    by_path: bool = False,
+    opening: Callable[[Named], Any] | None = None,
+    **groups: str,
 ) -> Callable[[Change], options.Documented]:
     """Return a decorator that makes a command of a public function; the decorated function has its help and changes arguments."""
     # `by_path`: as for `prepare`; `opening` stands for it; `groups`: the options that replace a parameter, "" for none.
@@ -37,7 +41,11 @@ def estimator(
             gaps = tolerant and settings.get("clipping") != "gaussian"
             opened = opening(settings) if opening else prepare(settings, unopened, gaps=gaps)
             stand_for = options.GROUPS | groups
-            own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
+            own = [
+                name
+                for name in options.parameters_of(function)
+                if stand_for.get(name, name) == name
+            ]
             arguments = {name: settings[name] for name in own if name in settings}
             if unopened and "columns" in settings:
                 arguments["columns"] = settings["columns"]
@@ -54,10 +62,20 @@ def estimator(
                     arguments["weights_priv"] = settings["weights_priv"]
                 if settings.get("public_path") is not None:
                     arguments["x_pub"] = settings["public_path"]
-            given = {**public, **arguments, "budget": settings["budget"], "random_state": settings["seed"]}
-            given |= {"threads": settings["threads"], "progress": False if settings["quiet"] else None}
+            given = {
+                **public,
+                **arguments,
+                "budget": settings["budget"],
+                "random_state": settings["seed"],
+            }
+            given |= {
+                "threads": settings["threads"],
+                "progress": False if settings["quiet"] else None,
+            }
             estimate = getattr(fpp, function)
-            outputs.deliver(lambda ledger: estimate(private, ledger=ledger, **given), title, settings, **public)
+            outputs.deliver(
+                lambda ledger: estimate(private, ledger=ledger, **given), title, settings, **public
+            )
 
         COMMANDS.append(options.Documented(change, run, function, groups))
         return COMMANDS[-1]
@@ -76,7 +94,10 @@ def name_groups(settings: Named, arguments: Named) -> bool:
         arguments["by"] = -1 if by[0] == "-1" else by[0]
     else:
         odd = len(named) < len(lists) or not set(named) <= set(by)
-        refuse(odd, "--groups for several columns of --by: once for each of them, such as carrier=UA,B6")
+        refuse(
+            odd,
+            "--groups for several columns of --by: once for each of them, such as carrier=UA,B6",
+        )
         arguments["groups"] = named or None
     return True
 
@@ -86,11 +107,16 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     # `by_path`: the function opens them itself, because its arguments determine how columns are read.
     from fastpubpriv.cli import opened_files, outputs
 
-    settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
+    settings["budget"] = options.make_budget(
+        settings["rho"], settings["epsilon"], settings["delta"]
+    )
     private, public = settings["private_path"], settings.get("public_path")
     outputs.check_outputs(settings, (private, public, settings["ledger"]))
     joined = by_path and settings.get("join_quoted_lines", False)
-    refuse(joined, "--join-quoted-lines does not go together with --by: save the private rows as .parquet")
+    refuse(
+        joined,
+        "--join-quoted-lines does not go together with --by: save the private rows as .parquet",
+    )
     opened = (
         opened_files.OpenedInputs(*opened_files.sources(settings))
         if by_path
@@ -124,7 +150,9 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     if name_groups(settings, arguments):
         return
     n_pub, dim = opened.public.shape
-    if arguments["clipping"] != "gaussian" or any(settings[name] is not None for name in ("covariance", "variance")):
+    if arguments["clipping"] != "gaussian" or any(
+        settings[name] is not None for name in ("covariance", "variance")
+    ):
         return
     if n_pub > dim:
         arguments["covariance"] = "public"
@@ -168,7 +196,12 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     name_groups(settings, arguments)
 
 
-@estimator("estimate_gaussian", "Private mean and covariance of {n:,} rows", cond_max="", require_precondition="")
+@estimator(
+    "estimate_gaussian",
+    "Private mean and covariance of {n:,} rows",
+    cond_max="",
+    require_precondition="",
+)
 def gaussian(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean and covariance of private rows, with ranges taken from public rows.
 
@@ -192,7 +225,9 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
     """
 
 
-@estimator("learn_axis_aligned_mixture", "Private mixture of {n:,} rows", covariance="", min_weight="")
+@estimator(
+    "learn_axis_aligned_mixture", "Private mixture of {n:,} rows", covariance="", min_weight=""
+)
 def axis_mixture(opened: Any, settings: Named, arguments: Named) -> None:
     """Mixture of Gaussians with independent columns, and no range given.
 
@@ -218,7 +253,10 @@ def weighted_mean(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
     """
     both_or_none = (arguments["norm_bound"] is None) == (arguments["bounds"] is None)
-    refuse(both_or_none, "pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
+    refuse(
+        both_or_none,
+        "pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH",
+    )
 
 
 @estimator("coinpress_mean", "Private mean of {n:,} rows (CoinPress)", bounds="")
@@ -237,7 +275,9 @@ def coinpress_mean(opened: Any, settings: Named, arguments: Named) -> None:
     """
 
 
-@estimator("stable_histogram", "Private histogram of {n:,} rows", bins="width offset levels dyadic joint")
+@estimator(
+    "stable_histogram", "Private histogram of {n:,} rows", bins="width offset levels dyadic joint"
+)
 def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     """Histograms of private columns, with no range given: only bins with enough rows show, with noisy counts.
 
@@ -256,7 +296,11 @@ def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     width, offset, levels = (settings[name] for name in ("width", "offset", "levels"))
     refuse(settings["dyadic"] == (width is not None), "pass either --width W or --dyadic")
     refuse(settings["dyadic"] and (levels > 1 or offset), "--levels and --offset belong to --width")
-    grid = fpp.DyadicBins() if width is None else fpp.BinGrid(width=width, offset=offset, levels=levels)
+    grid = (
+        fpp.DyadicBins()
+        if width is None
+        else fpp.BinGrid(width=width, offset=offset, levels=levels)
+    )
     joint = settings["joint"]
     arguments["bins"] = fpp.ProductBins(grids=[grid] * opened.private.dim) if joint else grid
 

@@ -9,7 +9,9 @@ import click
 from fastpubpriv.cli import options
 
 
-@click.group(short_help="Reports of users who trust nobody, and means from them: two ends of a pipe.")
+@click.group(
+    short_help="Reports of users who trust nobody, and means from them: two ends of a pipe."
+)
 def local() -> None:
     """Reports of users who trust nobody, and means from them: two ends of a pipe.
 

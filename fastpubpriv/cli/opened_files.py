@@ -32,7 +32,8 @@ class OpenedInputs:
     private: Any
     public: Any = None
     notes: list[str] = field(default_factory=list)
-    source: Any = None  # the private file, or the table of its persons: more columns of the same rows
+    # the private file, or the table of its persons: more columns of the same rows
+    source: Any = None
 
 
 def is_table(path: Path) -> bool:
@@ -51,9 +52,13 @@ def _schema(path: Path, public: bool = False, joined: bool = False) -> Schema | 
     try:
         schema = schema_of_file(path) if schema is None else schema
         names = set(data_columns(schema))
-        return {each.name: float_dtype(each.type) is not None for each in schema if each.name in names}
+        return {
+            each.name: float_dtype(each.type) is not None for each in schema if each.name in names
+        }
     except UnicodeDecodeError:
-        raise InputError(f"the names of columns in {str(path)!r} are not text in UTF-8: save it as UTF-8") from None
+        raise InputError(
+            f"the names of columns in {str(path)!r} are not text in UTF-8: save it as UTF-8"
+        ) from None
     except Exception:
         raise InputError(f"{str(path)!r} cannot be read as a {form} file") from None
 
@@ -67,7 +72,12 @@ def _numeric(schema: Schema) -> list[str]:
 
 
 def chosen_columns(
-    private: Path, public: Path | None, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
+    private: Path,
+    public: Path | None,
+    joined: bool,
+    texts: Mapping[str, Any],
+    without: Sequence[str],
+    hint: str,
 ) -> tuple[list[str] | None, list[str]]:
     """Return the default columns, chosen by the schemas and public values alone, and notes on the columns left out."""
     theirs = None if public is None else _schema(public, True, joined)
@@ -78,7 +88,9 @@ def chosen_columns(
         unknown = "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
         refuse(ours is None, unknown)
         chosen = _numeric(ours or {})
-        return chosen or None, _left_out(("not numeric", [name for name in ours or () if name not in chosen], ""))
+        return chosen or None, _left_out(
+            ("not numeric", [name for name in ours or () if name not in chosen], "")
+        )
     alone = [name for name in ours or () if name not in theirs]
     if ours is None:
         # The types of a private CSV file are not inferred. Without a header its first line is a row of data: names that only
@@ -86,7 +98,9 @@ def chosen_columns(
         header = set(opened_rows(private, None, joined).columns or ())
         ours = {name: True for name in theirs if name in header}
     theirs = {name: numeric for name, numeric in theirs.items() if name not in without}
-    chosen = [name for name in theirs if name in ours and (name in texts or (theirs[name] and ours[name]))]
+    chosen = [
+        name for name in theirs if name in ours and (name in texts or (theirs[name] and ours[name]))
+    ]
     not_numeric = [name for name in theirs if name in ours and name not in chosen]
     if public is not None and form_of_path(public) == ".csv":
         refuse_other_numerals(public, not_numeric, joined)
@@ -121,7 +135,11 @@ def open_files(
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     # With `gaps` public cells may be missing if every column has a number. `texts` are the columns of text with their public lists:
     # then a public table stays unread, and any cell may be missing. Columns `without` are no features; `hint` is about other text.
-    private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
+    private, public, names = (
+        settings["private_path"],
+        settings.get("public_path"),
+        settings["columns"],
+    )
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
@@ -129,7 +147,9 @@ def open_files(
     tables = [is_table(path) for path in (private, public) if path is not None]
     if public is not None:
         if private.exists() and public.exists() and private.samefile(public):
-            raise InputError("--private and --public are the same file: rows are private or public, not both")
+            raise InputError(
+                "--private and --public are the same file: rows are private or public, not both"
+            )
         if names is not None and not any(tables):
             raise InputError(
                 "--columns chooses columns by name, and .npy files have none: save the columns that you want"
@@ -138,22 +158,32 @@ def open_files(
             notes = ["a .npy file has no column names: columns are matched by position"]
     if names is None:
         person = [] if settings.get("person") is None else [settings["person"]]
-        names, more = chosen_columns(private, public, joined, texts or {}, [*without, *person], hint)
+        names, more = chosen_columns(
+            private, public, joined, texts or {}, [*without, *person], hint
+        )
         notes += more
     asked: Any = TextColumns(names, texts) if texts else names
     source, x_pub = sources(settings)
     try:
-        matrix, rows = None, opened_rows(source, asked if tables[0] or public is None else None, joined)
+        matrix, rows = (
+            None,
+            opened_rows(source, asked if tables[0] or public is None else None, joined),
+        )
     except InputError:
         if names is not None and public is not None and tables[1]:
-            choose(list(_schema(public, True, joined) or ()), names, repr(str(public)))  # may suggest a similar name
+            # may suggest a similar name
+            choose(list(_schema(public, True, joined) or ()), names, repr(str(public)))
         raise
     if public is not None and tables[1] and texts is not None:
-        return OpenedInputs(rows, open_public(public_source(public, asked, joined), asked), notes, source)
+        return OpenedInputs(
+            rows, open_public(public_source(public, asked, joined), asked), notes, source
+        )
     if public is not None:
         columns, finite = asked if tables[1] else None, texts is None and not gaps
         x_pub = public_source(x_pub, columns, joined)
-        matrix, shown = public_table_of(x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite)
+        matrix, shown = public_table_of(
+            x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite
+        )
         if gaps:
             require_numbers(matrix, shown)
     return OpenedInputs(rows, matrix, notes, source)
@@ -161,7 +191,11 @@ def open_files(
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     """Return the private and the public file, or tables of their persons; without identifiers each public row is a person."""
-    private, public, person = settings["private_path"], settings.get("public_path"), settings.get("person")
+    private, public, person = (
+        settings["private_path"],
+        settings.get("public_path"),
+        settings.get("person"),
+    )
     if person is None:
         refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
         refuse(settings.get("rows_per_person", 1) != 1, "--rows-per-person belongs to --person")
@@ -171,8 +205,15 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     refuse(settings.get("join_quoted_lines", False), both)
     keep, k = settings["keep"], settings["rows_per_person"]
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
-    several = k == 1 and public is not None and is_table(public) and person in (_schema(public, True) or ())
-    return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
+    several = (
+        k == 1
+        and public is not None
+        and is_table(public)
+        and person in (_schema(public, True) or ())
+    )
+    return table_of_persons(private, person, keep, k), table_of_persons(
+        public, person, keep, 1
+    ) if several else public
 
 
 def public_source(source: Any, names: Any, joined: bool) -> Any:
@@ -183,4 +224,8 @@ def public_source(source: Any, names: Any, joined: bool) -> Any:
 
 def opened_rows(path: Any, names: Any, joined: bool) -> Rows:
     """Return private rows, unread."""
-    return Rows.from_csv(path, names, join_quoted_lines=True) if joined else private_rows(path, columns=names)
+    return (
+        Rows.from_csv(path, names, join_quoted_lines=True)
+        if joined
+        else private_rows(path, columns=names)
+    )

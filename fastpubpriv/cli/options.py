@@ -175,9 +175,15 @@ def _one(form: str, text: str) -> Any:
         number = {"INTEGER": int, "LEVEL": float}.get(form, str)(text)
     except ValueError:
         raise _Other(text) from None
-    if (form == "LEVEL" and not 0.0 < number < 1.0) or (form.islower() and text != form) or not text:
+    if (
+        (form == "LEVEL" and not 0.0 < number < 1.0)
+        or (form.islower() and text != form)
+        or not text
+    ):
         raise _Other(text)
-    if (form == "FILE.npy" and not text.lower().endswith(".npy")) or (form == "WORD" and not text.isidentifier()):
+    if (form == "FILE.npy" and not text.lower().endswith(".npy")) or (
+        form == "WORD" and not text.isidentifier()
+    ):
         raise _Other(text)
     if form != "FILE.npy":
         return number
@@ -188,7 +194,9 @@ def _one(form: str, text: str) -> Any:
     except FileNotFoundError:
         raise InputError(f"{text!r}: there is no such file") from None
     except (OSError, ValueError, TypeError):
-        raise InputError(f"{text!r} is not a .npy file of numbers (written by numpy.save)") from None
+        raise InputError(
+            f"{text!r} is not a .npy file of numbers (written by numpy.save)"
+        ) from None
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]
@@ -206,7 +214,9 @@ class Read(click.ParamType):  # type: ignore[type-arg]
         except OverflowError:
             words = "must stay below 1.8e308, the largest number of a computer"
         except _Other:
-            words = WANTED.get(self.name, f"must look like {self.name}; got {{}}").format(repr(value[:80]))
+            words = WANTED.get(self.name, f"must look like {self.name}; got {{}}").format(
+                repr(value[:80])
+            )
         except InputError as error:
             words = str(error)
         raise click.UsageError(f"{param.opts[0] if param else ''} {words}", ctx)
@@ -223,7 +233,9 @@ class Methods(click.Choice):  # type: ignore[type-arg]
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names, the default first."""
-        modules = [module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")]
+        modules = [
+            module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")
+        ]
         listed = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
         return next((each for each in listed if set(self.names) <= set(each)), self.names)
 
@@ -241,9 +253,17 @@ class FileName(click.Path):
         if text == "-" and self.dash:
             return Path(text)
         if not text or "\0" in text:
-            self.fail("the name of a file cannot be empty" if not text else "a name cannot hold a NUL", param, ctx)
+            self.fail(
+                "the name of a file cannot be empty" if not text else "a name cannot hold a NUL",
+                param,
+                ctx,
+            )
         if text.startswith("-"):
-            self.fail(f"{text!r} looks like an option; write './{text}' for a file of that name", param, ctx)
+            self.fail(
+                f"{text!r} looks like an option; write './{text}' for a file of that name",
+                param,
+                ctx,
+            )
         return super().convert(value, param, ctx)
 
 
@@ -275,7 +295,9 @@ class Parameter:
 
 
 # As in docstrings of the library; or with a short text after two colons, or as names of COMMON in braces.
-_DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE)
+_DOCUMENTED = re.compile(
+    r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE
+)
 _ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
 
 
@@ -284,7 +306,9 @@ def documented(text: str) -> dict[str, Parameter]:
     parameters: dict[str, Parameter] = {}
     for name, form, short, long, shown in _DOCUMENTED.findall(text):
         parameters |= {each: COMMON[each] for each in shown.split(", ") if each}
-        parameters |= {name: Parameter(name, form, " ".join((short or long).split()))} if name else {}
+        parameters |= (
+            {name: Parameter(name, form, " ".join((short or long).split()))} if name else {}
+        )
     return parameters
 
 
@@ -294,27 +318,41 @@ COMMON = documented(SHARED)
 def parameters_of(function: str) -> dict[str, Parameter]:
     """Return the parameters of a public function, in their order."""
     try:
-        source = pkgutil.get_data("fastpubpriv", fpp._HOMES[function].partition(".")[2].replace(".", "/") + ".py")
+        source = pkgutil.get_data(
+            "fastpubpriv", fpp._HOMES[function].partition(".")[2].replace(".", "/") + ".py"
+        )
     except OSError:
         source = None
     if source is None:
         return imported_parameters(function)
     body = ast.parse(source).body
     (node,) = (each for each in body if isinstance(each, ast.FunctionDef) and each.name == function)
-    constants = {ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)}
-    described = documented(inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or "")))
+    constants = {
+        ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)
+    }
+    described = documented(
+        inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or ""))
+    )
 
     def value(default: ast.expr | None) -> Any:
         """Return the value of a literal, of a constant of the module, or of one of `fastpubpriv.shared_docs`."""
         node = constants.get(default.id, default) if isinstance(default, ast.Name) else default
         if node is None:
             return ...
-        return getattr(shared, node.id, None) if isinstance(node, ast.Name) else ast.literal_eval(node)
+        return (
+            getattr(shared, node.id, None) if isinstance(node, ast.Name) else ast.literal_eval(node)
+        )
 
     positional = [*node.args.posonlyargs, *node.args.args]
-    defaults = [*[None] * (len(positional) - len(node.args.defaults)), *node.args.defaults, *node.args.kw_defaults]
+    defaults = [
+        *[None] * (len(positional) - len(node.args.defaults)),
+        *node.args.defaults,
+        *node.args.kw_defaults,
+    ]
     pairs = zip([*positional, *node.args.kwonlyargs], defaults, strict=True)
-    return {each.arg: replace(described[each.arg], default=value(default)) for each, default in pairs}
+    return {
+        each.arg: replace(described[each.arg], default=value(default)) for each, default in pairs
+    }
 
 
 def imported_parameters(function: str) -> dict[str, Parameter]:
@@ -341,8 +379,14 @@ def help_of(text: str, options: dict[str, Any]) -> str:
             break
         first += " " + each
     first = re.sub(r"(^|\. )None\b", r"\1The default", first).replace("None", "the default")
-    first = re.sub(r"`(\w+)`", lambda match: name_of(match[1]) if match[1] in options else match[1], first)
-    first = re.sub(r"\b(\w+)=(?=\")", lambda match: name_of(match[1]) + " " if match[1] in options else match[0], first)
+    first = re.sub(
+        r"`(\w+)`", lambda match: name_of(match[1]) if match[1] in options else match[1], first
+    )
+    first = re.sub(
+        r"\b(\w+)=(?=\")",
+        lambda match: name_of(match[1]) + " " if match[1] in options else match[0],
+        first,
+    )
     return re.sub(r'"(\w+)"', r"\1", first)
 
 
@@ -383,7 +427,9 @@ def option_of(parameter: Parameter) -> click.Option:
     elif default is not None:
         more |= {"default": default, "show_default": True}
     letters = ["-q"] if parameter.name == "quiet" else []
-    return click.Option([name_of(parameter.name), *letters, parameter.name], help=parameter.text, **more)
+    return click.Option(
+        [name_of(parameter.name), *letters, parameter.name], help=parameter.text, **more
+    )
 
 
 def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
@@ -394,7 +440,10 @@ def options_of(section: str, function: str, groups: dict[str, str]) -> list[clic
     parameters = parameters_of(function)
     for name in (*parameters, OUTPUT):
         for option in groups.get(name, GROUPS.get(name, name)).split():
-            each = own.get(option) or (COMMON if name in GROUPS or option not in parameters else parameters)[option]
+            each = (
+                own.get(option)
+                or (COMMON if name in GROUPS or option not in parameters else parameters)[option]
+            )
             if each.text == "..." or each is parameters.get(option):
                 each = replace(each, text=help_of(parameters[option].text, parameters))
             default = parameters[name].default if option in parameters or name == "x_pub" else ...
@@ -406,13 +455,22 @@ class Documented(click.Command):
     """A command made from the docstring of a function: its help, a paragraph of options, and one of examples after a $."""
 
     def __init__(
-        self, work: Callable[..., Any], run: Callable[..., Any], function: str, groups: dict[str, str], *before: Any
+        self,
+        work: Callable[..., Any],
+        run: Callable[..., Any],
+        function: str,
+        groups: dict[str, str],
+        *before: Any,
     ) -> None:
         parts = inspect.cleandoc(work.__doc__ or "").split("\n\n")
         options = [part for part in parts if re.match(r"\w+ : |\{", part)]
         examples = [part for part in parts if part.startswith("$ ")]
         text = "\n\n".join(part for part in parts if part not in (*options, *examples))
-        epilog = "\b\nExamples:\n" + re.sub(r"(?m)^(\$ )?", "  ", "\n".join(examples)) if examples else None
+        epilog = (
+            "\b\nExamples:\n" + re.sub(r"(?m)^(\$ )?", "  ", "\n".join(examples))
+            if examples
+            else None
+        )
         name, line = work.__name__.replace("_", "-"), " ".join(parts[0].split())
         super().__init__(name, callback=run, help=text, epilog=epilog, short_help=line)
         self.run, self._made = run, ("\n".join(options), function, groups)
@@ -441,7 +499,9 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
         return fpp.ZCDP(rho)
     if epsilon is not None:
         return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
-    refuse(delta is not None, "--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
+    refuse(
+        delta is not None, "--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6"
+    )
     raise click.UsageError(
         "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
         "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
@@ -458,16 +518,20 @@ def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
         # A number without a name is in the notion of the budget.
         words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in total.split(",")]
         try:
-            parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
+            parts = {
+                name.strip(): exact(number.strip())
+                for name, _, number in (word.partition("=") for word in words)
+            }
         except ValueError:
             parts = {}
         wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
-        refuse(wrong, f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {total[:80]!r}")
+        refuse(
+            wrong,
+            f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {total[:80]!r}",
+        )
         whole = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
         return kind(whole, path=path, relation=relation)
-    example = (
-        "pass --ledger-total, what all releases from this data set together may cost, for example --ledger-total rho=2"
-    )
+    example = "pass --ledger-total, what all releases from this data set together may cost, for example --ledger-total rho=2"
     refuse(not path.exists(), f"there is no ledger {str(path)!r} yet: {example}")
     ledger = kind.from_file(path)
     counted = "--person NAME" if "PERSON" in ledger.relation.name else "no --person"

@@ -55,7 +55,11 @@ def is_stdout(path: Path | None) -> bool:
 
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Raise UsageError, before anything is spent, for outputs that could not be written or would overwrite an input."""
-    places = {name: path for name in ("json", "plot", "html") if (path := settings.get(f"{name}_path")) is not None}
+    places = {
+        name: path
+        for name in ("json", "plot", "html")
+        if (path := settings.get(f"{name}_path")) is not None
+    }
     json_path, plot_path, quiet = places.get("json"), places.get("plot"), settings.get("quiet")
     for name, path in places.items():
         check_place(f"--{name}", path, inputs, "one of the files that are read, or the ledger")
@@ -63,7 +67,9 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
         both = json_path is not None and same_file(json_path, plot_path)
         refuse(both, "--json and --plot name the same file")
         known = plot_path.suffix.lower() in (".png", ".pdf", ".svg")
-        refuse(not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
+        refuse(
+            not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}"
+        )
         need_matplotlib()
     refuse(quiet and not places, "--quiet prints no answer: add --json FILE")
     unread = quiet is False and json_path is None and streams.output_is_gone()
@@ -71,17 +77,26 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
 
 
 def check_place(
-    option: str, path: Path, others: Iterable[Path | None] = (), what: str = "one of the files that are read"
+    option: str,
+    path: Path,
+    others: Iterable[Path | None] = (),
+    what: str = "one of the files that are read",
 ) -> None:
     """Raise UsageError unless the file can be opened for writing and is none of the `others`; a new file is removed again."""
     if is_stdout(path):
-        refuse(streams.output_is_gone(), f"{option} -: nobody reads the standard output; pass the name of a file")
+        refuse(
+            streams.output_is_gone(),
+            f"{option} -: nobody reads the standard output; pass the name of a file",
+        )
         return
     name, folder = repr(str(path)), path.absolute().parent
     try:
         refuse(path.is_dir(), f"{option}: {name} is a folder; pass the name of a file")
         refuse(not folder.is_dir(), f"{option}: there is no folder {str(folder)!r}")
-        refuse(path.is_symlink() and not path.exists(), f"{option}: {name} is a link that leads nowhere")
+        refuse(
+            path.is_symlink() and not path.exists(),
+            f"{option}: {name} is a link that leads nowhere",
+        )
         if path.is_fifo():
             pass  # opening it would wait for a reader
         elif path.exists():
@@ -91,7 +106,9 @@ def check_place(
             path.unlink()
     except OSError as error:
         raise click.UsageError(f"{option}: {name} {streams.reason(error)}") from None
-    read = any(other is not None and not is_stdout(other) and same_file(path, other) for other in others)
+    read = any(
+        other is not None and not is_stdout(other) and same_file(path, other) for other in others
+    )
     refuse(read, f"{option}: {name} is also {what}")
 
 
@@ -138,7 +155,9 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         write(target)  # a device or a pipe
         return
     try:
-        number, name = tempfile.mkstemp(dir=target.parent, prefix=".fastpubpriv-", suffix=target.suffix)
+        number, name = tempfile.mkstemp(
+            dir=target.parent, prefix=".fastpubpriv-", suffix=target.suffix
+        )
     except PermissionError:
         write(target)  # a writable file in a folder that is not writable
         return
@@ -160,7 +179,9 @@ def keep(text: str) -> str:
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
         name = ""
         with contextlib.suppress(OSError, RuntimeError):
-            number, name = tempfile.mkstemp(dir=folder(), prefix="fastpubpriv-result-", suffix=".json")
+            number, name = tempfile.mkstemp(
+                dir=folder(), prefix="fastpubpriv-result-", suffix=".json"
+            )
             with open(number, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
@@ -180,7 +201,9 @@ def watched(stream: Any) -> bool:
 def rendered(*things: Any, stream: Any = None) -> str:
     """Return the text for a stream, by default the standard output, in its encoding; wide unless it is a terminal."""
     stream = stream or sys.stdout
-    page = io.TextIOWrapper(io.BytesIO(), getattr(stream, "encoding", None) or "utf-8", "backslashreplace", "")
+    page = io.TextIOWrapper(
+        io.BytesIO(), getattr(stream, "encoding", None) or "utf-8", "backslashreplace", ""
+    )
     console = Console(file=page, highlight=False, force_terminal=watched(stream) or None)
     if not console.is_terminal:
         console.width = max(console.width, 110)
@@ -198,7 +221,9 @@ def print_table(table: Table, *, title: str) -> None:
     """Print the table of a value in a frame; a status that is not "ok" is highlighted."""
     lines, more = base.cells(table, rounded=True, where="--json FILE")
     show(f"[bold]{escape(title)}[/]")
-    streams.emit(_frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more))
+    streams.emit(
+        _frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more)
+    )
 
 
 def _frames(lines: list[list[str]], places: list[int]) -> str:
@@ -206,10 +231,14 @@ def _frames(lines: list[list[str]], places: list[int]) -> str:
     framed = Framed()
     for name in (lines[0][place] for place in (0, *places)):
         left = name in ("column", "meaning", "status", "reasons")
-        framed.add_column(escape(name), justify="left" if left else "right", no_wrap=name == "status")
+        framed.add_column(
+            escape(name), justify="left" if left else "right", no_wrap=name == "status"
+        )
     for line in lines[1:]:
         marked = [
-            f"[{STATUS_COLORS[cell]}]{cell}[/]" if name == "status" and cell in STATUS_COLORS else escape(cell)
+            f"[{STATUS_COLORS[cell]}]{cell}[/]"
+            if name == "status" and cell in STATUS_COLORS
+            else escape(cell)
             for name, cell in zip(lines[0], line, strict=True)
         ]
         framed.add_row(*(marked[place] for place in (0, *places)))
@@ -227,11 +256,19 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
             largest = np.sort(np.argsort(-item.counts, kind="stable")[: base.MOST_ROWS])
             arrays = ("keys", "counts", "lower", "upper", "frequency")
             short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
-            note = f", the {len(largest)} largest of {len(item)} bins" if len(largest) < len(item) else ""
+            note = (
+                f", the {len(largest)} largest of {len(item)} bins"
+                if len(largest) < len(item)
+                else ""
+            )
             level_note = f", level {item.level}" if item.level or len(result) > 1 else ""
-            print_table(shown(replace(result, histograms=(short,)))[0], title=f"{title}{level_note}{note}")
+            print_table(
+                shown(replace(result, histograms=(short,)))[0], title=f"{title}{level_note}{note}"
+            )
         if len(result) > MOST_HISTOGRAMS:
-            show(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
+            show(
+                f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them."
+            )
     else:
         print_table(table, title=title)
     if isinstance(result, GaussianResult) and 1 < result.dim <= MOST_CORRELATIONS:
@@ -240,7 +277,9 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
     if not result.private:
         facts[-1] = ("Private", f"{LOUD}the noise came from --seed")
     if ledger is not None:
-        facts.append(("Ledger", f"{base.short(ledger.remaining)} remains of {base.short(ledger.total)}"))
+        facts.append(
+            ("Ledger", f"{base.short(ledger.remaining)} remains of {base.short(ledger.total)}")
+        )
     print_facts(facts)
 
 
@@ -248,7 +287,10 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     """Print pairs in two columns, without lines."""
     grid = Framed.grid(padding=(0, 2))
     for name, text in facts:
-        grid.add_row(f"[dim]{name}[/]", f"[bold red]{escape(text)}[/]" if text.startswith(LOUD) else escape(text))
+        grid.add_row(
+            f"[dim]{name}[/]",
+            f"[bold red]{escape(text)}[/]" if text.startswith(LOUD) else escape(text),
+        )
     show(grid)
 
 
@@ -263,7 +305,9 @@ def advise(settings: dict[str, Any], texts: Iterable[str]) -> None:
         note(text, "[yellow]Note:[/]")
 
 
-def nice_warnings(texts: list[str], show: Callable[[str], None] = note) -> contextlib.AbstractContextManager[None]:
+def nice_warnings(
+    texts: list[str], show: Callable[[str], None] = note
+) -> contextlib.AbstractContextManager[None]:
     """Collect the library's warnings within the block in `texts`, each text once, and pass it to `show`."""
 
     def receive(text: str, category: type[Warning]) -> bool:
@@ -327,7 +371,9 @@ class Purchase:
                 return "nothing was charged to the ledger"
         return "the ledger may have been charged: look at what remains"
 
-    def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
+    def store(
+        self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None
+    ) -> None:
         """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""
 
         @signals_wait()
@@ -383,7 +429,9 @@ class Purchase:
             self.keep()
             code = 130 if INTERRUPTED in self.problems else 1
             problems = "; ".join(dict.fromkeys(self.problems))
-            raise Failure(f"{problems}. The answer was released ({self.verdict()}): {self.stored}", code)
+            raise Failure(
+                f"{problems}. The answer was released ({self.verdict()}): {self.stored}", code
+            )
 
 
 @contextlib.contextmanager
@@ -402,11 +450,15 @@ def signals_wait() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], **drawing: Any) -> None:
+def deliver(
+    call: Callable[[Any], Shown], title: str, settings: dict[str, Any], **drawing: Any
+) -> None:
     """Release with `call(ledger)`, then store and print the result, as all commands do; `drawing` are arguments of `plot`."""
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
-    relation = Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
+    relation = (
+        Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
+    )
     ledger = options.open_ledger(Witness, settings, relation)
     purchase = Purchase(ledger)
     # An error before there is an answer states what was charged.
@@ -420,7 +472,9 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
 
         def table() -> None:
             persons = getattr(result, "about", "") != ""
-            unit = title.replace("{n:,} private rows", "{n:,} persons").replace("{n:,} rows", "{n:,} persons")
+            unit = title.replace("{n:,} private rows", "{n:,} persons").replace(
+                "{n:,} rows", "{n:,} persons"
+            )
             counted = (unit if persons else title).format(n=result.n_priv)
             print_result(result, level=level, title=counted, ledger=ledger)
             if not purchase.stored:
@@ -437,10 +491,17 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             purchase.attempt("the table", table)
         html_path = settings.get("html_path")
         draw = lambda place: result.plot(place, level=level, **drawing)  # noqa: E731
-        for path, write in ((plot_path, draw), (html_path, lambda place: result.to_html(place, level=level))):
+        for path, write in (
+            (plot_path, draw),
+            (html_path, lambda place: result.to_html(place, level=level)),
+        ):
             if path is not None:
                 purchase.attempt(repr(str(path)), partial(replace_file, path, write))
         purchase.finish()
-        files = [str(path) for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)]
+        files = [
+            str(path)
+            for path in (json_path, plot_path, html_path)
+            if path is not None and not is_stdout(path)
+        ]
         if files and not settings["quiet"]:
             streams.hint(f"Wrote {', '.join(files)}\n")

@@ -19,7 +19,13 @@ from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 from fastpubpriv.local.aggregate import Aggregator, Standard
-from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector, batch_rows_of, report_batches
+from fastpubpriv.local.collector import (
+    CUT_SHORT,
+    BatchReader,
+    Collector,
+    batch_rows_of,
+    report_batches,
+)
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.results import base
 from fastpubpriv.results.estimates import MeanResult
@@ -40,27 +46,39 @@ UNREADABLE = "an input that cannot be read"
 
 def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:
     """Return the randomizer of the options; `public` rows, in the units of reports, define a norm bound of "public"."""
-    family, words, bound, form = (settings[name] for name in ("family", "words", "norm_bound", "form"))
+    family, words, bound, form = (
+        settings[name] for name in ("family", "words", "norm_bound", "form")
+    )
     few, by_rows = family == "subset-selection", bound == "public"
     longest = "--norm-bound public needs --public FILE: it is the length of the longest row there"
     refuse(by_rows and public is None, longest)
     refuse(words is not None and not few, "--words belongs to subset-selection")
-    refuse(few and form != "direct", "--form: a report of subset-selection names a word, it has no other form")
-    refuse(family == "duchi" and bound is None, "--randomizer duchi is for rows in a ball: add --norm-bound")
+    refuse(
+        few and form != "direct",
+        "--form: a report of subset-selection names a word, it has no other form",
+    )
+    refuse(
+        family == "duchi" and bound is None,
+        "--randomizer duchi is for rows in a ball: add --norm-bound",
+    )
     more: dict[str, Any] = {} if few else {"form": form}
     more |= {} if words is None else {"words": words}
     more |= {"x_pub": public} if by_rows else {}
     return FAMILIES[family](dim, settings["epsilon"], norm_bound=bound, **more)
 
 
-def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> tuple[Standard | None, Any, Any]:
+def in_units(
+    settings: dict[str, Any], dim: int, public: FloatArray | None
+) -> tuple[Standard | None, Any, Any]:
     """Return the units of --standardize, the public rows in the units of reports, and the randomizer."""
     standard = None
     if settings["standardize"]:
         refuse(public is None, "--standardize needs --public FILE: the units come from public rows")
         advice = "pass public, for the length of the longest public row, or a number; rows of"
         usual = f"{dim} such columns have a length of about {dim**0.5:.3g}"
-        refuse(settings["norm_bound"] is None, f"--standardize needs --norm-bound: {advice} {usual}")
+        refuse(
+            settings["norm_bound"] is None, f"--standardize needs --norm-bound: {advice} {usual}"
+        )
         assert public is not None
         standard = Standard.of(public)
         public = standard.chunk(public)
@@ -89,7 +107,9 @@ def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
     if not is_stdout(settings["private_path"]):
         return opened_files.open_files(settings)
     names, public = settings["columns"], settings["public_path"]
-    unnamed = "--private - needs --columns: which columns of the lines hold numbers is not looked up"
+    unnamed = (
+        "--private - needs --columns: which columns of the lines hold numbers is not looked up"
+    )
     refuse(names is None, unnamed)
     refuse(settings["join_quoted_lines"], "--join-quoted-lines is for files")
     rows = InputLines(names)
@@ -107,7 +127,9 @@ def privatize(settings: dict[str, Any]) -> None:
     standard, _, randomizer = in_units(settings, rows.dim, opened.public)
     _check_output(settings)
     if randomizer.norm_bound is None:
-        opened.notes.append("without --norm-bound only the directions of rows are reported, not their lengths")
+        opened.notes.append(
+            "without --norm-bound only the directions of rows are reported, not their lengths"
+        )
     outputs.advise(settings, opened.notes)
     begin = _whole_reports(path, randomizer, rows.n) if settings["resume"] and path.is_file() else 0
     done = 0
@@ -117,7 +139,9 @@ def privatize(settings: dict[str, Any]) -> None:
         try:
             chunks = rows.chunks(begin, chunk_rows=size)
             chunks = chunks if standard is None else map(standard.chunk, chunks)
-            for batch in report_batches(randomizer, chunks, random_state=settings["seed"], threads=settings["threads"]):
+            for batch in report_batches(
+                randomizer, chunks, random_state=settings["seed"], threads=settings["threads"]
+            ):
                 _write(out, batch.to_bytes())
                 done += len(batch)
                 bar.at(begin + done)
@@ -188,9 +212,13 @@ def _whole_reports(path: Path, randomizer: Any, n: int | None) -> int:
         for _ in reader.batches(file):
             pass
         if reader.reason not in (None, CUT_SHORT):
-            raise InputError(f"--resume: {str(path)!r} cannot be continued, it holds something {reader.reason}")
+            raise InputError(
+                f"--resume: {str(path)!r} cannot be continued, it holds something {reader.reason}"
+            )
         if n is not None and reader.reports > n:
-            raise InputError(f"--resume: {str(path)!r} holds {reader.reports:,} reports, and there are {n:,} rows")
+            raise InputError(
+                f"--resume: {str(path)!r} holds {reader.reports:,} reports, and there are {n:,} rows"
+            )
         file.truncate(reader.end)
         os.fsync(file.fileno())
     return reader.reports
@@ -233,12 +261,16 @@ def _check_places(settings: dict[str, Any]) -> None:
     files = [path for path in given if not is_stdout(path)]
     for path in files:
         refuse(not path.exists(), f"there is no file {str(path)!r}")
-    nothing = "no reports: pass files, folders or - for the standard input, or a --state that has some"
+    nothing = (
+        "no reports: pass files, folders or - for the standard input, or a --state that has some"
+    )
     refuse(not given and (state is None or not state.exists()), nothing)
     refuse(len(files) < len(given) - 1, "- stands for the standard input, which can be read once")
     if state is not None:
         outputs.check_place("--state", state, files, "one of the inputs")
-        outputs.check_place("--state", state, (settings["json_path"], settings["plot_path"]), "one of the outputs")
+        outputs.check_place(
+            "--state", state, (settings["json_path"], settings["plot_path"]), "one of the outputs"
+        )
     outputs.check_outputs(settings, (*files, settings["public_path"]))
 
 
@@ -264,7 +296,11 @@ def _summed(settings: dict[str, Any], randomizer: Any) -> Aggregator:
         if is_stdout(path) or not path.is_dir():
             places.append(path)
         else:
-            places += sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
+            places += sorted(
+                entry
+                for entry in path.iterdir()
+                if entry.is_file() and not entry.name.startswith(".")
+            )
     bar = Progress(len(places), False if settings["quiet"] else None)
     try:
         for number, path in enumerate(places):
@@ -277,7 +313,9 @@ def _summed(settings: dict[str, Any], randomizer: Any) -> Aggregator:
                 collector.refused[UNREADABLE] += 1
             bar.at(number + 1)
     except KeyboardInterrupt:
-        advice = "nothing was kept" if state is None else f"run it again to go on from {str(state)!r}"
+        advice = (
+            "nothing was kept" if state is None else f"run it again to go on from {str(state)!r}"
+        )
         raise Failure(f"interrupted; {advice}", 130) from None
     finally:
         bar.close()

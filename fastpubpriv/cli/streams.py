@@ -88,7 +88,8 @@ def output_is_gone(seconds: float = 0.0) -> bool:
         number = sys.stdout.fileno()
         pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
         poll = select.poll()
-    except (OSError, ValueError, AttributeError):  # a stream without a file, or a system without poll
+    # a stream without a file, or a system without poll
+    except (OSError, ValueError, AttributeError):
         return bool(getattr(sys.stdout, "closed", False))
     poll.register(number, select.POLLERR)
     events = poll.poll(1000.0 * seconds if pipe else 0)
@@ -131,13 +132,19 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory"
     if isinstance(error, OSError):
-        name = f"{os.fspath(error.filename)!r}: " if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        name = (
+            f"{os.fspath(error.filename)!r}: "
+            if isinstance(error.filename, str | bytes | os.PathLike)
+            else ""
+        )
         return f"{name}{error.strerror or type(error).__name__}"
     return type(error).__name__
 
 
 @contextlib.contextmanager
-def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], bool] = bool) -> Iterator[None]:
+def in_one_line(
+    verdict: Callable[[], str] | None = None, paid: Callable[[], bool] = bool
+) -> Iterator[None]:
     """Convert errors to one line; a command that may charge a ledger passes `verdict`, which says whether it was charged."""
     # The text of an unexpected error is not shown: it is not from this library, and may quote rows.
     try:
@@ -145,7 +152,11 @@ def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], boo
     except (click.exceptions.Exit, click.Abort, click.ClickException):
         raise
     except KeyboardInterrupt:
-        charged = f" before there was an answer; {verdict()}" if verdict else "; nothing was charged to a ledger"
+        charged = (
+            f" before there was an answer; {verdict()}"
+            if verdict
+            else "; nothing was charged to a ledger"
+        )
         raise Failure(f"interrupted{charged}", 130) from None
     except OutputError as error:
         raise Failure(str(error), 1) from None

@@ -21,7 +21,15 @@ from fastpubpriv.cli.streams import refuse
 
 # Spelled out: --help must not load the library.
 CHOICES = (
-    *("mean", "coinpress-mean", "weighted-mean", "gaussian", "quantiles", "counts", "separated-mixture"),
+    *(
+        "mean",
+        "coinpress-mean",
+        "weighted-mean",
+        "gaussian",
+        "quantiles",
+        "counts",
+        "separated-mixture",
+    ),
     *("axis-aligned-mixture", "select-hypothesis", "train"),
 )
 
@@ -82,11 +90,20 @@ def plan(task: str, **settings: Any) -> None:
     name_of_task: Any = task.replace("-", "_")
     allowed = {"n_priv", "error", *task_arguments(name_of_task)}
     for name in arguments:
-        refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
+        refuse(
+            name not in allowed,
+            f"{options.name_of(name)} is not an option of 'plan {task}': leave it out",
+        )
     if rho is None and epsilon is None and "error" in arguments:
-        arguments |= {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
+        arguments |= {
+            "notion": notion or ("zcdp" if delta is None else "approx"),
+            "delta": delta and float(delta),
+        }
     else:
-        refuse(notion is not None, "--notion says which kind of budget to work out; here the budget is given")
+        refuse(
+            notion is not None,
+            "--notion says which kind of budget to work out; here the budget is given",
+        )
         arguments["budget"] = options.make_budget(rho, epsilon, delta)
     made = fpp.plan(name_of_task, **arguments)
     if outputs.write_text(outputs.json_text(made.to_dict()), json_path):
@@ -157,7 +174,9 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     common["runs"] = settings["runs"] or (2000 if mean else 5000 if tracing else 100_000)
     if mean:
         dim = dim or (5 if delta is None else 400)
-        return auditing.audit_weighted_mean(price(settings["epsilon"]), dim=dim, n_priv=rows or 10, **common)
+        return auditing.audit_weighted_mean(
+            price(settings["epsilon"]), dim=dim, n_priv=rows or 10, **common
+        )
     given = {**settings, "family": mechanism, "norm_bound": 1.0 if mechanism == "duchi" else None}
     randomizer = make_randomizer(dim or 10, given)
     return auditing.audit_randomizer(randomizer, n_reports=rows or 1, **common)
@@ -166,7 +185,17 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
 # `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.
 
 PACKAGES = (
-    *("numpy", "scipy", "numba", "cffi", "pyarrow", "pandas", "polars", "matplotlib", "scikit-learn"),
+    *(
+        "numpy",
+        "scipy",
+        "numba",
+        "cffi",
+        "pyarrow",
+        "pandas",
+        "polars",
+        "matplotlib",
+        "scikit-learn",
+    ),
     *("torch", "opacus"),
 )
 
@@ -187,7 +216,9 @@ def describe_machine() -> dict[str, Any]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),
-        "CPUs": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "CPUs": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "instructions": instruction_set(),
         "BLAS": _blas(),
         "compiled at first use": "by Numba: functions of the caller, not kept on disk, and searches among many public rows, kept",
@@ -203,7 +234,11 @@ def _processor() -> str:
         first = ""
     facts = dict(re.findall(r"^([^\t:]+?)\s*: *(.*)$", first, re.MULTILINE))
     name = facts.get("model name") or platform.processor() or "unknown"
-    words = (f"{word} {facts[key]}" for key, word in (("cpu family", "family"), ("model", "model")) if key in facts)
+    words = (
+        f"{word} {facts[key]}"
+        for key, word in (("cpu family", "family"), ("model", "model"))
+        if key in facts
+    )
     return f"{name} ({generation})" if (generation := ", ".join(words)) else name
 
 
@@ -211,7 +246,10 @@ def _blas() -> str:
     """Return the name of NumPy's BLAS; with threadpoolctl, also the kernels that it chose for this processor."""
     try:
         pools = importlib.import_module("threadpoolctl").threadpool_info()
-        names = [f"{item['internal_api']} {item['version']} ({item.get('architecture')})" for item in pools]
+        names = [
+            f"{item['internal_api']} {item['version']} ({item.get('architecture')})"
+            for item in pools
+        ]
         return ", ".join(dict.fromkeys(names)) or "unknown"
     except (ImportError, KeyError):
         import numpy as np

@@ -21,7 +21,10 @@ _PHRASES = (
     ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
     ("logistic_regression or train(loss='logistic')", "--loss logistic"),
     ("level must be", "--level must be"),
-    ("classes=[a, b] with the two that count", "--classes with the two that count, such as --classes a,b"),
+    (
+        "classes=[a, b] with the two that count",
+        "--classes with the two that count, such as --classes a,b",
+    ),
     ("classes=[...] with the numbers", "--classes with the numbers"),
     ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
 )
@@ -40,11 +43,19 @@ _QUOTED = re.compile(r"('[^']*')")
 def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
     """Return options by names of arguments, and patterns of an argument in a message: with a value, and alone."""
     names = (*options.parameters_of("train"), *options.NAMES, "huber_threshold")
-    flags = {name: options.name_of(name) for name in names if name not in ("budget", "random_state", "progress")}
+    flags = {
+        name: options.name_of(name)
+        for name in names
+        if name not in ("budget", "random_state", "progress")
+    }
     flags["threshold"] = flags["huber_threshold"]
     given = re.compile(r"(?:\btrain\()?\b(" + "|".join(flags) + r")=" + _WORDS + r"(?(2)\)?)")
     several = "|".join(name for name in flags if "_" in name)
-    return flags, given, re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])")
+    return (
+        flags,
+        given,
+        re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])"),
+    )
 
 
 def spoken(message: str) -> str:
@@ -53,12 +64,16 @@ def spoken(message: str) -> str:
         message = message.replace(phrase, words)
     message = _BUDGET.sub(lambda match: _BUDGETS[match[1] or match[2]], message)
     names, given, alone = _arguments()
-    message = given.sub(lambda match: f"{names[match[1]]} {(match[2] or '').replace(chr(39), '')}".rstrip(), message)
+    message = given.sub(
+        lambda match: f"{names[match[1]]} {(match[2] or '').replace(chr(39), '')}".rstrip(), message
+    )
     parts = _QUOTED.split(message)
     parts[::2] = [alone.sub(lambda match: names[match[1]], part) for part in parts[::2]]
     message = _ENTRY.sub(r"\1 of \2", "".join(parts))
     if _PYTHON.search(message):
-        message = f"{message} (a setting of methods in Python; on the command line take another --method)"
+        message = (
+            f"{message} (a setting of methods in Python; on the command line take another --method)"
+        )
     return message
 
 
@@ -82,7 +97,11 @@ def _opened(settings: Named) -> Any:
     from fastpubpriv.training import huber_loss
 
     loss, threshold = settings["loss"], settings["huber_threshold"]
-    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
+    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in (
+        "auto",
+        "newton",
+        "throw_away",
+    )
     no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
     refuse(settings["plot_path"] is not None and not drawn, no_intervals)
     refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
@@ -103,15 +122,23 @@ def _opened(settings: Named) -> Any:
     settings |= {} if names is None else {"classes": names}
     if label is not None and settings["columns"] is not None:
         # Columns named by --categories are features as well.
-        settings["columns"] = list(dict.fromkeys([*settings["columns"], *(categories or ()), label]))
-    weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
+        settings["columns"] = list(
+            dict.fromkeys([*settings["columns"], *(categories or ()), label])
+        )
+    weights = [
+        each
+        for each in (settings["weights_pub"], settings["weights_priv"])
+        if isinstance(each, str)
+    ]
     hint = "columns of text are read with --categories, such as --categories carrier,origin"
     try:
         return prepare(settings, texts=both, without=weights, hint=hint)
     except InputError as error:
         if label is not None and f"{label!r} (" in str(error):
             hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
-        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
+        raise InputError(
+            f"{error}; {hint}" if "not numeric in" in str(error) else str(error)
+        ) from None
 
 
 @estimator(
@@ -162,13 +189,22 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
     from fastpubpriv.validation import did_you_mean
 
     label, columns = settings["label"], opened.private.columns
-    label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
+    label_alone = (
+        "--label names a column of a table, and is left out for .npy files: their last column is it"
+    )
     refuse((label is None) != (columns is None), label_alone)
-    arguments |= {"loss": settings["loss"], "label": -1 if label is None else label, "x_pub": opened.public}
+    arguments |= {
+        "loss": settings["loss"],
+        "label": -1 if label is None else label,
+        "x_pub": opened.public,
+    }
     opened.public = None  # not drawn
     if columns is not None:
         wrong = did_you_mean(label, columns)
-        refuse(label not in columns, f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}")
+        refuse(
+            label not in columns,
+            f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}",
+        )
         for name in settings["categories"] or ():
             wrong = f"is not a column of both files{did_you_mean(name, columns)}"
             refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
@@ -176,12 +212,18 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
             order = [place for place, name in enumerate(columns) if name != label]
             arguments["x_pub"] = arguments["x_pub"][:, [*order, columns.index(label)]]
     if isinstance(name := settings["weights_pub"], str):
-        public = opened_files.public_source(settings["public_path"], [name], settings["join_quoted_lines"])
+        public = opened_files.public_source(
+            settings["public_path"], [name], settings["join_quoted_lines"]
+        )
         weights = public_rows(public, columns=[name], argument="--weights-pub")
         arguments["weights_pub"] = weights[:, 0]
     if (name := settings["weights_priv"]) is not None:
-        refuse(columns is None, "--weights-priv names a column, and .npy files have none: save a table")
-        arguments["weights_priv"] = opened_files.opened_rows(opened.source, [name], settings["join_quoted_lines"])
+        refuse(
+            columns is None, "--weights-priv names a column, and .npy files have none: save a table"
+        )
+        arguments["weights_priv"] = opened_files.opened_rows(
+            opened.source, [name], settings["join_quoted_lines"]
+        )
 
 
 train.callback = in_words_of_options()(train.run)
@@ -224,7 +266,10 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
             f"--rows has {rows.dim} columns and the model has {model.dim}: pass the columns without the label"
         )
     no_interval = level is not None and (kind is DescentResult or model.loss == "logistic")
-    refuse(no_interval, "--level: only a model of a number, without noisy gradients, has intervals for labels")
+    refuse(
+        no_interval,
+        "--level: only a model of a number, without noisy gradients, has intervals for labels",
+    )
     lines = [_head(model, level)]
     for chunk in rows.chunks():
         lines += _lines(model, ParsedRows(chunk.astype("float64")), level)
@@ -238,9 +283,13 @@ def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
     if model.loss in ("logistic", "softmax"):
         both = model.predict_proba(cells)
         # For two classes the probability of the second one, for more that of the likeliest.
-        columns.append([f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))])
+        columns.append(
+            [f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))]
+        )
     elif level is not None:
-        columns += [[f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)]
+        columns += [
+            [f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)
+        ]
     return [",".join(line) for line in zip(*columns, strict=True)]
 
 
@@ -251,7 +300,9 @@ def _head(model: Any, level: float | None) -> str:
     texts = model.design.get("classes")
     if len(model.classes) != 2:
         return "label,probability"
-    return "label," + _field(f"probability of {texts[1] if texts else f'{model.classes[1]:g}'}", True)
+    return "label," + _field(
+        f"probability of {texts[1] if texts else f'{model.classes[1]:g}'}", True
+    )
 
 
 def _field(label: Any, texts: bool) -> str:

@@ -15,8 +15,10 @@ from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
 LEAST_COMPLETE = 0.1  # minimum fraction of rows without a missing cell that sums are divided by
-LAPLACE_QUANTILE = 1.27  # quantile .995 of a Laplace variable over that of a Gaussian one of the same variance
-ENOUGH_COMPLETE = 0.98  # fraction of rows without a missing cell from which those that are left out have no reason
+# quantile .995 of a Laplace variable over that of a Gaussian one of the same variance
+LAPLACE_QUANTILE = 1.27
+# fraction of rows without a missing cell from which those that are left out have no reason
+ENOUGH_COMPLETE = 0.98
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +50,11 @@ class CompleteRows:
     @property
     def relative_tail(self) -> float:
         """Largest relative error of the divisor by clipped rows; 0 if it is 1."""
-        return (float(self.known.tail) + abs(float(self.known.extra))) / self.divisor if self.divisor < 1.0 else 0.0
+        return (
+            (float(self.known.tail) + abs(float(self.known.extra))) / self.divisor
+            if self.divisor < 1.0
+            else 0.0
+        )
 
     @property
     def reasons(self) -> Reasons:
@@ -60,7 +66,9 @@ class CompleteRows:
 
     def reasons_of(self, rows: Rows) -> Reasons:
         """Return the reasons of a result from these rows: those that may pad a person are none, however many."""
-        return tuple(reason for reason in self.reasons if reason != Reason.GAPS or not rows.may_be_absent)
+        return tuple(
+            reason for reason in self.reasons if reason != Reason.GAPS or not rows.may_be_absent
+        )
 
     def number(self, n: int) -> dict[str, Any]:
         """Return the fields of a result about n rows whose number of complete ones was counted."""
@@ -93,7 +101,9 @@ def release_complete(
     run: Session, total: VectorSum | SecondMoment, *, name: str, cost: Fraction, **facts: Any
 ) -> tuple[Released, CompleteRows]:
     """Release a sum over the rows, and the share of complete rows, which is free; its record has `facts` and the clip radius."""
-    released = run.release(WithCompleteRows(total=total), name=name, cost=cost, clip_radius=total.radius, **facts)
+    released = run.release(
+        WithCompleteRows(total=total), name=name, cost=cost, clip_radius=total.radius, **facts
+    )
     assert released.complete is not None
     n, std = run.rows.n, released.complete_std
     return released, CompleteRows.counted(n - released.complete, std, n, pure=run.account.pure)

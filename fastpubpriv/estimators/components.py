@@ -21,10 +21,23 @@ from fastpubpriv.estimators.ladder.full import (
     undetected_square,
 )
 from fastpubpriv.estimators.ladder.ladder_method import helping_norms
-from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, OUTER, UNSEEN_KURTOSIS
+from fastpubpriv.estimators.ladder.ladder_tuning import (
+    KURTOSIS,
+    LEAST_PUBLIC,
+    OUTER,
+    UNSEEN_KURTOSIS,
+)
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, Norms, RadialMean, RadialPlan, longest_tail, unpacked
+from fastpubpriv.estimators.moments import (
+    DRAWS,
+    LARGEST,
+    Norms,
+    RadialMean,
+    RadialPlan,
+    longest_tail,
+    unpacked,
+)
 from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -119,7 +132,9 @@ def private_pca(
     True
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns)
-    session.refuse_padding(rows, "private_pca", "estimate_gaussian, whose covariance has principal directions")
+    session.refuse_padding(
+        rows, "private_pca", "estimate_gaussian, whose covariance has principal directions"
+    )
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
     session.require_squares("private_pca", rows.dim, 12)
     middle, ball, corner = _ball(rows.dim, center, radius, bounds, public, rows.columns)
@@ -154,7 +169,10 @@ def private_pca(
             added, _ = tail_of(pieces, 0.0)
         else:
             pieces, added = _pieces_in_ball(run, plan, affine, ball, corner), 0.0
-        private, std = unpacked(pieces.mean + added * pieces.outer, rows.dim), math.hypot(1.0, added) * pieces.noise_std
+        private, std = (
+            unpacked(pieces.mean + added * pieces.outer, rows.dim),
+            math.hypot(1.0, added) * pieces.noise_std,
+        )
         moment = _with_public(private, std, pieces.n, public, middle)
         components, lost = _directions(moment, count)
         few = source == "public rows" and not pieces.reached
@@ -168,9 +186,17 @@ def private_pca(
             center=frozen(middle),
             columns=rows.columns,
             provenance={
-                "center": "argument" if center is not None else "public rows" if public is not None else "bounds",
+                "center": "argument"
+                if center is not None
+                else "public rows"
+                if public is not None
+                else "bounds",
                 "radius": source,
-                **({"second_moment": f"public rows, weight {moment.weight:.3g}"} if moment.weight else {}),
+                **(
+                    {"second_moment": f"public rows, weight {moment.weight:.3g}"}
+                    if moment.weight
+                    else {}
+                ),
             },
             **run.fields(0 if public is None else len(public)),
         )
@@ -178,7 +204,11 @@ def private_pca(
 
 
 def _counted_pieces(
-    run: Session, plan: RadialPlan, affine: AffineMap, public: FloatArray | None, corner: float | None
+    run: Session,
+    plan: RadialPlan,
+    affine: AffineMap,
+    public: FloatArray | None,
+    corner: float | None,
 ) -> tuple[RadialMean, CompleteRows]:
     """Release a count of norms and the two pieces of the second moment, in a ball of the radius that the count gives.
 
@@ -189,12 +219,16 @@ def _counted_pieces(
         math.inf if corner is None else corner * corner,
         plan.counting(),
     )
-    *cells, incomplete = run.release(count.asked(affine, incomplete=True), name="norms of rows", cost=plan.count).value
+    *cells, incomplete = run.release(
+        count.asked(affine, incomplete=True), name="norms of rows", cost=plan.count
+    ).value
     norms = count.shown(np.array(cells), helping)
     complete = CompleteRows.counted(incomplete, count.shares.count_std, plan.n, pure=plan.pure)
     share = complete.divisor
     norms = replace(norms, rms=norms.rms / math.sqrt(share))
-    pieces = plan.pieces_of(run, affine, norms, helping, name="second moment", counted=plan.n * share, most=most)
+    pieces = plan.pieces_of(
+        run, affine, norms, helping, name="second moment", counted=plan.n * share, most=most
+    )
     return pieces, complete
 
 
@@ -208,7 +242,9 @@ def _pieces_in_ball(
     # Clipped rows have E |y|^4 <= R E |y|^2.
     trace = float(np.trace(unpacked(pieces.mean, affine.out_dim)))
     rms = math.sqrt(square * min(max(trace, 0.0), square))
-    return replace(pieces, norms=replace(unknown, rms=rms), reached=corner is not None and radius >= corner)
+    return replace(
+        pieces, norms=replace(unknown, rms=rms), reached=corner is not None and radius >= corner
+    )
 
 
 def _along(
@@ -225,13 +261,18 @@ def _along(
     """
     dim, noise = components.shape[1], pieces.piece_std
     whole, far = unpacked(pieces.mean, dim), unpacked(pieces.outer, dim)
-    inside, outer = (np.einsum("ij,jk,ik->i", components, each, components) for each in (whole, far))
+    inside, outer = (
+        np.einsum("ij,jk,ik->i", components, each, components) for each in (whole, far)
+    )
     share = np.clip((outer + noise) / max(float(np.trace(far)), 1.0 / LARGEST), 0.0, 1.0)
     # The variance is twice the square for Gaussian rows, and for distant rows their share of the fourth moment.
     sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
     # Gaussian rows have norms like a multiple of chi squared, and the wider a direction the more of it is in the outer piece.
-    total, squares = max(float(np.trace(whole)), 1.0 / LARGEST), max(float(np.sum(whole**2)), 1.0 / LARGEST**2)
+    total, squares = (
+        max(float(np.trace(whole)), 1.0 / LARGEST),
+        max(float(np.sum(whole**2)), 1.0 / LARGEST**2),
+    )
     freedom, radius = total**2 / squares, pieces.radius * total / squares
     beyond = squares / total * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
     over = np.where(pieces.reached, 0.0, np.maximum(outer - beyond * inside**2 / squares, 0.0))
@@ -245,7 +286,8 @@ def _along(
         projected = public @ components.T
         heavy = heavy | (public_kurtosis(projected) > KURTOSIS)
         tailed = tailed | heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
-    known = replace(known, value=np.maximum(known.value, 0.0))  # noise may take a mean square below zero
+    # noise may take a mean square below zero
+    known = replace(known, value=np.maximum(known.value, 0.0))
     return parts_of("along", known, above=undetected_square(pieces, tailed)), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
         (_fills_ball(pieces, dim, freedom), Reason.CLIPPED),
@@ -262,7 +304,9 @@ def _fills_ball(pieces: RadialMean, dim: int, freedom: float) -> bool:
     if pieces.norms.law is not None or pieces.norms.reason is not None or pieces.reached:
         return False
     half = pieces.radius / 2.0
-    filled = (float(np.trace(unpacked(pieces.outer, dim))) - 2.0 * pieces.piece_std * math.sqrt(dim)) / half
+    filled = (
+        float(np.trace(unpacked(pieces.outer, dim))) - 2.0 * pieces.piece_std * math.sqrt(dim)
+    ) / half
     degrees = min(max(freedom, 1.0), float(dim))  # noise may have made them any number
     quantile = chi2_quantile(PUBLIC_QUANTILE, degrees)
     usual = (chi_beyond(degrees, quantile / 2.0) - chi_beyond(degrees, quantile)) * 2.0 / quantile
@@ -278,7 +322,9 @@ class Moment:
     weight: float = 0.0
 
 
-def _with_public(private: FloatArray, std: float, n: float, public: FloatArray | None, middle: FloatArray) -> Moment:
+def _with_public(
+    private: FloatArray, std: float, n: float, public: FloatArray | None, middle: FloatArray
+) -> Moment:
     """Average a released second moment and the public one by inverse variances of Gaussian rows; a gap raises the public one."""
     dim = len(private)
     noise_norm = math.sqrt(2.0 * dim) * std
@@ -322,7 +368,12 @@ def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
 
 
 def _ball(
-    dim: int, center: Any, radius: Any, bounds: Any, public: FloatArray | None, columns: tuple[str, ...] | None
+    dim: int,
+    center: Any,
+    radius: Any,
+    bounds: Any,
+    public: FloatArray | None,
+    columns: tuple[str, ...] | None,
 ) -> tuple[FloatArray, float | None, float | None]:
     """Return center, radius (None if a count or the public rows give it) and its maximum (None without bounds) from arguments."""
     box = validation.column_bounds(bounds, dim)

@@ -21,13 +21,27 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, count, memory_of_cells, sum_up, warn_before
+from fastpubpriv.estimators.columns.column_means import (
+    Bounds,
+    ColumnState,
+    count,
+    memory_of_cells,
+    sum_up,
+    warn_before,
+)
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys, sizes_of
+from fastpubpriv.estimators.value_counts import (
+    Keys,
+    count_keys,
+    keys_of,
+    require_columns,
+    rows_of_keys,
+    sizes_of,
+)
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
@@ -61,12 +75,17 @@ def divided(
 
 
 @np.errstate(all="ignore")
-def reach_of(line: Line, state: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
+def reach_of(
+    line: Line, state: ColumnState, mean: float, noise: float
+) -> tuple[float, float, float, float, float]:
     """Return a column's clip radius of squares, the clipping correction and its std, fourth powers, and the hidden tail."""
     part = (np.arange(INSIDE) + 0.5) / INSIDE
-    square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2  # (cells, points)
+    # (cells, points)
+    square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2
     ends = np.unique(np.abs(line.edges - mean))
-    points = np.unique(np.interp(np.arange(INSIDE * len(ends)) / INSIDE, np.arange(len(ends)), ends))
+    points = np.unique(
+        np.interp(np.arange(INSIDE * len(ends)) / INSIDE, np.arange(len(ends)), ends)
+    )
     points = points[points > 0.0] if (points > 0.0).any() else np.ones(1)
     over = np.maximum(square - points[:, None, None] ** 2, 0.0)
     first, second = over.mean(axis=2), (over**2).mean(axis=2)
@@ -84,18 +103,30 @@ def reach_of(line: Line, state: ColumnState, mean: float, noise: float) -> tuple
     return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
 
 
-def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
+def deviations(
+    run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction
+) -> dict[str, FloatArray]:
     """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
     dim, n, pure = len(columns), run.rows.n, run.account.pure
     bound, event = group_event(cost, 1, dim, n, pure=pure)
     lines = [line_of(each) for each in columns]
-    rel = [float(np.ldexp(m - line.center, -line.exponent)) for m, line in zip(mean.mean, lines, strict=True)]
-    reaches = [reach_of(*each, event.noise_std / bound / 2.0) for each in zip(lines, columns, rel, strict=True)]
+    rel = [
+        float(np.ldexp(m - line.center, -line.exponent))
+        for m, line in zip(mean.mean, lines, strict=True)
+    ]
+    reaches = [
+        reach_of(*each, event.noise_std / bound / 2.0)
+        for each in zip(lines, columns, rel, strict=True)
+    ]
     reach, back, back_std, fourth, tail = np.array(reaches).T
-    absolute = np.array([float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)])
+    absolute = np.array(
+        [float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)]
+    )
     reaches = np.maximum(absolute, TINY)[None]
     moments = run.release(
-        GroupMoments(codes=None, middle=mean.mean[None], half=reaches, squared=True, row_cost=2 * dim),
+        GroupMoments(
+            codes=None, middle=mean.mean[None], half=reaches, squared=True, row_cost=2 * dim
+        ),
         name="squares about the means",
         cost=cost,
     )
@@ -105,7 +136,8 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     variance = (y + 1.0) / 2.0 + back / rows / unit
     noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
     fourth = fourth / rows / unit**2
-    if moments.squares is not None:  # fourth powers within reach come from the release, those beyond from the counts
+    # fourth powers within reach come from the release, those beyond from the counts
+    if moments.squares is not None:
         inside = np.maximum(moments.squares[0] / rows + 0.5 + 2.0 * y + 1.0, 0.0) / 4.0
         fourth = np.maximum(inside, fourth)
     sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
@@ -116,15 +148,21 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
         "variance_std": np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2),
         "variance_tail": tail / rows / unit,
     }
-    known = np.array([not {Reason.CONSTANT, Reason.UNRESOLVED}.intersection(own) for own in mean.part_reasons])
+    known = np.array(
+        [not {Reason.CONSTANT, Reason.UNRESOLVED}.intersection(own) for own in mean.part_reasons]
+    )
     worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
     return {
-        name: frozen(np.where(known, np.nan_to_num(each * unit_sq, nan=largest, posinf=largest), worst[name]))
+        name: frozen(
+            np.where(known, np.nan_to_num(each * unit_sq, nan=largest, posinf=largest), worst[name])
+        )
         for name, each in scaled.items()
     }
 
 
-def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple[list[str] | None, list[Keys]]:
+def columns_of_table(
+    x_pub: Any, keys: Mapping[str, Any], columns: Any
+) -> tuple[list[str] | None, list[Keys]]:
     """Return the names of the numeric columns, or None for all of a source without names, and the keys of the text columns."""
     names = names_of_table(x_pub) if columns is None else asked_columns(columns)
     if names is None:
@@ -135,7 +173,9 @@ def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple
     if not set(keys) <= set(names):
         raise InputError("keys must map columns to lists of keys")
     counted = [name for name in names if name in keys or texts_of_column(x_pub, name) is not None]
-    return [name for name in names if name not in counted], [keys_of(name, keys.get(name), x_pub) for name in counted]
+    return [name for name in names if name not in counted], [
+        keys_of(name, keys.get(name), x_pub) for name in counted
+    ]
 
 
 @shared_docs
@@ -215,7 +255,9 @@ def describe(
         raise InputError("keys must map columns to lists of keys")
     qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
     names, counted = columns_of_table(x_pub, listed, columns)
-    numbers, public = (None, None) if names == [] else session.open_rows(x_priv, x_pub, columns=names, gaps=True)
+    numbers, public = (
+        (None, None) if names == [] else session.open_rows(x_priv, x_pub, columns=names, gaps=True)
+    )
     texts = rows_of_keys(x_priv, counted, x_pub) if counted else None
     if numbers is not None and texts is not None and numbers.n != texts.n:
         raise InputError("x_priv has changed while it was opened")
@@ -225,9 +267,17 @@ def describe(
     cells = 0 if texts is None else sum(sizes_of([[each] for each in counted], texts))
     limits = validation.column_bounds(bounds, dim) if dim else None
     most = column_draws(dim) + quantiles.draws(dim, len(qs)) + 3 * dim + cells
-    run = session.start("describe", rows, budget, draws=most, **session.asked(ledger, random_state, threads, progress))
+    run = session.start(
+        "describe",
+        rows,
+        budget,
+        draws=most,
+        **session.asked(ledger, random_state, threads, progress),
+    )
     pure, n_pub = run.account.pure, 0 if public is None else fewest(public)
-    shares, costs = divided(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
+    shares, costs = divided(
+        dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub
+    )
     beyond = np.zeros(dim, dtype=bool)
     if counted:
         count_event(costs["texts"], len(counted), cells, rows.n, pure=pure)
@@ -248,7 +298,9 @@ def describe(
             numeric, reasons = _numbers(run, public, shares, costs, qs, limits)
         of_texts: tuple[CountResult, ...] = ()
         if texts is not None:
-            of_texts = count_keys(run.on(texts), [[each] for each in counted], costs["texts"], top, "counts of texts")
+            of_texts = count_keys(
+                run.on(texts), [[each] for each in counted], costs["texts"], top, "counts of texts"
+            )
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
@@ -267,23 +319,40 @@ def held_back(result: Description, beyond: BoolArray) -> Description:
     of_columns = [*beyond.tolist(), *([False] * len(result.texts))]
     return replace(
         result,
-        means=replace(result.means, part_reasons=with_clipped(result.means.part_reasons, beyond.tolist())),
-        quantiles=replace(result.quantiles, part_reasons=with_clipped(result.quantiles.part_reasons, of_quantiles)),
+        means=replace(
+            result.means, part_reasons=with_clipped(result.means.part_reasons, beyond.tolist())
+        ),
+        quantiles=replace(
+            result.quantiles, part_reasons=with_clipped(result.quantiles.part_reasons, of_quantiles)
+        ),
         part_reasons=with_clipped(result.part_reasons, of_columns),
     )
 
 
 def _numbers(
-    run: Session, public: FloatArray, shares: BudgetSplit, costs: Mapping[str, Fraction], qs: FloatArray, limits: Bounds
+    run: Session,
+    public: FloatArray,
+    shares: BudgetSplit,
+    costs: Mapping[str, Fraction],
+    qs: FloatArray,
+    limits: Bounds,
 ) -> tuple[dict[str, Any], PartReasons]:
     """Release and return all fields of the result about numeric columns, and the reasons of each: of its mean and quantiles."""
     columns, shares = count(run, public, shares, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
-    counted, scales, every = zip(*((each.column, each.scale, each.shares) for each in columns), strict=True)
+    counted, scales, every = zip(
+        *((each.column, each.scale, each.shares) for each in columns), strict=True
+    )
     places = quantiles.locate(counted, scales, every)
     ranks, std = quantiles.close_in(run, places, costs["quantiles"], shares.dim, qs)
     ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))
-    fields = {"means": means, "quantiles": ranked, **deviations(run, columns, means, costs["deviations"])}
+    fields = {
+        "means": means,
+        "quantiles": ranked,
+        **deviations(run, columns, means, costs["deviations"]),
+    }
     k = len(qs)
     of_quantiles = (chain(*ranked.part_reasons[k * j : k * j + k]) for j in range(means.dim))
-    return fields, tuple(ordered(chain(*pair)) for pair in zip(means.part_reasons, of_quantiles, strict=True))
+    return fields, tuple(
+        ordered(chain(*pair)) for pair in zip(means.part_reasons, of_quantiles, strict=True)
+    )

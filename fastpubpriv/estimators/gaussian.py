@@ -44,7 +44,9 @@ def choose_method(method: Any, options: Options) -> GaussianMethod:
     automatic = LADDER if other is None or options.structure != "auto" else LIFTED
     chosen = METHODS.get(name, automatic)
     if chosen is LADDER and other is not None:
-        raise InputError(f"method='ladder' has no use for {other}: leave it out, or pass method='lifted_coinpress'")
+        raise InputError(
+            f"method='ladder' has no use for {other}: leave it out, or pass method='lifted_coinpress'"
+        )
     if chosen is not LADDER and options.structure not in ("auto", "full"):
         raise InputError(
             f"structure={options.structure!r} belongs to method='ladder'; method={name!r} has structure='full'"
@@ -180,9 +182,13 @@ def estimate_gaussian(
     session.require_squares("estimate_gaussian", rows.dim, 12)
     chosen = choose_method(method, options)
     if chosen is not LADDER:
-        session.refuse_padding(rows, f"method={chosen.name!r}", "estimate_gaussian with method='ladder'")
+        session.refuse_padding(
+            rows, f"method={chosen.name!r}", "estimate_gaussian with method='ladder'"
+        )
     if options.structure in ("mean", "diagonal"):
-        session.refuse_padding(rows, f"structure={options.structure!r}", "estimate_gaussian with structure='full'")
+        session.refuse_padding(
+            rows, f"structure={options.structure!r}", "estimate_gaussian with structure='full'"
+        )
     box = checked_bounds("estimate_gaussian", bounds, public, rows.dim, rows.columns)
     chosen.check(has_public=True, budget=budget, n_priv=rows.n)
     run = session.start(
@@ -225,7 +231,9 @@ HOPELESS = 2.0
 FILLED = 0.8
 
 
-def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArray, FloatArray, dict[str, str]]:
+def _frame(
+    scale: Any, center: Any, box: Box | None, dim: int
+) -> tuple[FloatArray, FloatArray, dict[str, str]]:
     """Return center, units of the columns (dim,) in which the covariance is at most about the identity, and their provenance."""
     if (scale is None) == (box is None):
         raise InputError(
@@ -244,7 +252,11 @@ def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArr
     for value in unit:
         size("the largest standard deviation within bounds", value)
         size("the largest variance within bounds", value * value)
-    return middle, unit, {"center": "bounds" if center is None else "argument", "bounds": "argument"}
+    return (
+        middle,
+        unit,
+        {"center": "bounds" if center is None else "argument", "bounds": "argument"},
+    )
 
 
 @shared_docs
@@ -337,7 +349,9 @@ def coinpress_covariance(
         **session.asked(ledger, random_state, threads, progress),
     )
     dim, n = rows.dim, rows.n
-    check_gram_grids(run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n)
+    check_gram_grids(
+        run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n
+    )
 
     def slack(released: Released) -> float:
         ratio = math.sqrt(dim / n)

@@ -39,7 +39,12 @@ from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError, war
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.ladder import ladder_method as ladder
-from fastpubpriv.estimators.lifted_coinpress import GaussianMethod, GaussianPlan, GaussianProblem, LearnedGaussian
+from fastpubpriv.estimators.lifted_coinpress import (
+    GaussianMethod,
+    GaussianPlan,
+    GaussianProblem,
+    LearnedGaussian,
+)
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
@@ -52,7 +57,8 @@ from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources.views import each_row, pairs_of
 
 TEST_SHARE = Fraction(1, 8)
-MASK_SHARE = Fraction(1, 4)  # share of the releases of a logarithm; the rest is for the default learner
+# share of the releases of a logarithm; the rest is for the default learner
+MASK_SHARE = Fraction(1, 4)
 MASK_ROUNDS = 2  # their number
 MAX_COLUMNS = 6
 MAX_GROUPS = 8192
@@ -75,7 +81,9 @@ def groups_for(problem: GaussianProblem) -> int:
 
 def log_noise(dim: int, groups: int, cost: Fraction) -> float:
     """Return the spectral norm of the noise on a released logarithm, about sqrt(2 dim) times its diagonal standard deviation."""
-    return math.sqrt(2.0 * dim) * mechanism.log_sensitivity(dim, groups) / math.sqrt(2.0 * float(cost))
+    return (
+        math.sqrt(2.0 * dim) * mechanism.log_sensitivity(dim, groups) / math.sqrt(2.0 * float(cost))
+    )
 
 
 def narrowed(problem: GaussianProblem, noise: float) -> tuple[GaussianProblem, float]:
@@ -118,10 +126,14 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
         "not tuned",
         ExperimentalWarning,
     )
-    return lifted_coinpress.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest)
+    return lifted_coinpress.prepare(
+        run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest
+    )
 
 
-def learn_groups(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def learn_groups(
+    run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
+) -> LearnedGaussian:
     """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups, (cost, rest) = problem.dim, groups_for(problem), _prices(run)
     price = reserved(run.account.budget)
@@ -134,7 +146,9 @@ def learn_groups(run: Session, base: AffineMap, problem: GaussianProblem, *, rou
     noise = partial(Noise(False, rest).gram, problem.lifted)
     if not agreement.passed:
         rounds, _ = lifted_coinpress.choose_rounds(problem, noise)
-        return replace(lifted_coinpress.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds)
+        return replace(
+            lifted_coinpress.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds
+        )
     whitener, unwhitener = np.eye(dim), np.eye(dim)
     for index in range(MASK_ROUNDS):
         name = f"logarithm of the center, round {index + 1} of {MASK_ROUNDS}"
@@ -193,7 +207,9 @@ def of_pairs(problem: GaussianProblem) -> GaussianProblem:
 def round_error(problem: GaussianProblem, rounds: int, noise: lifted_coinpress.GramNoise) -> float:
     """Return the spectral error of an early round, from sampling and noise, relative to its range."""
     early = lifted_coinpress.round_shares(rounds)[0]
-    return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_clip(rounds) ** 2 * noise(early), rounds)
+    return problem.sampling_slack(rounds) + problem.noise_slack(
+        problem.row_clip(rounds) ** 2 * noise(early), rounds
+    )
 
 
 def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
@@ -226,8 +242,15 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
     dim, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
-    last = reach * paired.row_clip(total) ** 2 * noise(lifted_coinpress.round_shares(total)[-1]) / (n * least)
-    step = lifted_coinpress.mean_clip(dim) * whole.vector(dim, lifted_coinpress.MEAN_SHARE) / problem.n
+    last = (
+        reach
+        * paired.row_clip(total) ** 2
+        * noise(lifted_coinpress.round_shares(total)[-1])
+        / (n * least)
+    )
+    step = (
+        lifted_coinpress.mean_clip(dim) * whole.vector(dim, lifted_coinpress.MEAN_SHARE) / problem.n
+    )
     return GaussianPlan(
         rounds=total,
         covariance_error=lifted_coinpress.covariance_error(dim, n, last),
@@ -235,7 +258,9 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
     )
 
 
-def learn_recursive(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def learn_recursive(
+    run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
+) -> LearnedGaussian:
     """Halve directions of large variance per round, estimate the rest, map back; each release is one second moment of pairs."""
     dim = problem.dim
     halves = pairs_of(run.rows)
@@ -284,7 +309,10 @@ _LADDER = 0.95
 # Total variation of N(0, 1) from N(0, e^2u) is at most this times u, and from N(t, 1) at most t / sqrt(2 pi).
 SCALE_SLOPE = math.sqrt(2.0 / (math.pi * math.e))
 MEAN_SLOPE = 1.0 / math.sqrt(2.0 * math.pi)
-_DIRECTIONS = {1: np.ones((1, 1)), 2: np.array([[1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]])}
+_DIRECTIONS = {
+    1: np.ones((1, 1)),
+    2: np.array([[1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]]),
+}
 
 
 def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, list[int]]:
@@ -300,10 +328,14 @@ def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, 
 def cover_of(problem: GaussianProblem, accuracy: float) -> Hypotheses:
     """Return a cover in total variation `accuracy` of all N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
     stds, counts = cover_sizes(problem, accuracy)
-    means = [problem.mean_radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts]
+    means = [
+        problem.mean_radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts
+    ]
     shape = sum(counts), 1, 1
     return Hypotheses.from_arrays(
-        np.ones(shape[:2]), np.concatenate(means).reshape(shape), np.repeat(stds**2, counts).reshape(shape)
+        np.ones(shape[:2]),
+        np.concatenate(means).reshape(shape),
+        np.repeat(stds**2, counts).reshape(shape),
     )
 
 
@@ -366,18 +398,26 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
     )
 
 
-def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def learn_selection(
+    run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
+) -> LearnedGaussian:
     """Select a Gaussian for each of `rounds` marginals of v = base(x), and combine them to a mean and covariance."""
     assert base.center is not None  # `preconditioned` makes the map
     dim = problem.dim
     epsilon, accuracy = finest(run, problem)
     cover = cover_of(problem, accuracy)
-    choice = HypothesisChoice(evaluation=CellSets.prepare(cover, run.rows.n), size=cover.size, law="exponential")
+    choice = HypothesisChoice(
+        evaluation=CellSets.prepare(cover, run.rows.n), size=cover.size, law="exponential"
+    )
     means, variances = [], []
     for index, direction in enumerate(_DIRECTIONS[dim]):
         name = f"selection, marginal {index + 1} of {rounds}"
         line = partial(projected, center=base.center, weights=direction @ base.dense)
-        chosen = run.on(each_row(run.rows, line, 1)).release(choice, name=name, cost=epsilon, accuracy=accuracy).index
+        chosen = (
+            run.on(each_row(run.rows, line, 1))
+            .release(choice, name=name, cost=epsilon, accuracy=accuracy)
+            .index
+        )
         means.append(float(cover.means[chosen, 0, 0]))
         variances.append(float(cover.spreads[chosen, 0, 0]))
     if dim == 1:
@@ -385,7 +425,9 @@ def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, 
     else:
         # Var((v_1 + v_2) / sqrt 2) = (Var v_1 + Var v_2) / 2 + Cov
         both = variances[2] - (variances[0] + variances[1]) / 2.0
-        covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
+        covariance = floored(
+            np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition
+        )
     root = lower_powers(covariance)[0]
     return LearnedGaussian(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, root)
 
@@ -421,7 +463,9 @@ def coinpress_rounds(
             name=f"second moment, round {made} of {len(shares)}",
             cost=run.account.allowance * share,
         )
-        second = floored(released.value / (run.rows.n * complete.divisor), floor if made == len(shares) else 0.0)
+        second = floored(
+            released.value / (run.rows.n * complete.divisor), floor if made == len(shares) else 0.0
+        )
         if made < len(shares):
             root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
             contraction = inverse_root @ contraction
@@ -429,7 +473,9 @@ def coinpress_rounds(
     return symmetric(inverse @ second @ inverse.T), released, complete
 
 
-def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def pairs(
+    run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
+) -> LearnedGaussian:
     """Run the published algorithm: CoinPress on pair differences, which are centered for any mean, then a step for the mean."""
     halves = pairs_of(run.rows)
     paired = of_pairs(problem)
@@ -447,14 +493,20 @@ def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: in
         slack=slack,
         floor=lifted_coinpress.LAST_FLOOR,
     )
-    covariance = floored(covariance, lifted_coinpress.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
+    covariance = floored(
+        covariance, lifted_coinpress.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1])
+    )
     return lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
 
 
-def predict_pairs(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:
+def predict_pairs(
+    problem: GaussianProblem, noise: Noise, rounds: int | None = None
+) -> GaussianPlan:
     """Predict rounds and covariance error from the pair differences (half as many rows), and the mean's error from all rows."""
     halved = lifted_coinpress.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
-    return replace(halved, mean_error=lifted_coinpress.predict(problem, noise, halved.rounds).mean_error)
+    return replace(
+        halved, mean_error=lifted_coinpress.predict(problem, noise, halved.rounds).mean_error
+    )
 
 
 PAIRS = GaussianMethod(

@@ -52,12 +52,15 @@ from fastpubpriv.results.reasons import Reason, first_of, with_clipped
 from fastpubpriv.session import Session
 
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
-INNER, MIDDLE = 8, 0.9  # number of cells of equal mass, and the central fraction of rows that they divide
+# number of cells of equal mass, and the central fraction of rows that they divide
+INNER, MIDDLE = 8, 0.9
 OUTER = 7  # maximum number of edges on each side of that
 MOST_EDGES = INNER + 1 + 2 * OUTER
-LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # bounds of the relative variance between groups of the rows in a cell
+# bounds of the relative variance between groups of the rows in a cell
+LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0
 BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
-SURPRISE = 3.5  # standard deviations from the pooled prediction beyond which a group's counts are not shrunk
+# standard deviations from the pooled prediction beyond which a group's counts are not shrunk
+SURPRISE = 3.5
 BOX_STDS = 3.0  # half-length of a group's box in standard deviations, for predictions
 
 
@@ -73,11 +76,14 @@ class Line:
     high: FloatArray
     mass: FloatArray  # estimated number of all rows in each cell
     variance: FloatArray  # variance of `mass`
-    reach: tuple[float, float]  # distance, below and above, of the outermost row of the modeled tails
+    # distance, below and above, of the outermost row of the modeled tails
+    reach: tuple[float, float]
 
     def absolute(self, lengths: FloatArray) -> FloatArray:
         """Return lengths in data units, clipped to finite numbers; NaN (unknown) becomes the largest float."""
-        return np.asarray(np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max))
+        return np.asarray(
+            np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max)
+        )
 
     def squared(self, squares: FloatArray) -> FloatArray:
         """Return squared lengths in data units; overflow is infinite, NaN stays NaN."""
@@ -88,7 +94,9 @@ class Line:
         """Return the line with every length clipped to bounds in data units; the cells that are counted stay as they are."""
         # One box encodes rows and decodes their sums, so bounds are applied here, before any box is chosen.
         with np.errstate(over="ignore"):
-            begin, end = np.ldexp(np.array([lowest, highest]) - self.center, -self.exponent).tolist()
+            begin, end = np.ldexp(
+                np.array([lowest, highest]) - self.center, -self.exponent
+            ).tolist()
         below, above = self.reach
         return replace(
             self,
@@ -100,7 +108,10 @@ class Line:
 
     def beyond(self, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
         """Return the mean excess and its mean square of a cell's values above (sign 1) or below (-1) points: (points, cells)."""
-        far, near = (np.maximum(sign * (each - points[:, None]), 0.0) for each in (self.high, self.low)[:: int(sign)])
+        far, near = (
+            np.maximum(sign * (each - points[:, None]), 0.0)
+            for each in (self.high, self.low)[:: int(sign)]
+        )
         width = np.maximum(self.high - self.low, TINY)
         return (far**2 - near**2) / (2.0 * width), (far**3 - near**3) / (3.0 * width)
 
@@ -111,14 +122,24 @@ def line_of(state: ColumnState) -> Line:
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
     below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
     inside, guessed, reach = [0.0, 0.0], [(0.0, 0.0)] * 2, [0.0, 0.0]
-    for place, counts, variances in ((0, column.below, column.below_var), (1, column.above, column.above_var)):
+    for place, counts, variances in (
+        (0, column.below, column.below_var),
+        (1, column.above, column.above_var),
+    ):
         side, cut = clip.sides[place], clip.absolute((clip.below, clip.above)[place])
         if side is None and not cut > 0.0:
             continue
         last = key_of(cut, shares.log2_parts) if side is None else side.last
         start = max(0, last + 1 - tuning.BELOW * shares.parts)
         known = slice(start, last + 1)
-        cells = np.stack([sizes[known], sizes[start + 1 : last + 2], np.maximum(counts[known], 0.0), variances[known]])
+        cells = np.stack(
+            [
+                sizes[known],
+                sizes[start + 1 : last + 2],
+                np.maximum(counts[known], 0.0),
+                variances[known],
+            ]
+        )
         if place:
             above = cells
         else:
@@ -126,19 +147,28 @@ def line_of(state: ColumnState) -> Line:
         beyond = np.zeros(0) if side is None else side.beyond
         upper = sizes[last + 1 : last + 2 + len(beyond)]
         beyond, rows = beyond[: len(upper) - 1], float(beyond[: len(upper) - 1].sum())
-        far = float((beyond * (upper[:-1] + upper[1:])).sum()) / (2.0 * rows) if rows > 0.0 else 1.5 * float(upper[0])
+        far = (
+            float((beyond * (upper[:-1] + upper[1:])).sum()) / (2.0 * rows)
+            if rows > 0.0
+            else 1.5 * float(upper[0])
+        )
         inside[place], guessed[place] = float(sizes[start]), (rows, far)
         last_row = np.count_nonzero(np.cumsum(beyond[::-1])[::-1] >= 1.0)
         reach[place] = float(upper[last_row])
     outside = below[2].sum() + above[2].sum() + guessed[0][0] + guessed[1][0]
-    rest = np.array([[-inside[0]], [inside[1]], [max(clip.rows - outside, 0.0)], [shares.count_std**2]])
+    rest = np.array(
+        [[-inside[0]], [inside[1]], [max(clip.rows - outside, 0.0)], [shares.count_std**2]]
+    )
     fine = np.concatenate([below, rest, above], axis=1)
     points = np.append(fine[0], fine[1, -1])
     ranks, noise = (np.append(0.0, np.cumsum(each)) for each in fine[2:])
     part = (1.0 - MIDDLE) / 2.0 + MIDDLE * np.arange(INNER + 1) / INNER
     inner = np.interp(part * ranks[-1], ranks + 1e-9 * clip.rows * np.arange(len(ranks)), points)
     outer = [points[points < inner[0]], points[points > inner[-1]]]
-    thin = [each[np.linspace(0, len(each) - 1, min(OUTER, len(each))).round().astype(int)] for each in outer]
+    thin = [
+        each[np.linspace(0, len(each) - 1, min(OUTER, len(each))).round().astype(int)]
+        for each in outer
+    ]
     largest = np.finfo(np.float64).max
     cuts = column.center + np.ldexp(np.concatenate([*thin, inner]), clip.exponent)
     cuts = np.unique(np.clip(cuts, -largest, largest) + 0.0)
@@ -154,8 +184,12 @@ def line_of(state: ColumnState) -> Line:
         # Rows beyond an end are assumed to be uniform about their extrapolated mean.
         low=np.append(min(edges[0], -2.0 * guessed[0][1] - edges[0]), edges),
         high=np.append(edges, max(edges[-1], 2.0 * guessed[1][1] - edges[-1])),
-        mass=np.concatenate([[guessed[0][0]], np.diff(np.interp(edges, points, ranks)), [guessed[1][0]]]),
-        variance=np.concatenate([[beyond_var], np.maximum(spread, shares.count_std**2), [beyond_var]]),
+        mass=np.concatenate(
+            [[guessed[0][0]], np.diff(np.interp(edges, points, ranks)), [guessed[1][0]]]
+        ),
+        variance=np.concatenate(
+            [[beyond_var], np.maximum(spread, shares.count_std**2), [beyond_var]]
+        ),
         reach=(reach[0], reach[1]),
     )
 
@@ -185,7 +219,9 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     varies = spread * most**2 + most
     # A group that is unlike all rows, in a cell or altogether, is taken as it was counted.
     apart, cells = (counts - prior) ** 2 / (varies + std**2), counts.shape[1]
-    unlike = (apart > SURPRISE**2) | (apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells))
+    unlike = (apart > SURPRISE**2) | (
+        apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells)
+    )
     trust = np.where(unlike, 1.0, varies / (varies + std**2))
     rows = np.maximum(prior + trust * (counts - prior), 0.0)
     return Masses(rows=rows, variance=trust * std**2, counts=counts, std=std)
@@ -209,7 +245,13 @@ class Boxes(NamedTuple):
         (down, down_var), (up, up_var) = sides
         low, high = ((np.arange(len(each)), each) for each in ends)
         back, variance = up[high] - down[low], down_var[low] + up_var[high]
-        return cls(ends=ends, lower=line.edges[ends[0]], upper=line.edges[ends[1]], back=back, variance=variance)
+        return cls(
+            ends=ends,
+            lower=line.edges[ends[0]],
+            upper=line.edges[ends[1]],
+            back=back,
+            variance=variance,
+        )
 
     @property
     def middle(self) -> FloatArray:
@@ -238,17 +280,25 @@ def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     points, sides = line.edges, clipped_sums(line, masses)
     (down, down_var), (up, up_var) = sides
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
-    error = np.where(radius >= 0.0, (radius * noise) ** 2, math.inf) + down_var[:, :, None] + up_var[:, None, :]
+    error = (
+        np.where(radius >= 0.0, (radius * noise) ** 2, math.inf)
+        + down_var[:, :, None]
+        + up_var[:, None, :]
+    )
     error += BIAS * (down[:, :, None] + up[:, None, :]) ** 2
     low, high = np.unravel_index(error.reshape(len(masses.rows), -1).argmin(axis=1), radius.shape)
     return Boxes.of(line, sides, (low, high))
 
 
-def centered(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def centered(
+    line: Line, masses: Masses, boxes: Boxes | None
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the rows and mean of each group by its cells, and their ends from this mean; with boxes, of clipped values."""
     low, high = (np.broadcast_to(each, masses.rows.shape) for each in (line.low, line.high))
     if boxes is not None:
-        low, high = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high))
+        low, high = (
+            np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high)
+        )
     total = np.maximum(masses.rows.sum(axis=1), 1.0)
     mean = (masses.rows * (low + high) / 2.0).sum(axis=1) / total
     return total, mean, low - mean[:, None], high - mean[:, None]
@@ -261,13 +311,17 @@ def unlike(line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j
     y = moments.total[:, j] / n
     noise = (radius / n) ** 2 * (moments.noise_std**2 + (y * moments.count_std) ** 2)
     shift = boxes.middle + radius * y - mean
-    far = np.abs(shift) / np.sqrt((masses.variance * (low + high) ** 2).sum(axis=1) / (2.0 * total) ** 2 + noise)
+    far = np.abs(shift) / np.sqrt(
+        (masses.variance * (low + high) ** 2).sum(axis=1) / (2.0 * total) ** 2 + noise
+    )
     if moments.squares is None:
         return np.asarray(far > SURPRISE)
     squares = (low**2 + low * high + high**2) / 3.0
     expected = (masses.rows * squares).sum(axis=1) / total
     excess = radius**2 * (moments.squares[:, j] / n + 0.5 - y**2) + shift**2 - expected
-    variance = (masses.variance * (squares - expected[:, None]) ** 2).sum(axis=1) / total**2 + radius**2 * noise
+    variance = (masses.variance * (squares - expected[:, None]) ** 2).sum(
+        axis=1
+    ) / total**2 + radius**2 * noise
     # Rows that lie closer together than expected need no other correction.
     return np.asarray((np.maximum(far, excess / np.sqrt(variance)) > SURPRISE) & (excess > 0.0))
 
@@ -276,7 +330,9 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArr
     """Return the variance and fourth central moment of each group by its cells, with values as they are or clipped to its box."""
     total, _, low, high = centered(line, masses, boxes)
     square = (masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total
-    fourth = (masses.rows * (low**4 + low**3 * high + (low * high) ** 2 + low * high**3 + high**4) / 5.0).sum(axis=1)
+    fourth = (
+        masses.rows * (low**4 + low**3 * high + (low * high) ** 2 + low * high**3 + high**4) / 5.0
+    ).sum(axis=1)
     return square, fourth / total
 
 
@@ -301,7 +357,9 @@ def tell(
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
-    noise = radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
+    noise = (
+        radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
+    )
     (every, fourth), (inside, _) = (spread_of(line, masses, each) for each in (None, boxes))
     variance, cut = inside, np.maximum(every - inside, 0.0)
     free, free_std = np.full(len(n), math.nan), np.full(len(n), math.inf)
@@ -313,7 +371,9 @@ def tell(
         variance = inside + trust * (free - inside)
         # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
         free = np.maximum(free, 0.0) + cut
-        free_std = bessel(n) * np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
+        free_std = bessel(n) * np.sqrt(
+            error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2
+        )
         free *= bessel(n)
     variance = np.maximum(variance, 0.0) + cut
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
@@ -321,21 +381,32 @@ def tell(
     # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
     tails = [
-        tuning.TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)
+        tuning.TAIL * most * end / max(float(end.sum()), 1.0) / n
+        for most, end in zip(clip.hidden, ends, strict=True)
     ]
     half = normal_quantile(0.975) * np.sqrt(noise**2 + sampling**2 + clipping**2)
-    beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)  # how far one row may be
+    # how far one row may be
+    beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)
     far, hidden = beyond / n, np.maximum(*tails)
     tail = hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far
-    doubt = np.ldexp(doubtful_sum(state.column, state.scale, state.shares), -clip.exponent) / clip.rows
+    doubt = (
+        np.ldexp(doubtful_sum(state.column, state.scale, state.shares), -clip.exponent) / clip.rows
+    )
     lost, absent = unplaced(state), moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = state.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
     # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
-    decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * normal_quantile(0.975) * clip.std * math.sqrt(clip.rows)
+    decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * normal_quantile(
+        0.975
+    ) * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else tuning.HIDDEN * half
     heavy = heavy | (far > half) | (hidden > most) | (doubt > half)
     few = not state.scale.anchored
-    words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
+    words = [
+        (lost is not None, lost),
+        (absent, Reason.FEW_ROWS),
+        (heavy, Reason.HEAVY_TAIL),
+        (few, Reason.FEW_ROWS),
+    ]
     reasons = first_of(words, len(n))
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
     largest = np.finfo(np.float64).max
@@ -349,13 +420,20 @@ def tell(
         "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
         "variance": line.squared(np.where(unknown, math.nan, free)),
         "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
-        "variance_tail": line.squared(np.where(unknown, math.inf, np.hypot(tail, upward(free, free_std)))),
+        "variance_tail": line.squared(
+            np.where(unknown, math.inf, np.hypot(tail, upward(free, free_std)))
+        ),
         "reasons": reasons,
     }
 
 
 def learn(
-    run: Session, numbers: Session, public: FloatArray, shares: BudgetSplit, codes: GroupCodes, bounds: Bounds
+    run: Session,
+    numbers: Session,
+    public: FloatArray,
+    shares: BudgetSplit,
+    codes: GroupCodes,
+    bounds: Bounds,
 ) -> dict[str, Any]:
     """Make all releases; return the fields of the result that follow from them."""
     dim, pure = shares.dim, shares.pure
@@ -366,24 +444,39 @@ def learn(
     groups = RowGroups(code=codes, number=codes.groups, own=False)
     measured = CellCounts(edges=[line.cuts for line in lines], groups=groups, gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
-    parts = np.split(released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1])
+    parts = np.split(
+        released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1]
+    )
     masses = [
         masses_of(line, part.reshape(codes.groups, -1), released.noise_std)
         for line, part in zip(lines, parts, strict=True)
     ]
     cost = shares.total * (1 - CELL_SHARE)
     bound, event = group_event(cost, codes.groups, dim, shares.n, pure=pure)
-    boxes = [boxes_of(line, each, event.noise_std / bound) for line, each in zip(lines, masses, strict=True)]
+    boxes = [
+        boxes_of(line, each, event.noise_std / bound)
+        for line, each in zip(lines, masses, strict=True)
+    ]
     pairs = list(zip(lines, boxes, strict=True))
     lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
     upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
     middle, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
     measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
-    answers = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
+    answers = [
+        tell(*each, moments, j)
+        for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))
+    ]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
-    fields: dict[str, Any] = {name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]}
-    fields |= {"mean": np.clip(fields["mean"], *ends), "count": moments.count, "lowest": ends[0], "highest": ends[1]}
+    fields: dict[str, Any] = {
+        name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]
+    }
+    fields |= {
+        "mean": np.clip(fields["mean"], *ends),
+        "count": moments.count,
+        "lowest": ends[0],
+        "highest": ends[1],
+    }
     return {
         **{name: frozen(each) for name, each in fields.items()},
         "count_noise_std": moments.count_std,
@@ -393,7 +486,15 @@ def learn(
 
 
 def mean_of_groups(
-    private: Any, other: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
+    private: Any,
+    other: Any,
+    budget: Budget,
+    *,
+    by: Any,
+    groups: Any,
+    columns: Any,
+    bounds: Any,
+    **asked: Any,
 ) -> GroupMeans:
     """Return the result of `estimate_mean` with `by=`, for private rows and public rows `other`."""
     grouping = Grouping.of("estimate_mean", private, other, by=by, groups=groups, columns=columns)
@@ -425,10 +526,14 @@ def mean_of_groups(
             **numbers.fields(len(public)),
         )
     result = session.warned("estimate_mean", result)
-    return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups))
+    return replace(
+        result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups)
+    )
 
 
-def predict_groups(dim: int, n_pub: int, groups: int) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
+def predict_groups(
+    dim: int, n_pub: int, groups: int
+) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
     """Return the predictor of the error of `estimate_mean` with `by=`, in within-group deviations, for groups of equal size."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

@@ -23,7 +23,8 @@ from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import FirstColumns
 
 MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
-ALL_SHARE = Fraction(1, 4)  # part of the budget of which the usual share pays for the cells of all rows
+# part of the budget of which the usual share pays for the cells of all rows
+ALL_SHARE = Fraction(1, 4)
 FEW_STDS = 4.0  # standard errors of the size of a group below which it has few rows
 LISTED = 0.95  # fraction of public rows in listed groups below which a warning is given
 
@@ -61,7 +62,9 @@ class Grouping:
     source: str = ""
 
     @classmethod
-    def of(cls, function: str, private: Any, other: Any, *, by: Any, groups: Any, columns: Any) -> Grouping:
+    def of(
+        cls, function: str, private: Any, other: Any, *, by: Any, groups: Any, columns: Any
+    ) -> Grouping:
         """Open private rows and public rows `other`; reads the private schema only, no private values."""
         if by is None:
             if groups is not None:
@@ -73,17 +76,29 @@ class Grouping:
         lists = {None: groups} if type(by) is int and by == -1 else lists_by_column(by, groups)
         keys = [keys_of(name, own, other, "groups") for name, own in lists.items()]
         if (number := math.prod(len(each.levels) for each in keys)) > MOST_GROUPS:
-            raise InputError(f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups=")
-        texts: Any = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text} or None  # type: ignore[arg-type]
+            raise InputError(
+                f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups="
+            )
+        text_keys = [key for key in keys if key.is_text]
+        texts: Any = {
+            str(key.name): TextsOrOther(key.levels)  # type: ignore[arg-type]
+            for key in text_keys
+        } or None
         label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
         rows = labeled_rows(private, None, label=label, columns=columns, texts=texts)
-        public = public_labeled(other, None, label=label, columns=columns, private=rows, x_priv=private, texts=texts)
-        labels: list[Any] = list(keys[0].levels if len(keys) == 1 else product(*(each.levels for each in keys)))
+        public = public_labeled(
+            other, None, label=label, columns=columns, private=rows, x_priv=private, texts=texts
+        )
+        labels: list[Any] = list(
+            keys[0].levels if len(keys) == 1 else product(*(each.levels for each in keys))
+        )
         codes = GroupCodes(code_of(keys, joint=False), len(labels) + 1)
         dim = rows.dim - len(keys)
         require_numbers(public[:, :dim], rows.columns)
         if (codes(public)[0] == len(labels)).mean() > 1.0 - LISTED:
-            warn(f"{function}: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all in groups=")
+            warn(
+                f"{function}: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all in groups="
+            )
         return cls(
             by=("group",) if label == -1 else label,
             labels=(*labels, OTHER),

@@ -56,12 +56,16 @@ class BinGrid:
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", validation.positive("width", self.width))
         object.__setattr__(self, "offset", validation.finite("offset", self.offset))
-        levels = validation.integer("levels", self.levels, minimum=1, maximum=stable_histograms.LEVELS_MAX)
+        levels = validation.integer(
+            "levels", self.levels, minimum=1, maximum=stable_histograms.LEVELS_MAX
+        )
         object.__setattr__(self, "levels", levels)
         if not math.isfinite(self.width * 2.0 ** (levels - 1)):
             raise InputError("the widest level overflows: pass a smaller width or fewer levels")
         if not math.isfinite(self.offset + self.width / 2.0):
-            raise InputError("the middle of bin 0 overflows: pass a smaller width or an offset nearer to zero")
+            raise InputError(
+                "the middle of bin 0 overflows: pass a smaller width or an offset nearer to zero"
+            )
 
     @property
     def widths(self) -> tuple[float, ...]:
@@ -127,13 +131,19 @@ class ProductBins:
 
     def __post_init__(self) -> None:
         grids = tuple(self.grids) if isinstance(self.grids, list | tuple) else ()
-        if not 1 <= len(grids) <= WORDS_MAX or not all(isinstance(grid, BinGrid | DyadicBins) for grid in grids):
-            raise InputError(f"grids must be a list of 1 to {WORDS_MAX} BinGrid or DyadicBins, one for each column")
+        if not 1 <= len(grids) <= WORDS_MAX or not all(
+            isinstance(grid, BinGrid | DyadicBins) for grid in grids
+        ):
+            raise InputError(
+                f"grids must be a list of 1 to {WORDS_MAX} BinGrid or DyadicBins, one for each column"
+            )
         if len({grid.levels for grid in grids}) > 1:
             raise InputError("the grids of a product must have the same number of levels")
         columns = range(len(grids)) if self.columns is None else self.columns
         if not isinstance(columns, list | tuple | range | np.ndarray):
-            raise InputError(f"columns must be a list of column numbers, got {type(columns).__name__}")
+            raise InputError(
+                f"columns must be a list of column numbers, got {type(columns).__name__}"
+            )
         columns = tuple(validation.integer("columns", column, minimum=0) for column in columns)
         if len(columns) != len(grids) or len(set(columns)) != len(columns):
             raise InputError(f"columns must name {len(grids)} different columns, one for each grid")
@@ -224,7 +234,9 @@ def stable_histogram(
     grids = _grids(bins, opened.dim)
     partitions = [
         stable_histograms.labeling_absences(
-            stable_histograms.Partition(columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels))),
+            stable_histograms.Partition(
+                columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels))
+            ),
             opened,
         )
         for columns, parts in grids
@@ -237,12 +249,16 @@ def stable_histogram(
         )
     total = sum(len(partition.levels) for partition in partitions)
     if total > HISTOGRAMS_MAX:
-        raise InputError(f"{total} histograms are too many; pass fewer levels or columns (at most {HISTOGRAMS_MAX})")
+        raise InputError(
+            f"{total} histograms are too many; pass fewer levels or columns (at most {HISTOGRAMS_MAX})"
+        )
     slots = [partition.slots(rows.n) for partition in partitions for _ in partition.levels]
     asked = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     run = session.start("stable_histogram", rows, budget, draws=sum(slots), **asked)
     stable_histograms.check_memory(partitions, rows.n, run.executor)
-    session.require_memory("stable_histogram", rows.dim, stable_histograms.table_memory(partitions, rows.n))
+    session.require_memory(
+        "stable_histogram", rows.dim, stable_histograms.table_memory(partitions, rows.n)
+    )
     # Raise now, before the debit, if the budget has no grid for these histograms.
     stable_event(
         *run.account.approx_left,
@@ -253,14 +269,20 @@ def stable_histogram(
     )
     with run.paid():
         released = run.release(
-            stable_histograms.StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),
+            stable_histograms.StableHistograms(
+                partitions=partitions, law=law, pad_all=pad == "all"
+            ),
             name="histogram",
             cost=run.account.approx_left,
         )
         return HistogramResult(
-            reasons=() if any(len(item.counts) for item in released.histograms) else (Reason.UNRESOLVED,),
+            reasons=()
+            if any(len(item.counts) for item in released.histograms)
+            else (Reason.UNRESOLVED,),
             histograms=tuple(
-                _public(item, partitions[item.partition], *grids[item.partition], opened, absent_cells)
+                _public(
+                    item, partitions[item.partition], *grids[item.partition], opened, absent_cells
+                )
                 for item in released.histograms
             ),
             noise_law=released.event.law,
@@ -281,21 +303,29 @@ def _grids(bins: Any, dim: int) -> list[GridsOfColumns]:
     if isinstance(bins, BinGrid | DyadicBins):
         return [((column,), (bins,)) for column in range(dim)]
     listed = [bins] if isinstance(bins, ProductBins) else bins
-    if not isinstance(listed, list | tuple) or not all(item is None or isinstance(item, Bins) for item in listed):
+    if not isinstance(listed, list | tuple) or not all(
+        item is None or isinstance(item, Bins) for item in listed
+    ):
         raise InputError(
             "bins must be BinGrid, DyadicBins, ProductBins, or a list of these with None for a column without"
         )
     single = [item for item in listed if not isinstance(item, ProductBins)]
-    if single and (len(single) != dim or any(isinstance(item, ProductBins) for item in listed[:dim])):
+    if single and (
+        len(single) != dim or any(isinstance(item, ProductBins) for item in listed[:dim])
+    ):
         raise InputError(
             f"a list of bins needs one entry for each of the {dim} columns (None for none), ProductBins after them"
         )
-    grids: list[GridsOfColumns] = [((column,), (item,)) for column, item in enumerate(single) if item is not None]
+    grids: list[GridsOfColumns] = [
+        ((column,), (item,)) for column, item in enumerate(single) if item is not None
+    ]
     for item in listed:
         if isinstance(item, ProductBins):
             assert item.columns is not None
             if max(item.columns) >= dim:
-                raise InputError(f"ProductBins names column {max(item.columns)}, and there are {dim} columns")
+                raise InputError(
+                    f"ProductBins names column {max(item.columns)}, and there are {dim} columns"
+                )
             grids.append((tuple(item.columns), tuple(item.grids)))
     if not grids:
         raise InputError("bins asks for no histogram: pass bins for at least one column")
@@ -311,16 +341,21 @@ def _cells_of_absent_rows(grids: list[GridsOfColumns], dim: int) -> tuple[float,
     return tuple(cells)
 
 
-def _rows_used(used: float, opened: Rows, grids: tuple[BinGrid | DyadicBins, ...], cells: Sequence[float]) -> float:
+def _rows_used(
+    used: float, opened: Rows, grids: tuple[BinGrid | DyadicBins, ...], cells: Sequence[float]
+) -> float:
     """Return the number of rows in use, the denominator of frequencies; NaN where absent rows may be in no bin."""
     if not opened.may_be_absent:
         return float(opened.n)
     # Another grid of the same column may have no bin there.
     near = [
-        isinstance(grid, DyadicBins) or abs(cell / grid.width - grid.rule().offset / grid.width) < 2.0**50
+        isinstance(grid, DyadicBins)
+        or abs(cell / grid.width - grid.rule().offset / grid.width) < 2.0**50
         for grid, cell in zip(grids, cells, strict=True)
     ]
-    dyadic = [cell != 0.0 for grid, cell in zip(grids, cells, strict=True) if isinstance(grid, DyadicBins)]
+    dyadic = [
+        cell != 0.0 for grid, cell in zip(grids, cells, strict=True) if isinstance(grid, DyadicBins)
+    ]
     return max(used, 1.0) if all(near) and all(dyadic) else math.nan
 
 
@@ -341,5 +376,6 @@ def _public(
         counts=there.counts,
         lower=np.column_stack([low for low, _ in ends]),
         upper=np.column_stack([high for _, high in ends]),
-        frequency=there.counts / _rows_used(used, opened, grids, [absent_cells[column] for column in columns]),
+        frequency=there.counts
+        / _rows_used(used, opened, grids, [absent_cells[column] for column in columns]),
     )

@@ -14,7 +14,15 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
-from fastpubpriv.estimators.linalg import bessel, divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.linalg import (
+    bessel,
+    divided,
+    lower_powers,
+    lower_root,
+    rebuilt,
+    spectrum,
+    symmetric,
+)
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
     Options,
@@ -80,7 +88,9 @@ class GaussianProblem:
 
     def row_clip(self, rounds: int) -> float:
         """Return the clip radius of a preconditioned row."""
-        failure = self.failure_prob / (4.0 * self.n * rounds) if self.mode == "theory" else ROW_FAILURE
+        failure = (
+            self.failure_prob / (4.0 * self.n * rounds) if self.mode == "theory" else ROW_FAILURE
+        )
         return chi_radius(self.dim, failure)
 
     def row_radius(self, rounds: int) -> float:
@@ -116,9 +126,13 @@ def least_eigenvalue(problem: GaussianProblem, rounds: int, noise: GramNoise) ->
     return least
 
 
-def predicted_slack(problem: GaussianProblem, rounds: int, noise: GramNoise, share: Fraction) -> float:
+def predicted_slack(
+    problem: GaussianProblem, rounds: int, noise: GramNoise, share: Fraction
+) -> float:
     """Return the predicted error, by noise and sampling, of a second moment with this share of the budget."""
-    return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(share), rounds)
+    return problem.sampling_slack(rounds) + problem.noise_slack(
+        problem.row_radius(rounds) ** 2 * noise(share), rounds
+    )
 
 
 def resolves(problem: GaussianProblem, rounds: int, noise: GramNoise) -> bool:
@@ -134,7 +148,9 @@ def choose_rounds(problem: GaussianProblem, noise: GramNoise) -> tuple[int, bool
     return MAX_ROUNDS, True
 
 
-def predicted_errors(problem: GaussianProblem, rounds: int, noise: GramNoise, mean_noise: float) -> tuple[float, float]:
+def predicted_errors(
+    problem: GaussianProblem, rounds: int, noise: GramNoise, mean_noise: float
+) -> tuple[float, float]:
     """Return the errors of covariance and mean; `mean_noise` is that of each coordinate of a sum clipped to radius 1."""
     dim, n = problem.dim, problem.n
     last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
@@ -171,11 +187,23 @@ class LearnedGaussian:
 class Recursion:
     """The recursion for one Gaussian. Callers pass `released` as an expression, so that no reference keeps the matrix alive."""
 
-    __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
+    __slots__ = (
+        "_contraction",
+        "_rounds",
+        "base",
+        "covariance",
+        "least",
+        "mean",
+        "powers",
+        "problem",
+        "slack",
+    )
 
     def __init__(self, base: AffineMap, problem: GaussianProblem, rounds: int) -> None:
         self.base, self.problem, self._rounds = base, problem, rounds
-        self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+        self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(
+            2.0 + problem.mean_radius**2
+        )
 
     @property
     def affine(self) -> AffineMap:
@@ -206,23 +234,34 @@ class Recursion:
         del half
         weight = moment[dim, dim]
         self.mean = moment[:dim, dim] / weight
-        covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+        covariance = symmetric(
+            moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight
+        )
         covariance *= bessel(n)
         del moment
         values, vectors = spectrum(covariance, overwrite=True)
         del covariance
-        values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
+        values = np.maximum(
+            values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny)
+        )
         self.covariance = rebuilt(vectors, values)
         root = lower_root(vectors, np.sqrt(values))
         del vectors
         self.powers = root, divided(root, np.eye(dim, order="F"))
 
     def _slack_of(self, spectral_std: float) -> float:
-        return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(spectral_std, self._rounds)
+        return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(
+            spectral_std, self._rounds
+        )
 
 
 def learn(
-    run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int, allowance: Fraction | None = None
+    run: Session,
+    base: AffineMap,
+    problem: GaussianProblem,
+    *,
+    rounds: int,
+    allowance: Fraction | None = None,
 ) -> LearnedGaussian:
     """Release second moments of clipped lifted rows, then one mean, within an allowance, by default the whole of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
@@ -240,7 +279,13 @@ def learn(
         state.update(*second_moment(index, share))
     state.finalize(*second_moment(rounds - 1, last))
     mean, noise_std, complete = mean_step(
-        run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
+        run,
+        base,
+        state.mean,
+        state.powers,
+        name="mean",
+        clip=mean_clip(problem.dim),
+        cost=allowance * MEAN_SHARE,
     )
     return LearnedGaussian(mean, state.covariance, noise_std, state.powers[0], complete)
 
@@ -260,9 +305,13 @@ def predict(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -
     gram = partial(noise.gram, problem.lifted)
     if rounds is None:
         rounds, _ = choose_rounds(problem, gram)
-    covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
+    covariance, mean = predicted_errors(
+        problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE)
+    )
     reasons = () if resolves(problem, rounds, gram) else (Reason.UNRESOLVED,)
-    return GaussianPlan(rounds=rounds, reasons=reasons, covariance_error=covariance, mean_error=mean)
+    return GaussianPlan(
+        rounds=rounds, reasons=reasons, covariance_error=covariance, mean_error=mean
+    )
 
 
 def prepare(
@@ -285,9 +334,13 @@ def prepare(
     return replace(plan, covariance_error=math.inf, mean_error=math.inf)
 
 
-def check_grids(run: Session, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction) -> None:
+def check_grids(
+    run: Session, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction
+) -> None:
     """Raise, before the debit, if second moments of `side` coordinates, or the mean steps, have no integer grid."""
-    check_gram_grids(run.account, [allowance * share for share in round_shares(rounds)], side, problem.n)
+    check_gram_grids(
+        run.account, [allowance * share for share in round_shares(rounds)], side, problem.n
+    )
     # The mean may be estimated in several steps, whose number may depend on a release.
     least = min(budget_shares(MAX_AUTO_STEPS))
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
@@ -330,7 +383,9 @@ def mean_step(
     """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    step, complete = release_complete(run, VectorSum(affine=affine, radius=clip), name=name, cost=cost)
+    step, complete = release_complete(
+        run, VectorSum(affine=affine, radius=clip), name=name, cost=cost
+    )
     n = run.rows.n * complete.divisor
     return start + root @ step.value / n, step.noise_std / n, complete
 
@@ -345,10 +400,14 @@ def coinpress_mean_step(
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # With d + 1 public rows the radius may be thousands of standard deviations: the released one decides the number of steps.
     mean, noise_std, allowance = np.zeros(problem.dim), 0.0, run.account.allowance * MEAN_SHARE
-    steps = planned_steps(run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob)
+    steps = planned_steps(
+        run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob
+    )
     for index, step in enumerate(steps):
         name, clip = f"mean, step {index + 1} of {len(steps)}", step.clip_radius
-        mean, noise_std, complete = mean_step(run, base, mean, both, name=name, clip=clip, cost=allowance * step.share)
+        mean, noise_std, complete = mean_step(
+            run, base, mean, both, name=name, clip=clip, cost=allowance * step.share
+        )
     return LearnedGaussian(mean, covariance, noise_std, both[0], complete)
 
 
@@ -361,7 +420,9 @@ def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
 GaussianCall = tuple[Callable[[Session], GaussianResult], bool]
 
 
-def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
+def preconditioned(
+    method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options
+) -> GaussianCall:
     """Compute the public frame, for half of the failure probability, and prepare the method in its coordinates."""
     frame = public_frame(
         x_pub,
@@ -404,7 +465,8 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
             mean=frozen(frame.mean_back(learned.mean)),
             covariance=covariance,
             mean_noise_std=frozen(
-                learned.mean_noise_std * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
+                learned.mean_noise_std
+                * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
             ),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
             reasons=(*prepared.reasons, *(() if complete is None else complete.reasons)),
@@ -434,7 +496,13 @@ class GaussianMethod(Method[[int]]):
 
 
 def forecast(
-    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget, *, rule: Callable[..., GaussianPlan] = predict
+    options: Options,
+    dim: int,
+    n_pub: int,
+    n_priv: int,
+    budget: Budget,
+    *,
+    rule: Callable[..., GaussianPlan] = predict,
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors with bounds that hold for the least favorable public rows."""
     failure, gap = options.failure_prob, options.pub_priv_gap
@@ -446,7 +514,12 @@ def forecast(
         _, mean_radius, slack = trace_bounds(dim, n_pub, gap, failure / 2.0)
         condition = max(options.cond_max, 1.0) * slack
     problem = GaussianProblem(
-        dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=options.mode, failure_prob=failure
+        dim=dim,
+        n=n_priv,
+        mean_radius=mean_radius,
+        condition=condition,
+        mode=options.mode,
+        failure_prob=failure,
     )
     plan = rule(problem, Noise(*allowance_of(budget, draws(dim))))
     return plan.covariance_error, {

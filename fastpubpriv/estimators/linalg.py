@@ -73,7 +73,9 @@ def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the lower triangular root L of a released positive definite matrix, and its inverse."""
     values, vectors = spectrum(matrix)
     # Rounding may leave an eigenvalue at or below zero; the matrix is released, so a floor is post-processing.
-    values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
+    values = np.maximum(
+        values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny)
+    )
     root = lower_root(vectors, np.sqrt(values))
     return root, divided(root, np.eye(len(root), order="F"))
 
@@ -108,25 +110,33 @@ class Whitening:
         """The map from x - center to y, of the same form as `factor`."""
         if self.factor is None:
             return None
-        return lower_inverse(self.factor) if self.factor.ndim == 2 else np.asarray(1.0 / self.factor)
+        return (
+            lower_inverse(self.factor) if self.factor.ndim == 2 else np.asarray(1.0 / self.factor)
+        )
 
     def to_data(self, coordinates: FloatArray) -> FloatArray:
         """Map coordinates y, (dim,) or columns (dim, k), to data units (without the center)."""
         if self.factor is None:
             return coordinates
-        return self.factor @ coordinates if self.factor.ndim == 2 else (self.factor * coordinates.T).T
+        return (
+            self.factor @ coordinates if self.factor.ndim == 2 else (self.factor * coordinates.T).T
+        )
 
     def row_std(self) -> FloatArray:
         """Return the standard deviation, in data units, of each column of factor z for z ~ N(0, I)."""
         if self.factor is None:
             return np.ones(self.dim)
-        return np.asarray(np.linalg.norm(self.factor, axis=1) if self.factor.ndim == 2 else np.abs(self.factor))
+        return np.asarray(
+            np.linalg.norm(self.factor, axis=1) if self.factor.ndim == 2 else np.abs(self.factor)
+        )
 
 
 def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:
     """Return the root of a known covariance: None, standard deviations (dim,), or the lower Cholesky factor of a matrix."""
     if covariance is not None and variance is not None:
-        raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
+        raise InputError(
+            "pass variance (a number, or one for each column) or covariance (a matrix), not both"
+        )
     if covariance is not None:
         if _axes(covariance) != 2:
             raise InputError(
@@ -139,10 +149,14 @@ def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:
     if axes == 0:
         return np.full(dim, np.sqrt(validation.positive("variance", variance)))
     if axes > 1:
-        raise InputError("variance must be a number, or one for each column; a matrix is covariance=")
+        raise InputError(
+            "variance must be a number, or one for each column; a matrix is covariance="
+        )
     variances = validation.finite_vector("variance", variance, dim)
     if not np.all(variances > 0.0):
-        raise InputError("every variance must be > 0; drop constant columns or give them a small variance")
+        raise InputError(
+            "every variance must be > 0; drop constant columns or give them a small variance"
+        )
     return np.sqrt(variances)
 
 

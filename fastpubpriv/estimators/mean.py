@@ -13,7 +13,16 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, RowsPerPerson, Steps
+from fastpubpriv._types import (
+    Clipping,
+    FloatArray,
+    Missing,
+    Mode,
+    Objective,
+    PublicOnly,
+    RowsPerPerson,
+    Steps,
+)
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
@@ -43,9 +52,13 @@ def most_steps(steps: Steps) -> int:
     return radii.MAX_AUTO_STEPS if count == "auto" else count
 
 
-def steps_from(run: session.Session, radius: float, steps: Steps, **settings: Any) -> list[radii.PlannedStep]:
+def steps_from(
+    run: session.Session, radius: float, steps: Steps, **settings: Any
+) -> list[radii.PlannedStep]:
     """Plan the steps from a ball of public radius; raise before the debit."""
-    planned = radii.planned_steps(run, run.account.allowance, radius, radii.step_count(steps), **settings)
+    planned = radii.planned_steps(
+        run, run.account.allowance, radius, radii.step_count(steps), **settings
+    )
     if max(step.clip_radius for step in planned) >= radii.LARGEST_SIZE:
         raise InputError(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
@@ -65,7 +78,8 @@ class Refined:
     def noise_std(self, unit_std: FloatArray) -> FloatArray:
         """Return the noise of the mean and of its divisor in data units, (dim,), for units of whitened coordinates."""
         return np.hypot(
-            self.sum_std * unit_std / self.complete.divisor, self.complete.relative_std * np.abs(self.moved)
+            self.sum_std * unit_std / self.complete.divisor,
+            self.complete.relative_std * np.abs(self.moved),
         )
 
 
@@ -93,7 +107,9 @@ def refine(
 def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
     """Return the counts of distances, one before all steps or one per step. Raise, before the debit, if a grid does not exist."""
     n, dim, shares = run.rows.n, run.rows.dim, radii.budget_shares(steps)
-    norms = [NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)]
+    norms = [
+        NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)
+    ]
     for each in norms:
         each.check_grids(run.account)
     if once:
@@ -101,7 +117,9 @@ def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[Nor
     return norms
 
 
-def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCount]) -> tuple[Refined, Norms]:
+def counted_steps(
+    run: session.Session, center: FloatArray, norms: list[NormCount]
+) -> tuple[Refined, Norms]:
     """Release steps that count distances and clip for the least predicted error; return the last estimate and count."""
     n, dim = run.rows.n, run.rows.dim
     for index, count in enumerate(norms):
@@ -118,7 +136,12 @@ def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCoun
 
 
 def mean_result(
-    run: session.Session, refined: Refined, unit_std: FloatArray, row_std: FloatArray, n_pub: int, **sources: str
+    run: session.Session,
+    refined: Refined,
+    unit_std: FloatArray,
+    row_std: FloatArray,
+    n_pub: int,
+    **sources: str,
 ) -> MeanResult:
     """Assemble the result from the data units of whitened coordinates and the standard deviation of a row, (dim,) each."""
     return MeanResult(
@@ -141,7 +164,9 @@ def starting_ball(
     box = validation.column_bounds(bounds, dim)
     if box is None:
         if center is None or radius is None:
-            raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
+            raise InputError(
+                "pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)"
+            )
         number = radii.size_or_auto("radius", radius)
         middle = session.vector_or_number("center", center, dim)
         return middle, math.inf if number is None else number, Whitening(dim, root), None
@@ -284,11 +309,18 @@ def coinpress_mean(
             return result
         # Without known deviations only a single column has its own scale, and the count chooses the clip radius.
         return with_report(
-            "coinpress_mean", result, shells, center=result.mean, unit=unit_std,
-            known=np.full(rows.dim, rows.dim == 1 or not unknown), wide=np.zeros(rows.dim, dtype=bool),
-            bias=np.full(rows.dim, shells.bias / (rows.n * refined.complete.divisor) if unknown else 0.0),
+            "coinpress_mean",
+            result,
+            shells,
+            center=result.mean,
+            unit=unit_std,
+            known=np.full(rows.dim, rows.dim == 1 or not unknown),
+            wide=np.zeros(rows.dim, dtype=bool),
+            bias=np.full(
+                rows.dim, shells.bias / (rows.n * refined.complete.divisor) if unknown else 0.0
+            ),
             n=rows.n * refined.complete.divisor,
-        )  # fmt: skip
+        )
 
 
 def public_ball(
@@ -300,7 +332,9 @@ def public_ball(
         if covariance != "public":
             raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
         if variance is not None:
-            raise InputError("covariance='public' estimates the variances too: leave out variance, or covariance")
+            raise InputError(
+                "covariance='public' estimates the variances too: leave out variance, or covariance"
+            )
         if n_pub < dim + 1:
             raise InputError(
                 f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
@@ -444,9 +478,15 @@ def estimate_mean(
                 "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
             )
         return mean_of_groups(
-            x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
-            bounds=partial(validation.column_bounds, bounds), **asked,
-        )  # fmt: skip
+            x_priv,
+            x_pub,
+            budget,
+            by=by,
+            groups=groups,
+            columns=columns,
+            bounds=partial(validation.column_bounds, bounds),
+            **asked,
+        )
     method = method_of(METHODS.choose(clipping, "clipping"), settings)
     settings = settings.checked()
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, gaps=method.gaps)
@@ -455,10 +495,14 @@ def estimate_mean(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
         )
     if method is BALL:
-        session.refuse_padding(rows, "clipping='gaussian'", "estimate_mean with clipping='auto' and no covariance")
+        session.refuse_padding(
+            rows, "clipping='gaussian'", "estimate_mean with clipping='auto' and no covariance"
+        )
     settings = replace(settings, bounds=validation.column_bounds(bounds, rows.dim))
     method.refuse_what_it_ignores(settings)
-    run = session.start("estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked)
+    run = session.start(
+        "estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked
+    )
     result: MeanResult | GroupMeans = method.learn(run, public, settings)
     return result
 
@@ -484,7 +528,11 @@ class MeanSettings:
     def changed(self) -> set[str]:
         """Return the names of the settings that differ from their defaults."""
         pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
-        return {name for name, value, usual in pairs if value is not usual and (usual is None or value != usual)}
+        return {
+            name
+            for name, value, usual in pairs
+            if value is not usual and (usual is None or value != usual)
+        }
 
     def checked(self) -> MeanSettings:
         """Return validated settings; `covariance`, `variance` and `bounds` are validated later, with the rows."""
@@ -508,7 +556,8 @@ Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 class MeanMethod(session.Method[[int, MeanSettings]]):
     """A method: `learn(run, public, settings)` debits and releases, `predict(dim, n_pub, settings)` returns a `Predictor`."""
 
-    reads: frozenset[str] = frozenset()  # the settings that the method uses; others raise InputError
+    # the settings that the method uses; others raise InputError
+    reads: frozenset[str] = frozenset()
     case: str = ""  # description of the calls that use the method, for messages
     gaps: bool = False  # public cells may be missing
     unit: str = "standard deviations, expected l2 distance"  # unit of the predicted error
@@ -562,7 +611,9 @@ def _predict_counts(dim: int, n_pub: int, _: MeanSettings) -> Predictor:
 
 def _predict_from_public(dim: int, n_pub: int, settings: MeanSettings) -> Predictor:
     radius = radii.gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
-    return predict_from_ball(dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub)
+    return predict_from_ball(
+        dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub
+    )
 
 
 def predict_from_ball(
@@ -576,7 +627,11 @@ def predict_from_ball(
         settings["noise"] = lambda share, clip: clip * whole.vector(dim, share)
         number = radii.best_steps(dim, n_priv, radius, steps, **settings)
         last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
-        public = {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
+        public = (
+            {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)}
+            if n_pub
+            else {}
+        )
         return last.error, {
             "steps": float(number),
             "radius": radius,
@@ -625,7 +680,9 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
     unit_std = whitening.row_std() if from_public else row_std
     # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
-    path = steps_from(run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob)
+    path = steps_from(
+        run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob
+    )
     n, dim = run.rows.n, run.rows.dim
     session.warn_if_useless(
         "estimate_mean",
@@ -642,9 +699,16 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
         )
     with run.paid():
         refined = refine(run, run.account.allowance, center, whitening, inverse, path)
-        sources = {"radius": "public rows", "covariance": "public rows" if from_public else "argument"}
-        result = mean_result(run, refined, unit_std, row_std, n_pub=len(public), center="public rows", **sources)
-        return replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
+        sources = {
+            "radius": "public rows",
+            "covariance": "public rows" if from_public else "argument",
+        }
+        result = mean_result(
+            run, refined, unit_std, row_std, n_pub=len(public), center="public rows", **sources
+        )
+        return (
+            replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
+        )
 
 
 COUNTS = MeanMethod(

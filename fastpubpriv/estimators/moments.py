@@ -48,13 +48,19 @@ from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Noise, Session
 
 SHELLS_AN_OCTAVE = 8
-STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7  # z-score of a significant window of shells; with Laplace noise
-HIDDEN = 1.5  # noise deviations of a count that rows beyond the last significant shell may reach unnoticed
+# z-score of a significant window of shells; with Laplace noise
+STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
+# noise deviations of a count that rows beyond the last significant shell may reach unnoticed
+HIDDEN = 1.5
 TYPICAL = 1.5  # default clip radius over sqrt(dim) if no shell count is significant
 
 
 def choose_ball(
-    counts: FloatArray, edges: FloatArray, std: float, shares: BudgetSplit, noise: float | None = None
+    counts: FloatArray,
+    edges: FloatArray,
+    std: float,
+    shares: BudgetSplit,
+    noise: float | None = None,
 ) -> tuple[float, float]:
     """Return the clip radius of least predicted error, and a bound on the bias of the sum from rows beyond it.
 
@@ -84,7 +90,8 @@ def choose_ball(
 
 LOG2_PARTS = 1
 LAW_OCTAVES = 6  # octaves beyond the last significant norm that the tail is extrapolated to
-LEAST, MOST = -480, 480  # binary exponents of the smallest and largest distinguished norms; their squares are finite
+# binary exponents of the smallest and largest distinguished norms; their squares are finite
+LEAST, MOST = -480, 480
 NEAR_OCTAVES = 3  # octaves below the fullest octave in which quantiles of norms are computed
 _FIRST, _LAST = ((exponent + 1022 << LOG2_PARTS) + (1 << LOG2_PARTS) for exponent in (LEAST, MOST))
 EDGES = edges_of(LOG2_PARTS)[_FIRST : _LAST + 1]
@@ -101,7 +108,8 @@ class Norms:
     rms: float  # root mean square of the norms
     reason: Reason | None = None  # reason as for a numeric column
     doubt: float = 0.0  # sum of the norms of rows that are not significant but may exist
-    tail: float = 0.0  # upper bound on the excess of rows beyond the radius, by the counts and the modeled tail
+    # upper bound on the excess of rows beyond the radius, by the counts and the modeled tail
+    tail: float = 0.0
     unseen: float = 0.0  # maximum number of undetected rows
     law: TailLaw | None = None  # model of the tail; None if no shell is significant
     shells: Shells | None = None  # counts by norm; None likewise
@@ -111,7 +119,9 @@ class Norms:
         law = self.law
         if law is not None:
             law = replace(law, middles=law.middles + added, end=law.end + added)
-        return replace(self, radius=self.radius + added, end=self.end + added, rms=self.rms + added, law=law)
+        return replace(
+            self, radius=self.radius + added, end=self.end + added, rms=self.rms + added, law=law
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -205,11 +215,15 @@ class TailLaw:
     def counted(self, radius: float) -> float:
         """Return the ratio of the counted sum beyond a radius to the sum of the piece from half of it to it."""
         above = max(float(self._over(self.middles, radius) @ self.counts), 0.0)
-        return above / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
+        return above / max(
+            self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny)
+        )
 
     def far(self, radius: float) -> float:
         """Return the sum of a few distant rows that noise hides in every count."""
-        return 0.3 * self.octave_std * float(self._over(3.0 * self.end, radius)) * (self.root or 1.0)
+        return (
+            0.3 * self.octave_std * float(self._over(3.0 * self.end, radius)) * (self.root or 1.0)
+        )
 
     def _over(self, norms: FloatArray | float, radius: float) -> FloatArray:
         """Return the excess of norms over a radius."""
@@ -247,7 +261,14 @@ class NormCount:
         """Return the plan of a count of this cost, before a release of cost `left`."""
         std = math.sqrt(8.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
         shares = BudgetSplit(
-            n=n, dim=1, pure=pure, cells=cost, shells=Fraction(0), total=left, log2_parts=LOG2_PARTS, count_std=std
+            n=n,
+            dim=1,
+            pure=pure,
+            cells=cost,
+            shells=Fraction(0),
+            total=left,
+            log2_parts=LOG2_PARTS,
+            count_std=std,
         )
         return cls(shares=shares, dim=dim, noise=noise, squared=squared)
 
@@ -264,15 +285,23 @@ class NormCount:
     def check_grid(self) -> None:
         """The same for the count alone."""
         # One more cell than the shells, that of incomplete rows.
-        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS + 1, self.shares.n)
+        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(
+            self.shares.cells, DRAWS + 1, self.shares.n
+        )
 
-    def count_norms(self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
+    def count_norms(
+        self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows"
+    ) -> Norms:
         """Release the count and return its estimates, supported by `public` norms (m,)."""
-        return self.shown(run.release(self.asked(affine), name=name, cost=self.shares.cells).value, public)
+        return self.shown(
+            run.release(self.asked(affine), name=name, cost=self.shares.cells).value, public
+        )
 
     def asked(self, affine: AffineMap, *, incomplete: bool = False) -> ShellCounts:
         """Return the measurement that is released; with `incomplete`, its last number is that of rows with a missing cell."""
-        return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES, incomplete=incomplete)
+        return ShellCounts(
+            affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES, incomplete=incomplete
+        )
 
     def shown(self, counts: FloatArray, public: FloatArray) -> Norms:
         """Return the estimates from released counts, supported by `public` norms (m,)."""
@@ -282,32 +311,57 @@ class NormCount:
         if last is None:
             # Rows at the center need no ball; if nothing is detected, only the public rows can give a radius.
             usable = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
-            radius = 2.0 * float(public.max()) if usable else float(EDGES[0]) if column.zero else 1.0
+            radius = (
+                2.0 * float(public.max()) if usable else float(EDGES[0]) if column.zero else 1.0
+            )
             reason = Reason.CONSTANT if column.zero > n / 2.0 else Reason.UNRESOLVED
-            return Norms(radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen)
+            return Norms(
+                radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen
+            )
         edges = edges_of(LOG2_PARTS)[last + 2 - tuning.BELOW * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
-        radius, bias = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise)
+        radius, bias = choose_ball(
+            counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise
+        )
         end = float(edges[-1])
         low, high = edges[:-1] / end, edges[1:] / end
         squares = float(np.maximum(inside, 0.0) @ (low**2 + low * high + high**2)) / 3.0
         rms = end * min(1.0, (squares / n) ** 0.5)
         # The root mean square of all norms, and whether their tail is heavy.
         every, exponent = edges_of(LOG2_PARTS), math.frexp(end)[1]
-        sides = sides_of([column.above], [column.above_var], every, [last], self.shares.parts, np.array([exponent]))
+        sides = sides_of(
+            [column.above],
+            [column.above_var],
+            every,
+            [last],
+            self.shares.parts,
+            np.array([exponent]),
+        )
         *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
         root = math.ldexp(min(math.sqrt(max(whole_sq / n, 0.0)), math.ldexp(1.0, 1000)), exponent)
         heavy = sides.heavy[0] or sides.apart[0] or scale.outlying
         law = self._law(column.above, last)
         return Norms(
-            radius=radius, bias=bias, end=end, rms=max(rms, root),
-            reason=Reason.UNRESOLVED if not scale.anchored else Reason.HEAVY_TAIL if heavy else None,
-            doubt=doubtful_sum(column, scale, self.shares), tail=law.most(radius) + law.far(radius),
-            unseen=unseen, law=law,
-            shells=Shells(edges=every[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n)
-            if scale.anchored else None,
-        )  # fmt: skip
+            radius=radius,
+            bias=bias,
+            end=end,
+            rms=max(rms, root),
+            reason=Reason.UNRESOLVED
+            if not scale.anchored
+            else Reason.HEAVY_TAIL
+            if heavy
+            else None,
+            doubt=doubtful_sum(column, scale, self.shares),
+            tail=law.most(radius) + law.far(radius),
+            unseen=unseen,
+            law=law,
+            shells=Shells(
+                edges=every[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n
+            )
+            if scale.anchored
+            else None,
+        )
 
     def _law(self, counts: FloatArray, last: int) -> TailLaw:
         """Return the tail model of norms whose last significant cell is `last`."""
@@ -318,10 +372,14 @@ class NormCount:
             return float(counts[max(ends - parts, 0) : max(ends, 0)].sum())
 
         return TailLaw(
-            middles=(edges[begin:end] + edges[begin + 1 : end + 1]) / 2.0, counts=counts[begin:end],
-            std=self.shares.count_std, end=float(edges[end]), inner=octave(end - parts), outer=octave(end),
+            middles=(edges[begin:end] + edges[begin + 1 : end + 1]) / 2.0,
+            counts=counts[begin:end],
+            std=self.shares.count_std,
+            end=float(edges[end]),
+            inner=octave(end - parts),
+            outer=octave(end),
             later=np.array([octave(end + k * parts) for k in range(1, LAW_OCTAVES + 1)]),
-        )  # fmt: skip
+        )
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> SignedCounts:
@@ -334,15 +392,25 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
         above[None], 1, LOG2_PARTS, public[:, None], np.zeros(1), [shares.count_std**2], [factor]
     )
     return SignedCounts(
-        center=0.0, above=above, below=np.zeros(size), above_var=variance, below_var=np.full(size, shares.count_std**2),
-        zero=float(counts[0]), missing=0.0, public_above=cells, public_below=np.zeros(0, dtype=np.int64),
-    )  # fmt: skip
+        center=0.0,
+        above=above,
+        below=np.zeros(size),
+        above_var=variance,
+        below_var=np.full(size, shares.count_std**2),
+        zero=float(counts[0]),
+        missing=0.0,
+        public_above=cells,
+        public_below=np.zeros(0, dtype=np.int64),
+    )
 
 
-HEAVY, HEAVY_AT_MOST = 0.45, 0.7  # expected and largest ratio of tail to outer piece above which a tail is heavy
-SOME_PUBLIC, KURTOSIS = 50, 20.0  # minimum public rows, and their kurtosis of norms above which the tail is heavy too
+# expected and largest ratio of tail to outer piece above which a tail is heavy
+HEAVY, HEAVY_AT_MOST = 0.45, 0.7
+# minimum public rows, and their kurtosis of norms above which the tail is heavy too
+SOME_PUBLIC, KURTOSIS = 50, 20.0
 UNKNOWN_RATIOS = 3.0, 6.0  # these ratios if no norm is significant
-LONGEST = UNKNOWN_RATIOS[1]  # the largest for one column, as counts are of whole rows, which decay as most columns do
+# the largest for one column, as counts are of whole rows, which decay as most columns do
+LONGEST = UNKNOWN_RATIOS[1]
 _ALLOWED, _FAR = 1.2, 0.4  # factors on the tails, and on the effect of distant rows, in intervals
 LARGEST = 1e100  # bound on radii and means, so that squares are finite
 
@@ -362,16 +430,25 @@ class RadialPlan:
     count: Fraction
     pieces: Fraction
     squares: Fraction = Fraction(0)  # additional cost of the second moment of rows
-    side: int = 0  # number of coordinates of y if z is y y^T, packed into `dim` ones; norms are then |y|^2
+    # number of coordinates of y if z is y y^T, packed into `dim` ones; norms are then |y|^2
+    side: int = 0
 
     @classmethod
     def of_squares(
-        cls, account: Account, n: int, side: int, part: Fraction = Fraction(1), *, counts: bool = True
+        cls,
+        account: Account,
+        n: int,
+        side: int,
+        part: Fraction = Fraction(1),
+        *,
+        counts: bool = True,
     ) -> RadialPlan:
         """Return the plan for y y^T from a part of the allowance of an account; without `counts`, the radius must be public."""
         given, dim = part * account.allowance, side * (side + 1) // 2
         counted = given * count_share(dim) if counts else Fraction(0)
-        return cls(dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted, side=side)
+        return cls(
+            dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted, side=side
+        )
 
     @property
     def noise(self) -> float:
@@ -386,7 +463,13 @@ class RadialPlan:
         """Return the plan of the count; the ball is chosen for `amplified` times the noise, for directions of little variance."""
         noise = amplified * self.noise
         return NormCount.costing(
-            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=self.side > 0
+            self.count,
+            self.pieces,
+            self.n,
+            self.dim,
+            pure=self.pure,
+            noise=noise,
+            squared=self.side > 0,
         )
 
     def check_grids(self, account: Account) -> None:
@@ -397,53 +480,91 @@ class RadialPlan:
         check(account, [self.pieces / 2], dim, self.n)
 
     def measure(
-        self, run: Session, affine: AffineMap, public: FloatArray, *,
-        names: tuple[str, str] = ("norms of rows", "two pieces of rows"), counted: float | None = None, most: float = math.inf,
+        self,
+        run: Session,
+        affine: AffineMap,
+        public: FloatArray,
+        *,
+        names: tuple[str, str] = ("norms of rows", "two pieces of rows"),
+        counted: float | None = None,
+        most: float = math.inf,
         radius: float | None = None,
-    ) -> RadialMean:  # fmt: skip
+    ) -> RadialMean:
         """Release the count and the pieces of z = affine(x) clipped to at most `most`; `public` has |z|, `counted` replaces n."""
         count = self.counting()
         if radius is None:
             norms = count.count_norms(run, affine, public, name=names[0])
-            return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
+            return self.pieces_of(
+                run, affine, norms, public, name=names[1], counted=counted, most=most
+            )
         # With a `radius`, which is public, both in one pass.
         asked = RadialPieces(
-            affine=affine, radius=radius, squares=self.squares, counts=count.asked(affine), counted=self.count
+            affine=affine,
+            radius=radius,
+            squares=self.squares,
+            counts=count.asked(affine),
+            counted=self.count,
         )
         cost = self.count + self.pieces + self.squares
         joint = run.release(asked, name=" and ".join(names), cost=cost, clip_radius=radius)
         assert joint.counts is not None
         norms = count.shown(joint.counts, public)
-        return self._mean(norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted)
+        return self._mean(
+            norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted
+        )
 
     def pieces_of(
-        self, run: Session, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
+        self,
+        run: Session,
+        affine: AffineMap,
+        norms: Norms,
+        public: FloatArray,
+        *,
+        name: str,
+        counted: float | None = None,
         most: float = math.inf,
-    ) -> RadialMean:  # fmt: skip
+    ) -> RadialMean:
         """Release the pieces of rows whose norms were counted."""
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
         if self.side:
             ball = math.sqrt(radius / 2.0)
             moments = run.release(
-                MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball
+                MomentPieces(affine=affine, radius=ball),
+                name=name,
+                cost=self.pieces,
+                clip_radius=ball,
             )
             inner, outer = map(packed, moments.value)
-            return self._mean(norms, public, radius, (inner, outer, moments.spectral_std, None), counted)
+            return self._mean(
+                norms, public, radius, (inner, outer, moments.spectral_std, None), counted
+            )
         asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
         joint = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
-        return self._mean(norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted)
+        return self._mean(
+            norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted
+        )
 
     def _mean(
-        self, norms: Norms, public: FloatArray, radius: float, released: tuple[FloatArray, FloatArray, float, Released | None],
+        self,
+        norms: Norms,
+        public: FloatArray,
+        radius: float,
+        released: tuple[FloatArray, FloatArray, float, Released | None],
         counted: float | None,
-    ) -> RadialMean:  # fmt: skip
+    ) -> RadialMean:
         """Return the estimates from both sums, their noise, and the second moment, if any."""
         (inner, outer, std, squares), n = released, float(self.n) if counted is None else counted
         return RadialMean(
-            inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
-            radius=radius, norms=norms, n=n, rows=self.n, squares=squares,
+            inner=np.clip(inner / n, -LARGEST, LARGEST),
+            outer=np.clip(outer / n, -LARGEST, LARGEST),
+            piece_std=std / n,
+            radius=radius,
+            norms=norms,
+            n=n,
+            rows=self.n,
+            squares=squares,
             kurtosis=1.0 if self.side else kurtosis(public),
-        )  # fmt: skip
+        )
 
 
 def kurtosis(norms: FloatArray) -> float:
@@ -467,7 +588,9 @@ class Functional:
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (k,) each."""
         half = normal_quantile(0.5 + level / 2.0) * self.std + self.tail
-        return self.value - half + np.minimum(self.extra, 0.0), self.value + half + np.maximum(self.extra, 0.0)
+        return self.value - half + np.minimum(self.extra, 0.0), self.value + half + np.maximum(
+            self.extra, 0.0
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -483,7 +606,8 @@ class RadialMean:
     rows: int
     kurtosis: float = 1.0
     squares: Released | None = None  # second moment of the rows, clipped to the radius
-    reached: bool = False  # no row can lie beyond the radius, which reaches the farthest corner of the bounds
+    # no row can lie beyond the radius, which reaches the farthest corner of the bounds
+    reached: bool = False
 
     @property
     def dim(self) -> int:
@@ -531,7 +655,11 @@ class RadialMean:
         return self.known(rows @ self.mean, rows @ self.outer, np.sqrt(np.sum(rows**2, axis=1)))
 
     def known(
-        self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, sampling_std: FloatArray | float | None = None
+        self,
+        inside: FloatArray,
+        outer: FloatArray,
+        lengths: FloatArray,
+        sampling_std: FloatArray | float | None = None,
     ) -> Functional:
         """Return the estimates for linear maps from their values at `mean` and `outer`, and norms; `sampling_std` is for norm 1."""
         sampling = self.sampling_std if sampling_std is None else sampling_std
@@ -566,5 +694,7 @@ def unpacked(vector: FloatArray, side: int) -> FloatArray:
     """Return the symmetric matrix (side, side) of a packed vector."""
     rows, columns = np.triu_indices(side)
     matrix = np.empty((side, side))
-    matrix[rows, columns] = matrix[columns, rows] = vector * np.where(rows == columns, 1.0, math.sqrt(0.5))
+    matrix[rows, columns] = matrix[columns, rows] = vector * np.where(
+        rows == columns, 1.0, math.sqrt(0.5)
+    )
     return matrix

@@ -62,13 +62,19 @@ def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
     """Return the Gaussian within bounds, with the reason CLIPPED if its mean was more than one standard deviation outside."""
     if box is None:
         return result
-    (mean,), (covariance,), (reasons,), details = _within(result.mean[None], result.covariance[None], box)
+    (mean,), (covariance,), (reasons,), details = _within(
+        result.mean[None], result.covariance[None], box
+    )
     diagnostics = {**result.diagnostics, **details, "outside_bounds": details["outside_bounds"][0]}
     reasons += result.reasons
-    return replace(result, mean=mean, covariance=covariance, reasons=reasons, diagnostics=diagnostics)
+    return replace(
+        result, mean=mean, covariance=covariance, reasons=reasons, diagnostics=diagnostics
+    )
 
 
-def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = False) -> MixtureResult:
+def bounded(
+    result: MixtureResult, box: Box | None, *, known_covariance: bool = False
+) -> MixtureResult:
     """Return the mixture within bounds, (dim,) each, with the reason CLIPPED for components more than one deviation outside."""
     if box is None:
         return result
@@ -77,4 +83,6 @@ def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = 
     )
     diagnostics = {**result.diagnostics, **details}
     reasons = tuple(ordered(chain(*pair)) for pair in zip(result.part_reasons, more, strict=True))
-    return replace(result, means=means, covariances=covariances, part_reasons=reasons, diagnostics=diagnostics)
+    return replace(
+        result, means=means, covariances=covariances, part_reasons=reasons, diagnostics=diagnostics
+    )

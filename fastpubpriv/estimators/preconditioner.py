@@ -74,10 +74,11 @@ class Preconditioner(Value):
         return positive_definite((self.factor @ self.factor.T)[None])
 
     def _own(self, level: float) -> Contents:
-        numbers = [("center", self.center), ("standard_deviation", np.linalg.norm(self.factor, axis=1))]
-        bounds = (
-            f"{self.eig_lower:.4g} to {self.eig_upper:.4g} times the public one, the mean within {self.mean_radius:.4g}"
-        )
+        numbers = [
+            ("center", self.center),
+            ("standard_deviation", np.linalg.norm(self.factor, axis=1)),
+        ]
+        bounds = f"{self.eig_lower:.4g} to {self.eig_upper:.4g} times the public one, the mean within {self.mean_radius:.4g}"
         return Table("column", [f"x{j}" for j in range(len(self.center))], numbers), [
             ("Rows", f"{self.n_pub:,} public"),
             ("Private covariance", f"{bounds}, except with probability {self.failure_prob:g}"),
@@ -108,7 +109,11 @@ def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
     def log_bound(log_x: float) -> float:
         half = math.exp(log_x) / 2.0
         share = float(gammainc(shape, half))
-        log_share = math.log(share) if share > 1e-280 else shape * math.log(half) - float(gammaln(shape + 1.0))
+        log_share = (
+            math.log(share)
+            if share > 1e-280
+            else shape * math.log(half) - float(gammaln(shape + 1.0))
+        )
         return float(constant) + log_share
 
     goal = math.log(failure_prob)
@@ -119,7 +124,9 @@ def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
     return math.exp(low)
 
 
-def precondition_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
+def precondition_bounds(
+    dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float
+) -> tuple[float, float, float]:
     """Return the bounds of `precondition` for any n_pub rows: eig_lower, eig_upper, mean_radius."""
     degrees = n_pub - 1
     tail = math.log(3.0 / failure_prob)
@@ -139,7 +146,9 @@ def precondition_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob:
 
 
 @shared_docs
-def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = FAILURE_PROB) -> Preconditioner:
+def precondition(
+    x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = FAILURE_PROB
+) -> Preconditioner:
     """Bound the private mean and covariance by at least dim + 1 public rows. No private data, no privacy cost.
 
     Parameters
@@ -214,7 +223,9 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     )
 
 
-def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
+def trace_bounds(
+    dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float
+) -> tuple[float, float, float]:
     """Return the lower chi-squared quantile, mean radius, and slack of the bound of `trace_frame` for any n_pub rows."""
     quantile = chi2_quantile(failure_prob / 2.0, n_pub - 1)
     own = math.sqrt(chi2_upper_quantile(failure_prob / 2.0, dim) / n_pub)
@@ -242,7 +253,9 @@ class Frame:
     @property
     def base(self) -> AffineMap:
         """The map x -> v for the kernels."""
-        return AffineMap(dim=self.scale.dim, center=self.center, matrix=self.scale.inverse, lower=True)
+        return AffineMap(
+            dim=self.scale.dim, center=self.center, matrix=self.scale.inverse, lower=True
+        )
 
     def mean_back(self, mean: FloatArray) -> FloatArray:
         """Return a mean of v in data units."""
@@ -254,7 +267,12 @@ class Frame:
 
 
 def public_frame(
-    x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float, require_precondition: bool
+    x_pub: FloatArray,
+    *,
+    failure_prob: float,
+    pub_priv_gap: float,
+    cond_max: float,
+    require_precondition: bool,
 ) -> Frame:
     """Return the frame of the preconditioner (d + 1 public rows in general position) or the trace bound (two distinct rows)."""
     n_pub, dim = x_pub.shape
@@ -272,10 +290,14 @@ def public_frame(
                 guarantee.eig_upper / guarantee.eig_lower,
                 "public rows (preconditioner)",
             )
-    return trace_frame(x_pub, failure_prob=failure_prob, pub_priv_gap=pub_priv_gap, cond_max=cond_max)
+    return trace_frame(
+        x_pub, failure_prob=failure_prob, pub_priv_gap=pub_priv_gap, cond_max=cond_max
+    )
 
 
-def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
+def trace_frame(
+    x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float
+) -> Frame:
     """Bound the largest eigenvalue by the sum of squares of distinct public rows, at least it times chi-squared(n_pub - 1)."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
@@ -285,7 +307,9 @@ def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, 
     center = x_pub.mean(axis=0)
     spread = float(np.sum(np.square(x_pub - center)))
     if not spread > 0.0:
-        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+        raise InputError(
+            "all public rows are equal, so they say nothing about scale; pass distinct public rows"
+        )
     quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
     eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
     scale = Whitening(dim, np.full(dim, math.sqrt(eig_upper)))

@@ -44,20 +44,25 @@ from fastpubpriv.shared_docs import shared_docs
 MOST_QUANTILES = 16
 # Share of the budget left by the signed cells: of the first edges and of each of at most ZOOMS rounds; the last has the rest.
 ZOOM, ZOOMS = Fraction(1, 6), 3
-FIRST_EDGES = 25  # first edges over the range of the detected rows; there are two more at the center
-STEPS, STEPS_FAR = 8, 64  # subdivisions of a window, and of one in which one cell holds more than `FAR` of all rows
+# first edges over the range of the detected rows; there are two more at the center
+FIRST_EDGES = 25
+# subdivisions of a window, and of one in which one cell holds more than `FAR` of all rows
+STEPS, STEPS_FAR = 8, 64
 FAR = 0.5
-NEAR_STDS = 3.0  # standard deviations, of noise or of sampling, within which ranks may belong to a quantile
+# standard deviations, of noise or of sampling, within which ranks may belong to a quantile
+NEAR_STDS = 3.0
 # Minimum relative standard deviation of a total: a smaller one makes the precision matrix singular.
 _SURE = 1e-6
-OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # distances of additional edges beyond the outermost ones, over the range
+# distances of additional edges beyond the outermost ones, over the range
+OUTSIDE = (1.0, 7.0, 63.0, 1023.0)
 DECIMALS = 2  # maximum number of cells per window that are searched for a value with few digits
 # Noise deviations that a number of rows exceeds clearly: a cell with fewer, or fewer than SOME_SAMPLING sampling deviations, is not
 # divided further.
 CLEAR_STDS, SOME_SAMPLING = 6.0, 0.25
 PRIOR_STD = 0.5  # prior standard deviation of the rows of a cell, over the most that it may hold
 NARROW = 1e-9  # relative width at which a window is a single number
-LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)  # rank offsets of last edges
+# rank offsets of last edges
+LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
 # A cell is an atom if its rows exceed ATOM_STDS noise standard deviations and its density is DENSE times that around it; a cell of
 # a single float only needs SINGLE_STDS.
 ATOM_STDS, DENSE = 8.0, 10.0
@@ -150,19 +155,27 @@ def locate(
     for column, scale, shares in zip(columns, scales, every, strict=True):
         sizes, parts = edges_of(shares.log2_parts), shares.parts
         ends, masses = [], []
-        for sign, last, values in ((-1.0, scale.below, column.below), (1.0, scale.above, column.above)):
+        for sign, last, values in (
+            (-1.0, scale.below, column.below),
+            (1.0, scale.above, column.above),
+        ):
             if last is None:
                 continue
             start = max(0, last + 1 - tuning.BELOW * parts)
             ends.append(column.center + sign * sizes[start : last + 2])
             masses.append(
-                np.append(np.maximum(values[: start + 1].sum(), 0.0), np.maximum(values[start + 1 : last + 1], 0.0))
+                np.append(
+                    np.maximum(values[: start + 1].sum(), 0.0),
+                    np.maximum(values[start + 1 : last + 1], 0.0),
+                )
             )
         first = _first_edges(column.center, ends, masses, shares.count_std)
         stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
         total_std = shares.count_std if missing else 0.5
-        located = bool(ends) or (not shares.too_noisy and column.zero > tuning.MANY_ZEROS * shares.n)
+        located = bool(ends) or (
+            not shares.too_noisy and column.zero > tuning.MANY_ZEROS * shares.n
+        )
         total = max(shares.n - missing, 0.0)
         placed.append(ColumnPlace(column.center, first, stretch, total, total_std, located))
     return placed
@@ -172,17 +185,25 @@ def locate_rows(run: Session, public: FloatArray, shares: BudgetSplit) -> list[C
     """Release the counts of signed cells; return the location of each column."""
     centers, every = lower_medians(public), [shares] * shares.dim
     cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-    counts = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
+    counts = run.release(
+        cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts
+    )
     counted = columns_of(counts.value, public, centers, every)
     return locate(counted, scales_of(counted, every), every)
 
 
-def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray], std: float) -> FloatArray:
+def _first_edges(
+    center: float, ends: list[FloatArray], masses: list[FloatArray], std: float
+) -> FloatArray:
     """Return edges: the center as a cell of its own, the ends of both sides, and edges between that divide the mass equally."""
     chosen = [center, np.nextafter(center, math.inf)]
     total = sum(float(mass.sum()) for mass in masses)
     for edges, mass in zip(ends, masses, strict=True):
-        steps = max(1, math.floor((FIRST_EDGES - 4) * mass.sum() / total)) if total > 0.0 else FIRST_EDGES // 4
+        steps = (
+            max(1, math.floor((FIRST_EDGES - 4) * mass.sum() / total))
+            if total > 0.0
+            else FIRST_EDGES // 4
+        )
         # Each cell gets a small extra mass, so that cells of noise alone are divided too.
         fullest = int(mass.argmax())
         if mass[fullest] > FAR * total:
@@ -208,7 +229,10 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     for each in asked:
         parent = np.searchsorted(each.edges, lows, side="right")
         size = len(each.counts)
-        length, parts = np.bincount(parent, half, size)[parent], np.bincount(parent, minlength=size)[parent]
+        length, parts = (
+            np.bincount(parent, half, size)[parent],
+            np.bincount(parent, minlength=size)[parent],
+        )
         open_ended = (parent == 0) | (parent == size - 1) | (length == 0.0)
         share = np.where(open_ended, 1.0 / parts, half / np.where(open_ended, 1.0, length))
         most = np.maximum(each.counts, 0.0)[parent]
@@ -217,7 +241,8 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
         prior = np.where(smaller, most * share, prior)
         precision += (parent[:, None] == parent[None, :]) * each.std**-2
         right += each.counts[parent] * each.std**-2
-    own = (PRIOR_STD * np.minimum(least, most_rows)) ** -2.0  # prior precision; no cell holds more than all rows
+    # prior precision; no cell holds more than all rows
+    own = (PRIOR_STD * np.minimum(least, most_rows)) ** -2.0
     precision[np.diag_indices(len(lows))] += own
     covariance = np.linalg.inv(precision)
     masses = covariance @ (right + own * prior)
@@ -229,7 +254,10 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     share = below / rows if rows > 0.0 else np.zeros(len(edges))
     variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
     return EdgeRanks(
-        edges=frozen(edges), below=frozen(below), std=frozen(np.sqrt(np.maximum(variance, 0.0))), total=rows
+        edges=frozen(edges),
+        below=frozen(below),
+        std=frozen(np.sqrt(np.maximum(variance, 0.0))),
+        total=rows,
     )
 
 
@@ -243,7 +271,8 @@ def window(ranks: EdgeRanks, q: float) -> tuple[int, int]:
 
 def position(ranks: EdgeRanks, at: Any) -> FloatArray:
     """Return the values at ranks `at`, interpolated linearly between edges."""
-    scale = 4.0 if np.abs(ranks.edges).max() > 1e300 else 1.0  # the difference of two edges must not overflow
+    # the difference of two edges must not overflow
+    scale = 4.0 if np.abs(ranks.edges).max() > 1e300 else 1.0
     rising = ranks.below + np.arange(len(ranks.below)) * 1e-9 * max(ranks.total, 1.0)
     return np.interp(np.asarray(at, dtype=np.float64), rising, ranks.edges / scale) * scale
 
@@ -253,9 +282,17 @@ def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
     return max(CLEAR_STDS * std, SOME_SAMPLING * math.sqrt(q * (1.0 - q) * max(ranks.total, 0.0)))
 
 
-def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
+def zoom(
+    ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float
+) -> tuple[FloatArray, bool]:
     """Return edges that divide every window, and whether any window still needs to be divided."""
-    edges, masses, last, chosen, open_windows = ranks.edges, ranks.masses, len(ranks.edges), list[float](), False
+    edges, masses, last, chosen, open_windows = (
+        ranks.edges,
+        ranks.masses,
+        len(ranks.edges),
+        list[float](),
+        False,
+    )
     for q in qs.tolist():
         (low, high), fine = window(ranks, q), fine_enough(ranks, q, std)
         begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
@@ -265,7 +302,11 @@ def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tu
         open_windows |= unseen or (not narrow and bool(inside.max() > fine))
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
         first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
-        chosen += [begin, end, *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist()]
+        chosen += [
+            begin,
+            end,
+            *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist(),
+        ]
         chosen += _divided(ranks, masses, q, (low, high), fine / 2.0)
         reach = place.stretch or max(abs(place.center), 1.0)
         with np.errstate(over="ignore"):
@@ -274,10 +315,14 @@ def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tu
     return finite_edges([place.center, np.nextafter(place.center, math.inf), *chosen]), open_windows
 
 
-def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float) -> list[float]:
+def _divided(
+    ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float
+) -> list[float]:
     """Return edges in the fullest of cells (first, last) with over `least` rows: around a short decimal, and finer if dense."""
     edges, values = ranks.edges, list[float]()
-    full = [i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least]
+    full = [
+        i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least
+    ]
     for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:
         low, high = float(edges[i - 1]), float(edges[i])
         value = shortest_decimal(low, high)
@@ -300,7 +345,9 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
         # Possible atoms are counted once more.
         for i in range(max(low, 1), min(high, len(ranks.edges) - 1) + 1):
             if masses[i] > ATOM_STDS * std:
-                chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
+                chosen += [ranks.edges[i - 1], ranks.edges[i]][
+                    : 2 * (len(chosen) < STEPS_FAR * len(qs))
+                ]
         chosen += _divided(ranks, masses, q, (low, high), fine_enough(ranks, q, std) / 2.0)
     return finite_edges(chosen)
 
@@ -327,9 +374,14 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     outer = position(ranks, [target - reach, target + reach]) / 2.0
     if not outer[1] > outer[0]:
         return None
-    expected = 2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
+    expected = (
+        2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
+    )
     held = ranks.below[last] - ranks.below[first]
-    if expected <= max(CLEAR_STDS * float(ranks.std[first : last + 1].max()), MANY) or held >= GAP_SHARE * expected:
+    if (
+        expected <= max(CLEAR_STDS * float(ranks.std[first : last + 1].max()), MANY)
+        or held >= GAP_SHARE * expected
+    ):
         return None
     return float(edges[first] / 2.0 + edges[last] / 2.0)
 
@@ -367,23 +419,34 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Struct
 
 
 def close_in(
-    run: Session, places: list[ColumnPlace], left: Fraction, dim: int, qs: FloatArray, groups: RowGroups | None = None
+    run: Session,
+    places: list[ColumnPlace],
+    left: Fraction,
+    dim: int,
+    qs: FloatArray,
+    groups: RowGroups | None = None,
 ) -> tuple[list[EdgeRanks], float]:
     """Release counts between edges refined around the quantiles; return the ranks of each column or group, and the last noise."""
     gaussian = not run.account.pure
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
-        counted = run.release(CellCounts(edges=edges, groups=groups, gaussian=gaussian), name=name, cost=cost)
+        counted = run.release(
+            CellCounts(edges=edges, groups=groups, gaussian=gaussian), name=name, cost=cost
+        )
         parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
         for mine, cuts, part in zip(asked, edges, parts, strict=True):
             mine.append(EdgeCounts(edges=cuts, counts=part, std=counted.noise_std))
         return counted.noise_std
 
     def ranks() -> list[EdgeRanks]:
-        return [ranks_of(mine, place.total, place.total_std) for mine, place in zip(asked, places, strict=True)]
+        return [
+            ranks_of(mine, place.total, place.total_std)
+            for mine, place in zip(asked, places, strict=True)
+        ]
 
-    if not any(place.located for place in places):  # a function of released numbers; nothing is refunded
+    # a function of released numbers; nothing is refunded
+    if not any(place.located for place in places):
         return [_unranked(place.total) for place in places], 0.0
     ask([place.first for place in places], left * ZOOM, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
@@ -391,12 +454,18 @@ def close_in(
     last_std = math.sqrt(dim / cost) if gaussian else math.sqrt(8.0) * dim / cost
     estimates = ranks()
     for _ in range(ZOOMS):
-        cut = [zoom(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)]
-        if not any(goes_on and place.located for (_, goes_on), place in zip(cut, places, strict=True)):
+        cut = [
+            zoom(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)
+        ]
+        if not any(
+            goes_on and place.located for (_, goes_on), place in zip(cut, places, strict=True)
+        ):
             break
         ask([edges for edges, _ in cut], left * ZOOM, "edges near the quantiles")
         used, estimates = used + ZOOM, ranks()
-    last = [last_edges(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)]
+    last = [
+        last_edges(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)
+    ]
     std = ask(last, left * (1 - used), "last edges")
     return ranks(), std
 
@@ -488,10 +557,18 @@ def quantiles(
     """
     qs, asked = shares_of_rows(q), session.asked(ledger, random_state, threads, progress)
     opened = Grouping.of("quantiles", x_priv, x_pub, by=by, groups=groups, columns=columns)
-    rows, public, dim, k, grouped = opened.rows, opened.public, opened.dim, len(qs), opened.codes is not None
+    rows, public, dim, k, grouped = (
+        opened.rows,
+        opened.public,
+        opened.dim,
+        len(qs),
+        opened.codes is not None,
+    )
     limits = validation.column_bounds(bounds, dim)
     most = draws(dim, k)
-    run = session.start("quantiles", rows, budget, draws=most + (opened.numbers(most) if grouped else 0), **asked)
+    run = session.start(
+        "quantiles", rows, budget, draws=most + (opened.numbers(most) if grouped else 0), **asked
+    )
     allowance, pure = run.account.allowance, run.account.pure
     share = allowance * ALL_SHARE if grouped else allowance
     shares = divide(dim, rows.n, share, pure=pure, n_pub=fewest(public))
@@ -505,9 +582,15 @@ def quantiles(
     with run.paid():
         places = locate_rows(numbers, public, shares)
         if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
-            unknown = (replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places)
+            unknown = (
+                replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places
+            )
             places = [place for place in unknown for _ in range(opened.size)]
-        codes = None if opened.codes is None else RowGroups(code=opened.codes, number=opened.size, own=True)
+        codes = (
+            None
+            if opened.codes is None
+            else RowGroups(code=opened.codes, number=opened.size, own=True)
+        )
         ranks, std = close_in(run, places, left, dim, qs, codes)
         if grouped:
             order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()
@@ -527,21 +610,36 @@ def _unranked(total: float) -> EdgeRanks:
 
 
 def result_of(
-    run: Session, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
+    run: Session,
+    places: list[ColumnPlace],
+    ranks: list[EdgeRanks],
+    std: float,
+    qs: FloatArray,
+    limits: Any,
+    n_pub: int,
     opened: Grouping | None = None,
-) -> QuantileResult:  # fmt: skip
+) -> QuantileResult:
     """Return the result of all columns, or of all columns of each group."""
     dim, grouping = run.rows.dim, opened if opened and opened.codes else None
-    lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
+    lowest, highest = (
+        (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
+    )
     k, answers = len(qs), list[tuple[float, float, Structure, Reasons]]()
     for mine, place in zip(ranks, places, strict=True):
         lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
         known = place.located and len(mine.edges) > 0
-        answers += [answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,)) for q in qs.tolist()]
+        answers += [
+            answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,))
+            for q in qs.tolist()
+        ]
     values, noises, words, reasons = zip(*answers, strict=True)
     shape = (-1, dim, k) if grouping else (dim, k)
     quantile = np.clip(np.reshape(values, shape), lowest[:, None], highest[:, None])
-    kind: Any = partial(GroupQuantiles, by=grouping.by, groups=grouping.labels) if grouping else QuantileResult
+    kind: Any = (
+        partial(GroupQuantiles, by=grouping.by, groups=grouping.labels)
+        if grouping
+        else QuantileResult
+    )
     result: QuantileResult = kind(
         q=frozen(qs),
         quantile=frozen(np.maximum.accumulate(quantile, axis=-1)),

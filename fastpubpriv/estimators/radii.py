@@ -31,7 +31,9 @@ def failure_probability(value: Any) -> float:
     """Return the argument `failure_prob` as a float, or raise InputError."""
     failure_prob = validation.probability("failure_prob", value)
     if failure_prob < LEAST_FAILURE:
-        raise InputError(f"failure_prob must be at least {LEAST_FAILURE:g}, got {failure_prob:g}; for example 0.01")
+        raise InputError(
+            f"failure_prob must be at least {LEAST_FAILURE:g}, got {failure_prob:g}; for example 0.01"
+        )
     return failure_prob
 
 
@@ -65,7 +67,9 @@ def step_count(steps: Any) -> int | Literal["auto"]:
     """Return the argument `steps`, or raise InputError."""
     if isinstance(steps, str):
         if steps != "auto":
-            raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
+            raise InputError(
+                f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}"
+            )
         return "auto"
     return validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
 
@@ -123,8 +127,15 @@ class PlannedStep:
 
 
 def predict_steps(
-    dim: int, n: int, radius: float, *, steps: int, noise: Callable[[Fraction, float], float], mode: Mode, failure_prob: float
-) -> list[PlannedStep]:  # fmt: skip
+    dim: int,
+    n: int,
+    radius: float,
+    *,
+    steps: int,
+    noise: Callable[[Fraction, float], float],
+    mode: Mode,
+    failure_prob: float,
+) -> list[PlannedStep]:
     """Plan CoinPress steps for unit covariance from a ball of `radius` that holds the mean.
 
     `noise` maps a share of the allowance and a clip radius to the noise of each coordinate of the sum.
@@ -141,7 +152,11 @@ def predict_steps(
             clip = min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
         clip = min(clip, LARGEST_SIZE)
         std = noise(share, clip) / n
-        path.append(PlannedStep(share, clip, std, expected_normal_norm(dim) * math.sqrt(1.0 / n + std * std)))
+        path.append(
+            PlannedStep(
+                share, clip, std, expected_normal_norm(dim) * math.sqrt(1.0 / n + std * std)
+            )
+        )
         # Radius of the ball around the released center that holds the mean.
         probability = failure_prob / (4.0 * steps) if theory else STEP_FAILURE
         radius = chi_radius(dim, probability) * math.sqrt(1.0 / n + std * std)
@@ -159,7 +174,11 @@ def best_steps(dim: int, n: int, radius: float, steps: int | str = "auto", **set
 
 
 def planned_steps(
-    run: session.Session, allowance: Fraction, radius: float, steps: int | str = "auto", **settings: Any
+    run: session.Session,
+    allowance: Fraction,
+    radius: float,
+    steps: int | str = "auto",
+    **settings: Any,
 ) -> list[PlannedStep]:
     """Plan the given number of steps, or that of least predicted error, on the grids of an allowance; raise if there is none."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
@@ -169,5 +188,7 @@ def planned_steps(
         grid = sum_grid(account, allowance * share, dim, n)
         return grid.event.noise_std * grid.step(clip)
 
-    count = best_steps(dim, n, radius, steps, noise=lambda share, clip: clip * whole.vector(dim, share), **settings)
+    count = best_steps(
+        dim, n, radius, steps, noise=lambda share, clip: clip * whole.vector(dim, share), **settings
+    )
     return predict_steps(dim, n, radius, steps=count, noise=on_grid, **settings)

@@ -42,7 +42,8 @@ EMPTY_STDS, LAST_STDS = 2.0, 3.5
 # In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
 MANY_MORE = "persons_with_more_are_many"
 MOST_LEFT_OUT = 0.02
-CLIP_STDS, UNLIKE_STDS = 3.0, 0.2  # in standard deviations of a row: clip radius, and assumed shift of dropped rows
+# in standard deviations of a row: clip radius, and assumed shift of dropped rows
+CLIP_STDS, UNLIKE_STDS = 3.0, 0.2
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,21 +52,26 @@ def user_level(function: Function) -> Function:
     """Decorate a public function to protect persons, with `person=` and `rows_per_person=`, or private rows from `persons`."""
 
     @functools.wraps(function)
-    def call(*given: Any, person: Any = None, rows_per_person: RowsPerPerson = 1, **named: Any) -> Any:
+    def call(
+        *given: Any, person: Any = None, rows_per_person: RowsPerPerson = 1, **named: Any
+    ) -> Any:
         x_priv: Any = given[0] if given else named.get("x_priv")
         if isinstance(rows_per_person, str):
             choice("rows_per_person", rows_per_person, ("auto",))
         else:
-            rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
+            rows_per_person = integer(
+                "rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS
+            )
         if person is None and rows_per_person != 1:
-            raise InputError("rows_per_person belongs to person=, the column that says whose row it is")
+            raise InputError(
+                "rows_per_person belongs to person=, the column that says whose row it is"
+            )
         if person is None and not isinstance(x_priv, PersonTable | Rows):
             return function(*given, **named)
         named.pop("x_priv", None)
         column = person if person is not None else getattr(x_priv, "person", None)
-        if (
-            isinstance(column, str) and "x_pub" in named and named.get("columns") is None
-        ):  # it may have the column as well
+        # it may have the column as well
+        if isinstance(column, str) and "x_pub" in named and named.get("columns") is None:
             named["x_pub"] = without_column(named["x_pub"], column)
         if rows_per_person == "auto":
             return _with_chosen(call, x_priv, person, given[1:], named)
@@ -85,7 +91,11 @@ def user_level(function: Function) -> Function:
 
 
 def _with_chosen(
-    call: Callable[..., Any], x_priv: Any, person: Any, given: tuple[Any, ...], named: dict[str, Any]
+    call: Callable[..., Any],
+    x_priv: Any,
+    person: Any,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
 ) -> Any:
     """Run a call with "auto": a part of its budget chooses the number of rows, which is halved while the call refuses it."""
     budget, ledger = named.get("budget"), named.get("ledger")
@@ -133,7 +143,12 @@ def _with_chosen(
 
 
 def _require_several(
-    call: Callable[..., Any], x_priv: Any, person: Any, persons: int, given: tuple[Any, ...], named: dict[str, Any]
+    call: Callable[..., Any],
+    x_priv: Any,
+    person: Any,
+    persons: int,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
 ) -> None:
     """Raise what a call with two rows of each person raises because it cannot tell absent rows from others, before the debit."""
     blank = table_of_persons(x_priv, person, "row", 2, persons=persons)
@@ -142,12 +157,18 @@ def _require_several(
             call(blank, *given, **named)
         except session.PaddedRowsError:
             raise
-        except (session.WouldPay, FastPubPrivError):  # too little budget for two rows: the choice falls back to one
+        # too little budget for two rows: the choice falls back to one
+        except (session.WouldPay, FastPubPrivError):
             return
 
 
 def _largest_accepted(
-    call: Callable[..., Any], x_priv: Any, person: Any, given: tuple[Any, ...], choice: RowsChoice, k: int
+    call: Callable[..., Any],
+    x_priv: Any,
+    person: Any,
+    given: tuple[Any, ...],
+    choice: RowsChoice,
+    k: int,
 ) -> tuple[Any, dict[str, Any]]:
     """Return the result of a call with k rows of each person, or k/2, k/4, ... if it refuses before reading, and the record."""
     while True:
@@ -170,21 +191,32 @@ class RowsChoice:
 
     run: session.Session
     measurement: CellCounts
-    row_noise: float  # standard deviation of noise on a sum of rows of the rest of the budget, with one row per person
+    # standard deviation of noise on a sum of rows of the rest of the budget, with one row per
+    # person
+    row_noise: float
     released: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # noisy counts of persons
-    shrunk: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # the same with zeros where noise hides them
+    # the same with zeros where noise hides them
+    shrunk: FloatArray = field(default_factory=lambda: np.zeros(CELLS))
     noise_std: float = 0.0
-    shares_used: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # of the rows, by the logarithm of k
+    # of the rows, by the logarithm of k
+    shares_used: FloatArray = field(default_factory=lambda: np.zeros(CELLS))
 
     @classmethod
     def prepare(
-        cls, name: str, who: str | None, sizes: FloatArray, share: Budget, rest: Budget, **asked: Any
+        cls,
+        name: str,
+        who: str | None,
+        sizes: FloatArray,
+        share: Budget,
+        rest: Budget,
+        **asked: Any,
     ) -> RowsChoice:
         """Check that `share` pays for the counts; nothing is debited."""
         rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
         run = session.start(name, rows, share, draws=CELLS, **asked)
         pure = run.account.pure
-        count_event(run.account.allowance, 1, CELLS, rows.n, pure=pure)  # raises if the noise is out of range
+        # raises if the noise is out of range
+        count_event(run.account.allowance, 1, CELLS, rows.n, pure=pure)
         edges = np.ldexp(1.0, np.arange(CELLS - 1)) + 0.5
         noise = session.Noise(*session.allowance_of(rest, CELLS)).vector(1)
         return cls(run, CellCounts(edges=[edges], gaussian=not pure), noise)
@@ -193,14 +225,17 @@ class RowsChoice:
         """Debit; return the number of rows with the least predicted error of a mean."""
         most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
         with self.run.paid():
-            released = self.run.release(self.measurement, name="rows per person", cost=self.run.account.allowance)
+            released = self.run.release(
+                self.measurement, name="rows per person", cost=self.run.account.allowance
+            )
             self.released = released.value
             self.noise_std = released.noise_std
             occupied = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
             counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
             counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
             self.shrunk = counts
-            typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)  # rows of a person in the middle of a cell
+            # rows of a person in the middle of a cell
+            typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)
             rows_used = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
             self.shares_used = rows_used / max(float(typical @ counts), float(rows_used[-1]))
             # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
@@ -213,12 +248,16 @@ class RowsChoice:
         cell = k.bit_length() - 1
         law = "laplace" if self.run.account.pure else "gaussian"
         beyond = slice(cell + 1, None)
-        more = persons_with_more(self.released[beyond], self.shrunk[beyond], self.noise_std, law, self.run.rows.n)
+        more = persons_with_more(
+            self.released[beyond], self.shrunk[beyond], self.noise_std, law, self.run.rows.n
+        )
         share = float(min(self.shares_used[cell], 1.0))
         return {**self.run.log[0], "rows_per_person": k, "share_of_rows_used": share, **more}
 
 
-def persons_with_more(released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, n: int) -> dict[str, Any]:
+def persons_with_more(
+    released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, n: int
+) -> dict[str, Any]:
     """Return the share of n persons in cells of more rows than are used, its 95 % interval, and whether it is above MOST_LEFT_OUT.
 
     `released` are the noisy counts of these cells, `shrunk` the same with zeros where noise hides them.
@@ -232,7 +271,9 @@ def persons_with_more(released: FloatArray, shrunk: FloatArray, noise_std: float
     return {**shares, MANY_MORE: surely > MOST_LEFT_OUT * n}
 
 
-def least_count(released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, level: float) -> float:
+def least_count(
+    released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, level: float
+) -> float:
     """Return the lower end of a two-sided interval at `level` for the number of persons in all cells."""
     # No cell is negative, so the lower end for some cells holds for all: the best of those from a cell to the last one seen.
     visible = int(np.append(-1, np.flatnonzero(shrunk))[-1]) + 1

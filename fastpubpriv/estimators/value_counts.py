@@ -88,10 +88,13 @@ class KeyCodes:
     """Map from rows to indices in the lists of keys: one code per column, or if `joint` one row-major code of all columns."""
 
     keys: tuple[FloatArray, ...]  # ascending; for a text column, indices of its texts
-    places: tuple[Codes, ...]  # index of each of these in the list, then the codes of other and missing values
+    # index of each of these in the list, then the codes of other and missing values
+    places: tuple[Codes, ...]
     joint: bool
     present: bool = (
-        False  # whether the last column says which rows there are; an absent row has a cell of its own, the last
+        # whether the last column says which rows there are; an absent row has a cell of its own,
+        # the last
+        False
     )
 
     @property
@@ -108,7 +111,9 @@ class KeyCodes:
             column = column_of(chunk, j)
             places_of_keys = column_codes(column, keys.astype(column.dtype).astype(np.float64))
             # The usual list ascends: its keys are where they were listed.
-            codes.append(places_of_keys if np.all(places[1:] > places[:-1]) else places[places_of_keys])
+            codes.append(
+                places_of_keys if np.all(places[1:] > places[:-1]) else places[places_of_keys]
+            )
         sizes = self.sizes
         if self.joint:
             code = codes[0]
@@ -118,12 +123,16 @@ class KeyCodes:
         if not self.present:
             return codes
         there = ~np.isnan(column_of(chunk, chunk.shape[1] - 1))
-        return [np.where(there, code, np.int32(size)) for code, size in zip(codes, sizes, strict=True)]
+        return [
+            np.where(there, code, np.int32(size)) for code, size in zip(codes, sizes, strict=True)
+        ]
 
 
 def code_of(keys: Sequence[Keys], *, joint: bool = True, present: bool = False) -> KeyCodes:
     """Return the map from rows to codes for columns with these lists of keys, and the column of `Rows.presence` if `present`."""
-    numbers = [np.arange(len(each.levels)) if each.is_text else np.array(each.levels) for each in keys]
+    numbers = [
+        np.arange(len(each.levels)) if each.is_text else np.array(each.levels) for each in keys
+    ]
     order = [np.argsort(each, kind="stable") for each in numbers]
     places = [np.append(each, [len(each), len(each) + 1]).astype(np.int32) for each in order]
     listed = [each[place].astype(np.float64) for each, place in zip(numbers, order, strict=True)]
@@ -145,11 +154,19 @@ def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") 
     elif given is None:
         # The only column has the keys, and none may be missing; groups may be in the last of several columns.
         only = word == "keys"
-        plain = name is None or (only and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
-        table, _ = public_table_of(x_pub, columns=None if plain else [name], dim=1 if only else None, finite=only)
+        plain = name is None or (
+            only and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple)
+        )
+        table, _ = public_table_of(
+            x_pub, columns=None if plain else [name], dim=1 if only else None, finite=only
+        )
         given = np.unique(table[np.isfinite(table[:, -1]), -1]).tolist()
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
-        raise InputError(f"{word} must be a list of texts or of numbers, got {type(given).__name__}")
+    if isinstance(given, str | bytes | Mapping) or not isinstance(
+        given, list | tuple | np.ndarray | range
+    ):
+        raise InputError(
+            f"{word} must be a list of texts or of numbers, got {type(given).__name__}"
+        )
     cells = list(given)
     if not cells:
         raise InputError(f"{word} must have at least one entry")
@@ -167,7 +184,9 @@ def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") 
         numbers = (float(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells)
         levels = tuple(validation.finite(word, cell) + 0.0 for cell in numbers)
     if len(set(levels)) < len(levels):
-        raise InputError(f"{word} must not have an entry twice (texts are compared without the blanks around them)")
+        raise InputError(
+            f"{word} must not have an entry twice (texts are compared without the blanks around them)"
+        )
     return Keys(name=name, levels=levels)
 
 
@@ -191,7 +210,9 @@ def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
         )
     given = {} if groups is None else groups
     if len(set(by)) < len(by) or not isinstance(given, Mapping) or not set(given) <= set(by):
-        raise InputError("by= must name each column once; for several, groups must map them to lists of groups")
+        raise InputError(
+            "by= must name each column once; for several, groups must map them to lists of groups"
+        )
     return {name: given.get(name) for name in by}
 
 
@@ -221,7 +242,13 @@ def sizes_of(tables: Sequence[Sequence[Keys]], rows: Rows) -> list[int]:
 
 
 def _count_known(
-    name: str, private: Any, public: Any, keys: Sequence[Keys], budget: Budget, top: int | None, **asked: Any
+    name: str,
+    private: Any,
+    public: Any,
+    keys: Sequence[Keys],
+    budget: Budget,
+    top: int | None,
+    **asked: Any,
 ) -> CountResult:
     """Release the counts of all combinations of keys: one histogram in which every row has one cell."""
     rows = rows_of_keys(private, keys, public)
@@ -232,7 +259,8 @@ def _count_known(
         )
     run = session.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
-    count_event(allowance, 1, cells, rows.n, pure=pure)  # raises before the debit if there is no noise grid
+    # raises before the debit if there is no noise grid
+    count_event(allowance, 1, cells, rows.n, pure=pure)
     with run.paid():
         return count_keys(run, [keys], allowance, top, "counts of keys")[0]
 
@@ -248,24 +276,46 @@ def count_keys(
     padded, pure = run.rows.presence is not None, run.account.pure
     sizes = sizes_of(tables, run.rows)
     codes = code_of(keys, joint=len(tables) == 1, present=padded)
-    measured = CodeCounts(codes=codes, cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not pure)
+    measured = CodeCounts(
+        codes=codes, cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not pure
+    )
     released = run.release(measured, name=name, cost=cost)
     results = []
-    for own, part, cells in zip(tables, np.split(released.value, np.cumsum(sizes)[:-1]), sizes, strict=True):
+    for own, part, cells in zip(
+        tables, np.split(released.value, np.cumsum(sizes)[:-1]), sizes, strict=True
+    ):
         # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
-        counts, noise_std = part + (run.rows.n - float(part.sum())) / cells, math.sqrt(1.0 - 1.0 / cells)
+        counts, noise_std = (
+            part + (run.rows.n - float(part.sum())) / cells,
+            math.sqrt(1.0 - 1.0 / cells),
+        )
         noise_std *= released.noise_std
         rows_used = None
         if padded:
             rows_used, counts = run.rows.n - float(counts[-1]), counts[:-1]
-        words, by = tuple(product(*((*each.levels, OTHER, MISSING) for each in own))), tuple(each.label for each in own)
+        words, by = (
+            tuple(product(*((*each.levels, OTHER, MISSING) for each in own))),
+            tuple(each.label for each in own),
+        )
         named = np.array([not {OTHER, MISSING} & set(key) for key in words])
-        reasons = first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], len(counts))
+        reasons = first_of(
+            [(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], len(counts)
+        )
         fields = {**run.fields(0), "dim": len(own), "columns": None if own[0].name is None else by}
-        results.append(CountResult(
-            by=by, keys=words, counts=frozen(counts), rows_used=rows_used, part_reasons=reasons, noise_std=noise_std, top=top,
-            noise_law="laplace" if pure else "gaussian", provenance={"keys": "public"}, **fields,
-        ))  # fmt: skip
+        results.append(
+            CountResult(
+                by=by,
+                keys=words,
+                counts=frozen(counts),
+                rows_used=rows_used,
+                part_reasons=reasons,
+                noise_std=noise_std,
+                top=top,
+                noise_law="laplace" if pure else "gaussian",
+                provenance={"keys": "public"},
+                **fields,
+            )
+        )
     return tuple(results)
 
 
@@ -279,15 +329,21 @@ def _count_unknown(
             "ApproxDP(epsilon=..., delta=...)"
         )
     if not isinstance(column, str):
-        raise InputError("name the column of text by column=; numbers need keys=, x_pub=, or stable_histogram")
+        raise InputError(
+            "name the column of text by column=; numbers need keys=, x_pub=, or stable_histogram"
+        )
     words = []
-    for first in range(0, most, WORD_BYTES):  # each column of integers encodes WORD_BYTES bytes of the text
+    # each column of integers encodes WORD_BYTES bytes of the text
+    for first in range(0, most, WORD_BYTES):
         with naming("x_priv"):
-            words.append(private_rows(x_priv, columns=TextColumns([column], {column: TextWord(first, most)})))  # type: ignore[arg-type]
+            of_word = TextColumns([column], {column: TextWord(first, most)})
+            words.append(private_rows(x_priv, columns=of_word))  # type: ignore[arg-type]
     texts_of_rows = functools.reduce(beside, words)
     dim, n = texts_of_rows.dim, texts_of_rows.n
     rows = with_absences(texts_of_rows, (0.0,) * dim)
-    partition = labeling_absences(Partition(tuple(range(dim)), (BinRule(1.0),) * dim), texts_of_rows)
+    partition = labeling_absences(
+        Partition(tuple(range(dim)), (BinRule(1.0),) * dim), texts_of_rows
+    )
     slots = partition.slots(rows.n)
     run = session.start("value_counts", rows, budget, draws=slots, **asked)
     check_memory([partition], rows.n, run.executor)
@@ -295,17 +351,27 @@ def _count_unknown(
     stable_event(*run.account.approx_left, histograms=1, n=rows.n, draws=slots, law=None)
     with run.paid():
         released = run.release(
-            StableHistograms(partitions=[partition]), name="counts of texts", cost=run.account.approx_left
+            StableHistograms(partitions=[partition]),
+            name="counts of texts",
+            cost=run.account.approx_left,
         )
         bins, rows_used = without_absences(released.histograms[0], partition, n)
         texts = [text_of_words(words) for words in bins.keys.tolist()]
         order = sorted(range(len(texts)), key=lambda place: texts[place])
         return CountResult(
-            by=(column,), columns=(column,), keys=tuple((texts[place],) for place in order), counts=frozen(bins.counts[order]),
-            part_reasons=((),) * len(order), noise_std=released.noise_std, noise_law=released.event.law, top=top,
-            rows_used=None if math.isnan(rows_used) else rows_used, threshold=released.threshold,
-            provenance={"keys": "released"}, **{**run.fields(0), "dim": 1},
-        )  # fmt: skip
+            by=(column,),
+            columns=(column,),
+            keys=tuple((texts[place],) for place in order),
+            counts=frozen(bins.counts[order]),
+            part_reasons=((),) * len(order),
+            noise_std=released.noise_std,
+            noise_law=released.event.law,
+            top=top,
+            rows_used=None if math.isnan(rows_used) else rows_used,
+            threshold=released.threshold,
+            provenance={"keys": "released"},
+            **{**run.fields(0), "dim": 1},
+        )
 
 
 def _is_text_column(x_priv: Any, keys: Any, x_pub: Any) -> bool:
@@ -399,7 +465,10 @@ def value_counts(
         given = lists_by_column(by, groups)
         if column is None or column in given:
             raise InputError("name the column that is counted by column=; it is none of by=")
-        levels = [*(keys_of(*each, x_pub, "groups") for each in given.items()), keys_of(column, keys, x_pub)]
+        levels = [
+            *(keys_of(*each, x_pub, "groups") for each in given.items()),
+            keys_of(column, keys, x_pub),
+        ]
         return _count_known("value_counts", x_priv, x_pub, levels, budget, top, **asked)
     if is_series(x_priv):
         x_priv = (x_priv.rename("0") if x_priv.name in (None, "") else x_priv).to_frame()
@@ -408,12 +477,16 @@ def value_counts(
     if column is None and (is_arrow_column(x_priv) or _is_text_column(x_priv, keys, x_pub)):
         column = "0"
     if column is not None and not isinstance(column, str) and type(column) is not int:
-        raise InputError(f"column must be the name of a column, or its number in an array, got {type(column).__name__}")
+        raise InputError(
+            f"column must be the name of a column, or its number in an array, got {type(column).__name__}"
+        )
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
-    return _count_known("value_counts", x_priv, x_pub, [keys_of(column, keys, x_pub)], budget, top, **asked)
+    return _count_known(
+        "value_counts", x_priv, x_pub, [keys_of(column, keys, x_pub)], budget, top, **asked
+    )
 
 
 @shared_docs
@@ -483,5 +556,10 @@ def crosstab(
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
     top = None if top is None else validation.integer("top", top, minimum=1)
-    asked, lists = session.asked(ledger, random_state, threads, progress), [(name, given.get(name)) for name in columns]
-    return _count_known("crosstab", x_priv, x_pub, [keys_of(*each, x_pub) for each in lists], budget, top, **asked)
+    asked, lists = (
+        session.asked(ledger, random_state, threads, progress),
+        [(name, given.get(name)) for name in columns],
+    )
+    return _count_known(
+        "crosstab", x_priv, x_pub, [keys_of(*each, x_pub) for each in lists], budget, top, **asked
+    )

@@ -46,7 +46,9 @@ class ErrorModel:
     @property
     def private_error(self) -> float:
         """Mean squared error of the noisy private mean alone."""
-        return self.variance / self.n_priv + self.noise / self.n_priv**2 if self.n_priv else math.inf
+        return (
+            self.variance / self.n_priv + self.noise / self.n_priv**2 if self.n_priv else math.inf
+        )
 
     @property
     def public_error(self) -> float:
@@ -90,7 +92,9 @@ def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
         return validation.choice("row_weight", row_weight, NAMED_WEIGHTS)
     value = validation.finite("row_weight", row_weight)
     if not 0.0 <= value <= 1.0 / n_priv * (1.0 + 1e-12):
-        raise InputError(f"row_weight must be one of {NAMED_WEIGHTS} or lie in [0, 1 / n_priv = {1.0 / n_priv:.3g}]")
+        raise InputError(
+            f"row_weight must be one of {NAMED_WEIGHTS} or lie in [0, 1 / n_priv = {1.0 / n_priv:.3g}]"
+        )
     return min(value, 1.0 / n_priv)
 
 
@@ -109,7 +113,9 @@ class Region:
     def affine(self) -> AffineMap:
         """The map of rows to offsets from the center in these units; it has no matrix if all units are 1."""
         alone = self.box is None and (self.unit == 1.0).all()
-        return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
+        return AffineMap(
+            dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit
+        )
 
     def lengths(self, rows: FloatArray) -> FloatArray:
         """Return the distances of rows (m, dim) from the center, (m,), in these units."""
@@ -118,7 +124,11 @@ class Region:
 
 def units_of(public: FloatArray) -> FloatArray:
     """Return standard deviations of public columns (m, dim), the least for a constant column; ones for one column or one row."""
-    stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
+    stds = (
+        np.std(public, axis=0, ddof=1)
+        if len(public) >= 2 and public.shape[1] > 1
+        else np.zeros(public.shape[1])
+    )
     usable = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
     return np.where(usable, stds, stds[usable].min()) if usable.any() else np.ones(len(stds))
 
@@ -128,7 +138,9 @@ def clip_region(
 ) -> Region:
     """Return the clipping region of a radius and a center, or of `bounds` on the columns. Raise InputError for bad arguments."""
     if (norm_bound is None) == (bounds is None):
-        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
+        raise InputError(
+            "pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)"
+        )
     box = validation.column_bounds(bounds, dim)
     if box is None:
         radius = size_or_auto("norm_bound", norm_bound)
@@ -138,13 +150,17 @@ def clip_region(
         center = "public" if auto and center is None else center
         if isinstance(center, str):
             if center != "public" or public is None:
-                raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
+                raise InputError(
+                    "center must be None, a number, a vector, or 'public' together with x_pub"
+                )
             middle = public.mean(axis=0)
         else:
             middle = session.vector_or_number("center", 0.0 if center is None else center, dim)
         return Region(
             center=middle,
-            unit=units_of(public) if auto and public is not None and variance is None else np.ones(dim),
+            unit=units_of(public)
+            if auto and public is not None and variance is None
+            else np.ones(dim),
             radius=LARGEST_SIZE if radius is None else radius,
             box=None,
             provenance={
@@ -171,7 +187,8 @@ class WeightedCall:
     project: bool
     region: Region
     allowance: Fraction
-    row_std: FloatArray | None = None  # standard deviation of each column, None to take those of the public rows
+    # standard deviation of each column, None to take those of the public rows
+    row_std: FloatArray | None = None
 
     @cached_property
     def energy(self) -> tuple[float, str]:
@@ -197,7 +214,9 @@ class WeightedCall:
         )
         return model.weight(self.weight)
 
-    def result(self, released: Released | None = None, complete: CompleteRows | None = None) -> MeanResult:
+    def result(
+        self, released: Released | None = None, complete: CompleteRows | None = None
+    ) -> MeanResult:
         """Return the result from the released sum of private offsets in units of the region, None if their weight is zero."""
         rows, share, public, region = self.run.rows, self.share, self.public, self.region
         n_priv = rows.n if complete is None else rows.n * complete.divisor
@@ -217,7 +236,9 @@ class WeightedCall:
         if released is not None and complete is not None:
             private = released.value / n_priv
             mean += share * private
-            noise_std = share * np.hypot(released.noise_std / n_priv, complete.relative_std * np.abs(private))
+            noise_std = share * np.hypot(
+                released.noise_std / n_priv, complete.relative_std * np.abs(private)
+            )
         length = math.sqrt(float(mean.dot(mean)))
         if self.project and length > region.radius:
             mean *= region.radius / length
@@ -238,7 +259,9 @@ class WeightedCall:
     def released(self) -> tuple[Released, CompleteRows]:
         """Release one clipped sum, and the share of complete rows."""
         total = VectorSum(affine=self.region.affine, radius=self.region.radius)
-        return release_complete(self.run, total, name="clipped sum", cost=self.allowance, private_weight=self.share)
+        return release_complete(
+            self.run, total, name="clipped sum", cost=self.allowance, private_weight=self.share
+        )
 
     def counted(self) -> MeanResult:
         """Release a count of norms, which chooses the radius, and a clipped sum; return the result with a report from the count."""
@@ -251,7 +274,9 @@ class WeightedCall:
             own = np.std(public, axis=0, ddof=1) if m >= 2 else np.full(dim, math.inf)
             varied = np.ptp(public, axis=0) > 0.0
             counted = norms.count_norms(run, region.affine, region.lengths(public))
-            call = replace(self, region=replace(region, radius=counted.radius), allowance=norms.left)
+            call = replace(
+                self, region=replace(region, radius=counted.radius), allowance=norms.left
+            )
             (released, complete), share = call.released(), call.share
             divisor = complete.divisor
             # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
@@ -260,10 +285,14 @@ class WeightedCall:
             if m >= 2:
                 stds = own / region.unit
                 # Public deviations, scaled up if the counted norms show that they are too small, and at most those of whole rows.
-                spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
+                spread = stds * max(
+                    1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE)
+                )
                 # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
                 student = float(special.stdtrit(m - 1, 0.975)) / normal_quantile(0.975)
-                row_std = np.where(stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms)
+                row_std = np.where(
+                    stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms
+                )
             result = replace(call, row_std=row_std).result(released, complete)
             return with_report(
                 "weighted_mean",
@@ -372,7 +401,9 @@ def weighted_mean(
     if variance is not None:
         variance = size("variance", variance)
     weight = checked_weight(row_weight, rows.n)
-    if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
+    if public is None and (
+        weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)
+    ):
         raise InputError(
             "without public rows the private rows must carry the whole weight: pass x_pub, or row_weight='private'"
         )

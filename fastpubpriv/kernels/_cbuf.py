@@ -105,7 +105,8 @@ def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
         raise KernelError("rows must be native float64 or float32")
     if chunk.ndim != 2 or chunk.shape[1] != dim:
         raise KernelError(f"rows must have shape (n, {dim})")
-    if flags.c_contiguous and flags.aligned:  # the usual case, three times as fast as the general one
+    # the usual case, three times as fast as the general one
+    if flags.c_contiguous and flags.aligned:
         return ffi.from_buffer(_CTYPES[dtype], chunk), dim
     # NumPy's stride along an axis of at most one entry may have any value.
     bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
@@ -131,7 +132,9 @@ def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.u
     return held
 
 
-def expect(name: str, array: np.ndarray[Any, Any], dtype: type | np.dtype[Any], shape: tuple[int, ...]) -> None:
+def expect(
+    name: str, array: np.ndarray[Any, Any], dtype: type | np.dtype[Any], shape: tuple[int, ...]
+) -> None:
     """Raise KernelError unless the array is C-contiguous with this dtype and shape, which C does not check."""
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
         raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")

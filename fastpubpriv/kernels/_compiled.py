@@ -18,7 +18,13 @@ class CompiledPartError(FastPubPrivError, ImportError):
 def declared() -> int | None:
     """Return the hash of the declarations in `csrc/fpp.h`, as `csrc/build_ffi.py` computes it; None without the sources."""
     try:
-        header = Path(__file__).resolve().parents[2].joinpath("csrc", "fpp.h").read_text(encoding="utf-8")
+        header = (
+            Path(__file__)
+            .resolve()
+            .parents[2]
+            .joinpath("csrc", "fpp.h")
+            .read_text(encoding="utf-8")
+        )
     except OSError:
         return None
     declarations = header.partition("/* cdef begins */")[2].partition("/* cdef ends */")[0]
@@ -35,4 +41,6 @@ def check_compiled() -> None:
         ) from error
     made_from, wanted = getattr(lib, "FPP_DECLARATION", None), declared()
     if wanted is not None and made_from != wanted:
-        raise CompiledPartError(f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}")
+        raise CompiledPartError(
+            f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}"
+        )

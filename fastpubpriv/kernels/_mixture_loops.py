@@ -15,7 +15,16 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels._searches import compiled
-from fastpubpriv.kernels.mixture_rows import FAR, LEAST_EXPONENT, LOG2_E, LOG_2_HIGH, LOG_2_LOW, POWERS, TERMS, UNSEEN
+from fastpubpriv.kernels.mixture_rows import (
+    FAR,
+    LEAST_EXPONENT,
+    LOG2_E,
+    LOG_2_HIGH,
+    LOG_2_LOW,
+    POWERS,
+    TERMS,
+    UNSEEN,
+)
 
 LANES = 128
 _A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K, _L, _M = TERMS
@@ -34,7 +43,9 @@ def _decays(values: FloatArray) -> None:
         values[lane] = power * POWERS[int(-whole)] if value > LEAST_EXPONENT else 0.0
 
 
-def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray) -> None:
+def _whiten(
+    mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray
+) -> None:
     """Fill white (2 dim, lanes): whitened deviations from a mean (dim,) by the packed lower triangle `inverse`, then raw ones."""
     dim, lanes = rows.shape
     for lane in range(lanes):
@@ -50,8 +61,18 @@ def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: Floa
             out[lane] = 0.0
         whole = i + 1 - (i + 1) % 4
         for j in range(0, whole, 4):  # a quarter of the passes over `out`
-            a, b, c, d = inverse[at + j], inverse[at + j + 1], inverse[at + j + 2], inverse[at + j + 3]
-            first, second, third, fourth = white[dim + j], white[dim + j + 1], white[dim + j + 2], white[dim + j + 3]
+            a, b, c, d = (
+                inverse[at + j],
+                inverse[at + j + 1],
+                inverse[at + j + 2],
+                inverse[at + j + 3],
+            )
+            first, second, third, fourth = (
+                white[dim + j],
+                white[dim + j + 1],
+                white[dim + j + 2],
+                white[dim + j + 3],
+            )
             for lane in range(lanes):
                 value = (out[lane] + a * first[lane]) + b * second[lane]
                 out[lane] = (value + c * third[lane]) + d * fourth[lane]
@@ -196,5 +217,7 @@ _AT = (_ROWS, _ROWS, _LIST)
 decays, whiten = compiled(_decays), compiled(_whiten)
 scratch = compiled(_room)
 tile = compiled(_tile)
-soft_parts = compiled(_soft_parts, signature=numba.void(_ROWS, _LABELS, *_AT, _LIST, _CUBE, _PLACES))
+soft_parts = compiled(
+    _soft_parts, signature=numba.void(_ROWS, _LABELS, *_AT, _LIST, _CUBE, _PLACES)
+)
 likeliest = compiled(_likeliest, signature=numba.void(_ROWS, *_AT, _ROWS, _WHOLE, _TABLE))

@@ -20,7 +20,12 @@ _TINY = 1e-280  # squares at or below it may have lost bits to underflow
 
 def compiled(function: Any, fastmath: Any = False, signature: Any = None) -> Any:
     """Compile a function, now if a signature is given, else at its first call; cache it on disk if a folder is writable."""
-    options = {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "fastmath": fastmath}
+    options = {
+        "signature_or_function": signature,
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": fastmath,
+    }
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:
@@ -91,7 +96,9 @@ def _race(
     return best, farthest, looks
 
 
-def _balls(rows: Any, radii_sq: FloatArray, numbers: Any, squares: FloatArray, counts: IntArray) -> tuple[int, int]:
+def _balls(
+    rows: Any, radii_sq: FloatArray, numbers: Any, squares: FloatArray, counts: IntArray
+) -> tuple[int, int]:
     """Return the first radius that passes around one of rows begin ... end, and the lowest such row; -1 if there is none.
 
     rows: points (m, dim); panels (p, dim, LANES) of them, sorted along `axis`, NaN in unused lanes; edges (p, 2), least and

@@ -90,7 +90,9 @@ class BinTable:
         if not 1 <= words <= WORDS_MAX:
             raise InputError(f"a bin may have 1 to {WORDS_MAX} keys, got {words}")
         if slots is not None and (slots < LEAST_SLOTS or slots & (slots - 1)):
-            raise KernelError(f"a table has a power of two of at least {LEAST_SLOTS} slots, got {slots}")
+            raise KernelError(
+                f"a table has a power of two of at least {LEAST_SLOTS} slots, got {slots}"
+            )
         self.words = words
         self._most = slots
         self._spilt: list[tuple[IntArray, IntArray]] = []
@@ -106,19 +108,33 @@ class BinTable:
         self._allocate(LEAST_SLOTS)
 
     def _allocate(self, slots: int) -> None:
-        self._arrays = np.empty((slots, self.words), dtype=np.int64), np.zeros(slots, dtype=np.int64)
+        self._arrays = (
+            np.empty((slots, self.words), dtype=np.int64),
+            np.zeros(slots, dtype=np.int64),
+        )
         self._describe(0)
 
     def _describe(self, used: int) -> None:
         """Build the C structure from the current arrays and window."""
         keys, counts = (_cbuf.out(array.reshape(-1)) for array in self._arrays)
-        slots = {"words": self.words, "slots": len(self._arrays[1]), "used": used, "keys": keys, "counts": counts}
+        slots = {
+            "words": self.words,
+            "slots": len(self._arrays[1]),
+            "used": used,
+            "keys": keys,
+            "counts": counts,
+        }
         self._table = _cbuf.new("fpp_bin_table *", {**slots, **self._view})
 
     def _grow(self) -> None:
         keys, counts = self._arrays
         is_sparse = self._table.used * _SORTED_ROWS_PER_KEY > self._counted
-        if self._rule is not None and not self._rule.dyadic and len(counts) > LEAST_SLOTS and is_sparse:
+        if (
+            self._rule is not None
+            and not self._rule.dyadic
+            and len(counts) > LEAST_SLOTS
+            and is_sparse
+        ):
             self._write_down()
             return
         slots = 4 * len(counts) if len(counts) < 2**20 else 2 * len(counts)
@@ -138,7 +154,11 @@ class BinTable:
         while True:
             left = keys[begin:]
             weights = ffi.NULL if counts is None else _cbuf.inp(counts[begin:])
-            _cbuf.check(lib.fpp_bins_insert(_cbuf.inp(left.reshape(-1)), weights, len(left), self._table, done))
+            _cbuf.check(
+                lib.fpp_bins_insert(
+                    _cbuf.inp(left.reshape(-1)), weights, len(left), self._table, done
+                )
+            )
             begin += done[0]
             if begin == len(keys):
                 return
@@ -146,7 +166,12 @@ class BinTable:
 
     def insert(self, keys: IntArray) -> None:
         """Count each of the keys (n, words); rows with a NONE in them are ignored."""
-        if keys.dtype != np.int64 or keys.ndim != 2 or keys.shape[1] != self.words or not keys.flags.c_contiguous:
+        if (
+            keys.dtype != np.int64
+            or keys.ndim != 2
+            or keys.shape[1] != self.words
+            or not keys.flags.c_contiguous
+        ):
             raise KernelError(f"keys must be a C-contiguous int64 array of shape (n, {self.words})")
         self._insert(keys, None)
 
@@ -233,7 +258,10 @@ class BinTable:
             spread = int(sample[len(sample) - edge - 1]) - int(sample[edge]) if len(sample) else 0
             lanes = next((number for most, number in _LANES if spread <= most), 1)
             most = min(self._counters // lanes, 1 << (16 * len(column)).bit_length())
-            window = max(_WINDOW_MIN, min(1 << (_REACH * (spread + 1)).bit_length(), 1 << most.bit_length() - 1))
+            window = max(
+                _WINDOW_MIN,
+                min(1 << (_REACH * (spread + 1)).bit_length(), 1 << most.bit_length() - 1),
+            )
             base = min(max(middle - window // 2, -_BASE_MAX), _BASE_MAX)
         self._dense = np.zeros((window + 1) * lanes, dtype=np.uint32)
         self._totals = None
@@ -270,14 +298,17 @@ class BinTable:
         if self._rule is None:
             return bins, numbers
         if self._rule.dyadic:
-            counted = (cells > 0) & (cells < 2046)  # values of the other cells were counted one by one
+            # values of the other cells were counted one by one
+            counted = (cells > 0) & (cells < 2046)
             cells, inside = cells[counted], inside[counted]
         window = (self._table.base + cells)[:, None], inside
         if not len(taken):  # all bins are in the window, as in most small data sets
             return window
         below = np.searchsorted(bins[:, 0], self._table.base, side="right")
         parts = (bins[:below], numbers[:below]), window, (bins[below:], numbers[below:])
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return np.concatenate([part[0] for part in parts]), np.concatenate(
+            [part[1] for part in parts]
+        )
 
     def drained(self) -> list[tuple[IntArray, IntArray]]:
         """Return all keys and counts, in lists that may share keys. The table frees its memory and cannot be used afterwards."""
@@ -314,7 +345,8 @@ def _in_pages(array: IntArray, taken: IntArray) -> IntArray:
     if 8 * size < _PAGED:
         return array[taken]
     copy = np.frombuffer(mmap.mmap(-1, 8 * size), dtype=np.int64).reshape(shape)
-    return np.take(array, taken, axis=0, out=copy, mode="clip")  # indices are valid; "raise" would buffer the copy
+    # indices are valid; "raise" would buffer the copy
+    return np.take(array, taken, axis=0, out=copy, mode="clip")
 
 
 def table_bytes(words: int, tables: int, slots: int) -> int:
@@ -392,7 +424,9 @@ def write_keys(column: npt.NDArray[Any], rule: BinRule, keys: IntArray) -> None:
 
 def _rule(rule: BinRule) -> Any:
     kind = lib.FPP_BINS_DYADIC if rule.width is None else lib.FPP_BINS_WIDTH
-    return _cbuf.new("fpp_bin_rule *", (kind, rule.offset, 1.0 if rule.width is None else rule.width))
+    return _cbuf.new(
+        "fpp_bin_rule *", (kind, rule.offset, 1.0 if rule.width is None else rule.width)
+    )
 
 
 def _column(column: npt.NDArray[Any]) -> tuple[Any, int, int]:

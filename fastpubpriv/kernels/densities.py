@@ -53,7 +53,12 @@ def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -
     with np.errstate(divide="ignore"):
         constants = np.log(weights) + log_factor - 0.5 * dim * math.log(2.0 * math.pi)
     constants[weights == 0.0] = _ABSENT
-    return MixtureTable(panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, _ABSENT), spreads.ndim == 4)
+    return MixtureTable(
+        panelled(means, 0.0),
+        panelled(factors, 1.0),
+        panelled(constants, _ABSENT),
+        spreads.ndim == 4,
+    )
 
 
 def density_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
@@ -88,25 +93,42 @@ def density_codes(
 
 def _mixtures(table: MixtureTable) -> Any:
     """Return the table as a C structure, which keeps the arrays alive."""
-    parts = [_cbuf.inp(array.reshape(-1)) for array in (table.means, table.factors, table.constants)]
-    return _cbuf.new("fpp_mixtures *", (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts))
+    parts = [
+        _cbuf.inp(array.reshape(-1)) for array in (table.means, table.factors, table.constants)
+    ]
+    return _cbuf.new(
+        "fpp_mixtures *",
+        (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts),
+    )
 
 
-def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
+def pair_counts(
+    codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]
+) -> None:
     """counts (PANEL, (panels - panel) PANEL) += number of rows at which a hypothesis of `panel` has the larger code."""
     panels, capacity = codes.shape[:2]
     _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
     _cbuf.expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
-    work = ffi.from_buffer("int32_t[]", _cbuf.scratch(lib.FPP_PAIR_WORKSPACE, "pairs"), require_writable=True)
-    _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)))
+    work = ffi.from_buffer(
+        "int32_t[]", _cbuf.scratch(lib.FPP_PAIR_WORKSPACE, "pairs"), require_writable=True
+    )
+    _cbuf.check(
+        lib.fpp_pair_counts_i32(
+            _cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)
+        )
+    )
 
 
-def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
+def cell_scores(
+    table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]
+) -> None:
     """worst (panels PANEL,) = maximum of itself and scores of pairs of `panel` with later ones; table (panels, cells, PANEL)."""
     panels, cells = table.shape[:2]
     _cbuf.expect("table", table, np.int32, (panels, cells, PANEL))
     _cbuf.expect("worst", worst, np.int32, (panels * PANEL,))
-    _cbuf.check(lib.fpp_cell_scores_i32(_cbuf.inp(table), cells, panels, panel, shift, _cbuf.out(worst)))
+    _cbuf.check(
+        lib.fpp_cell_scores_i32(_cbuf.inp(table), cells, panels, panel, shift, _cbuf.out(worst))
+    )
 
 
 def pair_roots(
@@ -130,7 +152,14 @@ def pair_roots(
     most = roots.shape[1]
     _cbuf.check(
         lib.fpp_pair_roots_f64(
-            *inputs, size, components, grids.shape[1], own, most, _cbuf.out(roots), _cbuf.out(counts)
+            *inputs,
+            size,
+            components,
+            grids.shape[1],
+            own,
+            most,
+            _cbuf.out(roots),
+            _cbuf.out(counts),
         )
     )
 
@@ -144,7 +173,9 @@ class RowStatistic:
         moments = _cbuf.inp(means.reshape(-1)), _cbuf.inp(stds.reshape(-1))
         self._at = _cbuf.new("fpp_normals *", (self._dim, self._components, *moments))
 
-    def distances(self, chunk: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[np.uint8], FloatArray]:
+    def distances(
+        self, chunk: npt.NDArray[Any]
+    ) -> tuple[FloatArray, npt.NDArray[np.uint8], FloatArray]:
         """Return squared lengths (components, n) in standard deviations, whether rows are finite (n,), and data for `moments`."""
         n = len(chunk)
         x, stride = _cbuf.rows(chunk, self._dim)
@@ -152,7 +183,9 @@ class RowStatistic:
         tiles = _cbuf.scratch(size, "normal tiles")[:size].view(np.float64)
         length_sq, whole = np.empty((self._components, n)), np.empty(n, dtype=np.uint8)
         outputs = _cbuf.out(tiles), _cbuf.out(length_sq.reshape(-1)), _cbuf.out(whole)
-        _cbuf.check(lib.fpp_normal_distances(x, int(chunk.itemsize == 4), n, stride, self._at, *outputs))
+        _cbuf.check(
+            lib.fpp_normal_distances(x, int(chunk.itemsize == 4), n, stride, self._at, *outputs)
+        )
         return length_sq, whole, tiles
 
     def moments(
@@ -168,7 +201,11 @@ class RowStatistic:
         moments = 2 if radii[2] > 0.0 else 1
         _cbuf.expect("share", share, np.float64, (self._components, n))
         _cbuf.expect("out", out, np.float64, (n, self._components * (1 + moments * self._dim)))
-        given = (_cbuf.inp(each) for each in (tiles, length_sq.reshape(-1), share.reshape(-1), whole))
+        given = (
+            _cbuf.inp(each) for each in (tiles, length_sq.reshape(-1), share.reshape(-1), whole)
+        )
         _cbuf.check(
-            lib.fpp_normal_statistic_f64(*given, n, self._at, ffi.new("double[]", radii), _cbuf.out(out.reshape(-1)))
+            lib.fpp_normal_statistic_f64(
+                *given, n, self._at, ffi.new("double[]", radii), _cbuf.out(out.reshape(-1))
+            )
         )

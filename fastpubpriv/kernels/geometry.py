@@ -21,14 +21,18 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0  # there is no row between the radius of a terrific ball and this multiple of it
-_FEW = 1 << 20  # operations up to which NumPy is used, about 2 ms: importing Numba takes a hundred times as long
+# operations up to which NumPy is used, about 2 ms: importing Numba takes a hundred times as long
+_FEW = 1 << 20
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
 _SAMPLE = (
-    64  # rows that a race begins with, comparisons a row of a slow one, and rows on which other searches are tried
+    # rows that a race begins with, comparisons a row of a slow one, and rows on which other
+    # searches are tried
+    64
 )
 _TRIAL_SECONDS = 1e-7  # for each coordinate: four times what a k-d tree takes to be built
-_LOOKS = 16  # pivots that order the search for an isolated row: rows far from all of them come first
+# pivots that order the search for an isolated row: rows far from all of them come first
+_LOOKS = 16
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
@@ -49,7 +53,9 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     return best, float(nearest[best])
 
 
-def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
+def first_terrific(
+    points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int
+) -> tuple[int, int] | None:
     """Return the first (i, j) for which the ball of radius r = radius_max / 2**i about row j of points passes Q_pub, or None."""
     # Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
     table = _public(points)
@@ -85,7 +91,10 @@ def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, floa
     for begin in range(0, m, rows):
         squares = np.sort(_squares(columns, begin, begin + rows), axis=1)
         with np.errstate(all="ignore"):
-            ratio = squares[:, min_count : m - min_count + 1] / squares[:, min_count - 1 : m - min_count]
+            ratio = (
+                squares[:, min_count : m - min_count + 1]
+                / squares[:, min_count - 1 : m - min_count]
+            )
         ratio[np.isnan(ratio)] = 0.0
         j, p = divmod(int(ratio.argmax()), ratio.shape[1])
         if ratio[j, p] > widest:
@@ -148,7 +157,16 @@ class _Race:
         m, dim = self.table.shape
         end = min(m, self.done + min(rows, max(1, _STEP_WORK // (m * dim))))
         started = thread_time()
-        given = self.table, self.queue, self.neighbors, self.order, self.done, end, self.best, self.farthest
+        given = (
+            self.table,
+            self.queue,
+            self.neighbors,
+            self.order,
+            self.done,
+            end,
+            self.best,
+            self.farthest,
+        )
         best, farthest, distances = self.loop(*given)
         seconds = thread_time() - started
         self.best, self.farthest = int(best), float(farthest)
@@ -171,11 +189,13 @@ class _Race:
         if search is None:
             return
         distance_sq = np.empty(rest.size)
-        step = max(_SAMPLE, (_STEP_WORK >> 3) // len(self.table))  # all distances of a step are in memory
+        # all distances of a step are in memory
+        step = max(_SAMPLE, (_STEP_WORK >> 3) // len(self.table))
         for begin in range(0, rest.size, step):
             some = rest[begin : begin + step]
             nearest, distance_sq[begin : begin + step] = search(some)
-            is_other = (nearest != some) & (nearest < len(self.table))  # both fail where squares overflow
+            # both fail where squares overflow
+            is_other = (nearest != some) & (nearest < len(self.table))
             self.neighbors[some] = np.where(is_other, nearest, -1)
         self.queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
 
@@ -240,7 +260,9 @@ def _product_search(table: FloatArray) -> _Search:
     return search
 
 
-def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_count: int) -> tuple[int, int] | None:
+def _first_ball(
+    table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_count: int
+) -> tuple[int, int] | None:
     """`first_terrific` of many rows, sorted along the column of largest range."""
     m, dim = table.shape
     searches: Any = import_module("fastpubpriv.kernels._searches")
@@ -250,29 +272,40 @@ def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_
     axis, lanes = int(extent.argmax()), searches.LANES
     order = np.argsort(table[:, axis], kind="stable")
     numbers = table[order, axis]
-    places = np.stack([np.argsort(order, kind="stable"), _too_small(table[:, axis], numbers, radii, min_count)])
+    places = np.stack(
+        [np.argsort(order, kind="stable"), _too_small(table[:, axis], numbers, radii, min_count)]
+    )
     panels = np.full((-(-m // lanes) * lanes, dim), np.nan)
     panels[:m] = table[order]
     panels = np.ascontiguousarray(panels.reshape(-1, lanes, dim).transpose(0, 2, 1))
-    edges = np.stack([numbers[::lanes], numbers[np.minimum(np.arange(lanes, m + lanes, lanes), m) - 1]], axis=1)
+    edges = np.stack(
+        [numbers[::lanes], numbers[np.minimum(np.arange(lanes, m + lanes, lanes), m) - 1]], axis=1
+    )
     scratch = np.empty(lanes), np.empty(radii.size, dtype=np.int64)
     first = int((radii_sq[1] >= widest_sq).sum())  # for earlier radii no row is beyond the shell
     best, winner = radii.size, -1
     rows = max(1, _STEP_WORK // (m * (dim + radii.size)))
     for begin in range(0, m, rows):
         given = axis, min_count, begin, min(m, begin + rows), first, best
-        radius_index, row = searches.balls((table, panels, edges, places), radii_sq, given, *scratch)
+        radius_index, row = searches.balls(
+            (table, panels, edges, places), radii_sq, given, *scratch
+        )
         if row >= 0:
             best, winner = int(radius_index), int(row)
     return (best, winner) if winner >= 0 else None
 
 
-def _too_small(along: FloatArray, numbers: FloatArray, radii: FloatArray, min_count: int) -> IntArray:
+def _too_small(
+    along: FloatArray, numbers: FloatArray, radii: FloatArray, min_count: int
+) -> IntArray:
     """Return (m,) the first radius that fewer than min_count rows can be within, judged by sorted numbers in one column."""
     some = np.zeros(along.size, dtype=np.int64)
     with np.errstate(over="ignore"):  # margin for rounding, and for squares that underflow to 0
         for reach in np.maximum(radii * (1.0 + 1e-12), 1e-150):
-            last, before = np.searchsorted(numbers, along + reach, "right"), np.searchsorted(numbers, along - reach)
+            last, before = (
+                np.searchsorted(numbers, along + reach, "right"),
+                np.searchsorted(numbers, along - reach),
+            )
             some += last - before >= min_count
     return some
 
@@ -291,7 +324,9 @@ def _squares(columns: FloatArray, begin: int, end: int) -> FloatArray:
 def _public(points: npt.NDArray[Any]) -> FloatArray:
     """Return public points as a contiguous, writable float64 matrix; InputError unless a finite float matrix."""
     if points.ndim != 2 or 0 in points.shape or points.dtype not in (np.float32, np.float64):
-        raise InputError(f"points must be a float matrix with rows, got {points.dtype} of shape {points.shape}")
+        raise InputError(
+            f"points must be a float matrix with rows, got {points.dtype} of shape {points.shape}"
+        )
     if not np.isfinite(points).all():
         raise InputError("points must be finite: leave out rows with a NaN or an infinity")
     return np.require(points, np.float64, ["C", "W"])

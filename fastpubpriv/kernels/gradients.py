@@ -38,7 +38,9 @@ def is_compiled(gradient: PerRow) -> bool:
     return hasattr(gradient, "py_func") and not isinstance(gradient, MethodType)
 
 
-def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+def row_gradients(
+    gradient: PerRow, weights: FloatArray, rows: FloatArray, labels: FloatArray
+) -> FloatArray:
     """Return gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) of each of k rows, as (k, *weights.shape)."""
     # Zero for a row at which the function raises, or returns another shape or a number that is not finite. It is not called for a
     # row with a non-finite entry or label, which has a gradient of zero as well.
@@ -58,7 +60,9 @@ def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, label
         for i in range(len(x)):
             for array, content in zip(memory, (weights, x[i], y[i]), strict=True):
                 array[...] = content
-            one = attempt(lambda: np.asarray(gradient(*(each[...] for each in memory)), dtype=np.float64))
+            one = attempt(
+                lambda: np.asarray(gradient(*(each[...] for each in memory)), dtype=np.float64)
+            )
             if one is not None and one.shape == (1, *weights.shape):
                 out[i] = one[0]
     out[~np.isfinite(out).all(axis=tuple(range(1, out.ndim)))] = 0.0
@@ -70,7 +74,9 @@ def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
     return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
 
 
-def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
+def loss_gradients(
+    loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray
+) -> FloatArray:
     """Return the gradients (k, dim) of a loss at k private rows; zero for a row that fails, as in `row_gradients`."""
     if not isinstance(loss, Loss):
         return row_gradients(loss.gradient, weights, rows, labels)
@@ -82,14 +88,18 @@ def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, 
         def number(prediction: float, label: float) -> float:
             return float(residual(prediction, label))
 
-        for i, given in enumerate(zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)):
+        for i, given in enumerate(
+            zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)
+        ):
             residuals[i] = attempt(partial(number, *given)) or 0.0
         gradients = -residuals[:, None] * rows
     gradients[~(_whole(rows, labels) & np.isfinite(gradients).all(axis=1))] = 0.0
     return gradients
 
 
-def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+def public_gradients(
+    loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray
+) -> FloatArray:
     """Return gradients (k, dim) at public rows; InputError, which may quote them, if the loss fails or returns another shape."""
     try:
         # Copies: a function that writes into its arguments must not change the public rows.
@@ -100,7 +110,9 @@ def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: Float
             "and returns an array with one gradient for each row"
         ) from error
     if gradients.shape != x.shape:
-        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {gradients.shape}")
+        raise InputError(
+            f"gradient() must return shape {x.shape} for these rows, got {gradients.shape}"
+        )
     return gradients
 
 
@@ -109,7 +121,9 @@ def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: flo
     nothing: FloatArray = np.full(len(scores), np.nan)
     if not (np.isfinite(scores).all() and np.isfinite(label)):
         return nothing
-    one = attempt(lambda: np.asarray(values(scores.copy(), np.full(len(scores), label)), dtype=np.float64))
+    one = attempt(
+        lambda: np.asarray(values(scores.copy(), np.full(len(scores), label)), dtype=np.float64)
+    )
     return one if one is not None and one.shape == scores.shape else nothing
 
 
@@ -130,7 +144,10 @@ _NUMBERED = {
 
 
 def gradient_sum(
-    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
+    chunk: npt.NDArray[Any],
+    gradient_map: GradientMap,
+    sums: IntArray,
+    places: IntArray | None = None,
 ) -> None:
     """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last."""
     # A row of a weighted map has its weight after the label. With places (k,), only the rows at these positions are used, without
@@ -146,7 +163,11 @@ def gradient_sum(
     if not sums.flags.writeable:
         raise KernelError("sums must be writeable")
     _cbuf.expect("sums", sums, np.int64, weights.shape)
-    adjacent = chunk.strides[1] == chunk.itemsize and chunk.strides[0] % chunk.itemsize == 0 and chunk.flags.aligned
+    adjacent = (
+        chunk.strides[1] == chunk.itemsize
+        and chunk.strides[0] % chunk.itemsize == 0
+        and chunk.flags.aligned
+    )
     rows = chunk if adjacent else np.ascontiguousarray(chunk)
     fields: dict[str, Any] = {"dim": m.dim, "outputs": weights.size // m.dim, "weighted": weighted}
     fields |= {"quant_bound": m.quant_bound, "inv_step": m.inv_step, **numbers}
@@ -160,7 +181,9 @@ def gradient_sum(
         _cbuf.expect("places", places, np.int64, (len(places),))
         at = _cbuf.inp(places), len(places)
     into = given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1))
-    _cbuf.check(lib.fpp_gradients_sum(x, int(rows.itemsize == 4), rows.shape[0], stride, *at, *into))
+    _cbuf.check(
+        lib.fpp_gradients_sum(x, int(rows.itemsize == 4), rows.shape[0], stride, *at, *into)
+    )
 
 
 def loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:

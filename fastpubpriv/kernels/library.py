@@ -43,7 +43,9 @@ def kernel_names() -> list[str]:
     >>> "fpp_gaussian_floor_i64" in kernel_names()
     True
     """
-    return sorted(name for name in dir(lib) if name.startswith("fpp_") and not name.startswith("fpp_test_"))
+    return sorted(
+        name for name in dir(lib) if name.startswith("fpp_") and not name.startswith("fpp_test_")
+    )
 
 
 def kernel_function(name: str) -> Any:
@@ -79,7 +81,9 @@ def kernel_function(name: str) -> Any:
     0
     """
     if not isinstance(name, str) or name not in kernel_names():
-        raise InputError(f"there is no kernel {name!r}: pass one of fastpubpriv.kernels.library.kernel_names()")
+        raise InputError(
+            f"there is no kernel {name!r}: pass one of fastpubpriv.kernels.library.kernel_names()"
+        )
     function = getattr(lib, name)
     law = ffi.typeof(function)
     prototype = ctypes.CFUNCTYPE(_ctype(law.result), *[_ctype(argument) for argument in law.args])

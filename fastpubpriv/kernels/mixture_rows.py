@@ -28,10 +28,11 @@ _loops: Any = None
 # e^x = 2^whole times a polynomial of the rest: the exponentials of libraries differ in their last bits.
 LEAST_EXPONENT = -80.0  # exponent down from which the result is zero
 LOG2_E = 1.4426950408889634
+# ln 2; products of the first with whole numbers are exact
 LOG_2_HIGH, LOG_2_LOW = (
     0.6931471805592082,
     7.371052624053311e-13,
-)  # ln 2; products of the first with whole numbers are exact
+)
 TERMS = tuple(1.0 / math.factorial(power) for power in range(12, -1, -1))
 POWERS = np.ldexp(1.0, -np.arange(120))
 
@@ -73,7 +74,9 @@ def decay(values: FloatArray) -> FloatArray:
 
 
 @np.errstate(all="ignore")
-def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, FloatArray, FloatArray]:
+def whitened(
+    chunk: npt.NDArray[Any], table: NormalTable
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return rows whitened by each component (k, dim, n), their squared lengths and responsibilities (k, n)."""
     # The whitened vectors of a non-finite row have a NaN or an infinity.
     (k, dim), n = table.means.shape, len(chunk)
@@ -94,7 +97,9 @@ def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, F
 
 
 @np.errstate(all="ignore")
-def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> tuple[IntArray, FloatArray]:
+def likeliest(
+    chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray
+) -> tuple[IntArray, FloatArray]:
     """Return the likeliest component (n,) of each row; squared distance, responsibility, coordinate along its axis, (3, n)."""
     # axes (k, dim) are directions of whitened rows.
     n, (k, dim) = len(chunk), table.means.shape
@@ -158,7 +163,9 @@ def _soft_parts(
     parts = np.empty((len(share), len(rows), white.shape[1] + 1))
     parts[:, :, :-1] = (white * factor[:, None]).swapaxes(1, 2)
     parts[:, :, -1] = lift * root * inv_step
-    return [part[mine] for part, mine in zip(parts, visible, strict=True)], [np.flatnonzero(mine) for mine in visible]
+    return [part[mine] for part, mine in zip(parts, visible, strict=True)], [
+        np.flatnonzero(mine) for mine in visible
+    ]
 
 
 def _plain(chunk: npt.NDArray[Any]) -> FloatArray:

@@ -80,7 +80,12 @@ def permutation(key: bytes, n: int) -> IntArray:
 
 
 def report_integers(
-    rows: npt.NDArray[Any], law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], *, first: int = 0
+    rows: npt.NDArray[Any],
+    law: ReportLaw,
+    key: bytes,
+    out: npt.NDArray[np.int32],
+    *,
+    first: int = 0,
 ) -> None:
     """out (n, dim) int32 = reports first ... first + n - 1 of a key, for rows (n, dim), float64."""
     _cbuf.expect("out", out, np.int32, rows.shape)
@@ -111,7 +116,13 @@ def report_codes(
 
 
 def _report(
-    call: Any, rows: npt.NDArray[Any], law: ReportLaw, more: tuple[Any, ...], key: bytes, first: int, out: Any
+    call: Any,
+    rows: npt.NDArray[Any],
+    law: ReportLaw,
+    more: tuple[Any, ...],
+    key: bytes,
+    first: int,
+    out: Any,
 ) -> None:
     """Call C for rows (n, dim), with the arguments `more` after the law."""
     if rows.dtype != np.float64:

@@ -30,19 +30,34 @@ def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray
 
 
 def _integers(
-    call: Any, name: str, given: npt.NDArray[np.uint8], width: int, law: ReportLaw, out: npt.NDArray[np.int32]
+    call: Any,
+    name: str,
+    given: npt.NDArray[np.uint8],
+    width: int,
+    law: ReportLaw,
+    out: npt.NDArray[np.int32],
 ) -> None:
     _cbuf.expect(name, given, np.uint8, (len(given), width))
     _cbuf.expect("out", out, np.int32, (len(given), law.dim))
     claw, work = workspace(law)
-    _cbuf.check(call(_cbuf.inp(given.reshape(-1)), len(given), claw, work, _cbuf.out(out.reshape(-1))))
+    _cbuf.check(
+        call(_cbuf.inp(given.reshape(-1)), len(given), claw, work, _cbuf.out(out.reshape(-1)))
+    )
 
 
 def workspace(law: ReportLaw) -> tuple[Any, Any]:
     """Return the law as a C structure, and workspace."""
     claw = _cbuf.new(
         "fpp_report_law *",
-        (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
+        (
+            law.dim,
+            int(law.gaussian),
+            law.log2_grid,
+            int(law.ball),
+            law.threshold,
+            law.miss,
+            law.radius,
+        ),
     )
     size = lib.fpp_report_workspace_size(claw)
     if size < 0:
@@ -92,7 +107,9 @@ def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
 
 
 def _as_struct(header: BatchHeader) -> Any:
-    return _cbuf.new("fpp_report_header *", [getattr(header, name) for name in BatchHeader.__slots__])
+    return _cbuf.new(
+        "fpp_report_header *", [getattr(header, name) for name in BatchHeader.__slots__]
+    )
 
 
 def batch_size(header: BatchHeader) -> int:
@@ -104,7 +121,9 @@ def batch_header(data: bytes) -> BatchHeader:
     """Return the header of the batch at the beginning of `data`; InputError unless the batch is whole."""
     cheader = _cbuf.new("fpp_report_header *")
     _read(lib.fpp_report_batch_read(ffi.from_buffer("uint8_t[]", data), len(data), cheader))
-    return BatchHeader(*(getattr(cheader, name) for name, _ in ffi.typeof("fpp_report_header").fields))
+    return BatchHeader(
+        *(getattr(cheader, name) for name, _ in ffi.typeof("fpp_report_header").fields)
+    )
 
 
 def batch_payload(data: bytes) -> npt.NDArray[Any]:
@@ -114,13 +133,19 @@ def batch_payload(data: bytes) -> npt.NDArray[Any]:
     payload: npt.NDArray[Any] = np.empty(shape, dtype=np.uint8 if header.form else np.int32)
     body = _cbuf.out(payload.reshape(-1))
     entries, seeds = (ffi.NULL, body) if header.form else (body, ffi.NULL)
-    _read(lib.fpp_report_batch_entries(ffi.from_buffer("uint8_t[]", data), len(data), entries, seeds))
+    _read(
+        lib.fpp_report_batch_entries(ffi.from_buffer("uint8_t[]", data), len(data), entries, seeds)
+    )
     return payload
 
 
 def _read(code: int) -> None:
     if code == lib.FPP_ERR_VERSION:
-        raise InputError(f"these reports have another version than {VERSION}: update whichever side is older")
+        raise InputError(
+            f"these reports have another version than {VERSION}: update whichever side is older"
+        )
     if code == lib.FPP_ERR_FOREIGN:
-        raise InputError("these bytes are not a whole batch of local reports: they are cut short, changed or foreign")
+        raise InputError(
+            "these bytes are not a whole batch of local reports: they are cut short, changed or foreign"
+        )
     _cbuf.check(code)

@@ -23,24 +23,36 @@ Codes = np.ndarray[Any, np.dtype[np.int32]]  # the group of each row
 def _map_table(row_map: RowMap) -> Any:
     """Return the map as a C structure."""
     m = row_map
-    arrays = [ffi.NULL if v is None else ffi.from_buffer("double[]", v) for v in (m.center, m.matrix, m.offset)]
+    arrays = [
+        ffi.NULL if v is None else ffi.from_buffer("double[]", v)
+        for v in (m.center, m.matrix, m.offset)
+    ]
     numbers = m.dim, m.out_dim, m.quant_bound, m.kind._value_
     score = ffi.NULL
     if m.score is not None:
         of = m.score
-        given = {"curvature": int(of.curvature), "weighted": int(of.weighted), "unit": of.unit, "step": of.step}
+        given = {
+            "curvature": int(of.curvature),
+            "weighted": int(of.weighted),
+            "unit": of.unit,
+            "step": of.step,
+        }
         score = _cbuf.new(
-            "fpp_row_score *", {**given, **loss_fields(of.residual, outputs=False), "slope": _cbuf.inp(of.slope)}
+            "fpp_row_score *",
+            {**given, **loss_fields(of.residual, outputs=False), "slope": _cbuf.inp(of.slope)},
         )
     return _cbuf.new("fpp_row_map *", (*numbers, *arrays, m.inv_step, m.limit, score))
 
 
-GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX  # largest norm of a whole row whose squares are added up
+# largest norm of a whole row whose squares are added up
+GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
 
 # Column sums, Gram matrices, quantized rows and shell counts (C, one thread, no GIL).
 
 
-def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None) -> None:
+def rows_sum(
+    chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None
+) -> None:
     """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, after a box if there is one, modulo 2**64."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     given, work = _arguments(chunk, row_map, box)
@@ -48,7 +60,9 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: Colu
     _cbuf.check(call(*given, work, _cbuf.out(sums)))
 
 
-def rows_sum_counted(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, neutral: IntArray) -> None:
+def rows_sum_counted(
+    chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, neutral: IntArray
+) -> None:
     """Add as `rows_sum`; neutral (1,) += rows of chunk that are zero in the sums because an entry is not finite."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     _cbuf.expect("neutral", neutral, np.int64, (1,))
@@ -63,7 +77,9 @@ def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     _cbuf.check(lib.fpp_rows_gram(*rows, work, _cbuf.out(gram)))
 
 
-def rows_gram_counted(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray, neutral: IntArray) -> None:
+def rows_gram_counted(
+    chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray, neutral: IntArray
+) -> None:
     """Add as `rows_gram`; neutral (1,) += rows of chunk that are zero in the Gram matrix because an entry is not finite."""
     _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
     _cbuf.expect("neutral", neutral, np.int64, (1,))
@@ -101,7 +117,9 @@ def rows_radial(
         _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
         edges = _cbuf.inp(edges_sq), edges_sq.size
     rows, work = _arguments(chunk, row_map)
-    into = (ffi.NULL if each is None else _cbuf.out(each.reshape(-1)) for each in (sums, gram, counts))
+    into = (
+        ffi.NULL if each is None else _cbuf.out(each.reshape(-1)) for each in (sums, gram, counts)
+    )
     _cbuf.check(lib.fpp_rows_radial(*rows, per_step, bound, *edges, work, *into))
 
 
@@ -120,7 +138,11 @@ def rows_single(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.fl
 
 
 def rows_shell_counts(
-    chunk: npt.NDArray[Any], row_map: RowMap, counts: IntArray, edges_sq: FloatArray, box: ColumnBox | None = None
+    chunk: npt.NDArray[Any],
+    row_map: RowMap,
+    counts: IntArray,
+    edges_sq: FloatArray,
+    box: ColumnBox | None = None,
 ) -> None:
     """counts (n_edges + 1,) += rows of chunk (n, dim), after a box if any, by how many of edges_sq, ascending, are below |y|^2."""
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
@@ -136,7 +158,9 @@ def _rows(chunk: npt.NDArray[Any], dim: int) -> tuple[Any, int, int, int]:
     return pointer, int(chunk.itemsize == 4), chunk.shape[0], stride
 
 
-def _arguments(chunk: npt.NDArray[Any], row_map: RowMap, box: ColumnBox | None = None) -> tuple[tuple[Any, ...], Any]:
+def _arguments(
+    chunk: npt.NDArray[Any], row_map: RowMap, box: ColumnBox | None = None
+) -> tuple[tuple[Any, ...], Any]:
     """Return the rows, the box if there is one, and the map as C structures, and a workspace."""
     cmap = _map_table(row_map)
     if box is None:
@@ -167,18 +191,26 @@ def cells_apart(log2_parts: int) -> int:
 
 
 def columns_count(
-    chunk: npt.NDArray[Any] | Columns, center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
+    chunk: npt.NDArray[Any] | Columns,
+    center: FloatArray,
+    log2_parts: int,
+    neutral: bool,
+    counts: IntArray,
 ) -> None:
     """counts (dim, k) += numbers of chunk (n, dim), float64 or float32, by cell: the first cells_of_column(log2_parts) of k."""
     if isinstance(chunk, Columns):
         for j, column in enumerate(chunk):
-            columns_count(column[:, None], center[j : j + 1], log2_parts, neutral, counts[j : j + 1])
+            columns_count(
+                column[:, None], center[j : j + 1], log2_parts, neutral, counts[j : j + 1]
+            )
         return
     apart = max(counts.shape[-1], cells_of_column(log2_parts))
     _cbuf.expect("center", center, np.float64, (center.size,))
     _cbuf.expect("counts", counts, np.int64, (center.size, apart))
     given = center.size, _cbuf.inp(center), log2_parts, int(neutral), apart
-    _cbuf.check(lib.fpp_columns_count(*_rows(chunk, center.size), *given, _cbuf.out(counts.reshape(-1))))
+    _cbuf.check(
+        lib.fpp_columns_count(*_rows(chunk, center.size), *given, _cbuf.out(counts.reshape(-1)))
+    )
 
 
 def columns_cells(
@@ -197,7 +229,9 @@ def columns_cells(
         for first in range(0, len(edges), each):
             lists, times = edges[first : first + each], 1 if own else groups
             end = begin + times * sum(len(cuts) + 1 for cuts in lists)
-            columns_cells(chunk[first // each][:, None], lists, counts[begin:end], code, groups, own)
+            columns_cells(
+                chunk[first // each][:, None], lists, counts[begin:end], code, groups, own
+            )
             begin = end
         return
     begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
@@ -209,7 +243,9 @@ def columns_cells(
     x, stride = _cbuf.rows(chunk, chunk.shape[1])
     given = chunk.shape[0], stride, columns, _codes(code, len(chunk)), groups, int(own)
     lists = _cbuf.inp(flat), _cbuf.inp(begins)
-    _cbuf.check(lib.fpp_columns_cells(x, int(chunk.itemsize == 4), *given, *lists, _cbuf.out(counts)))
+    _cbuf.check(
+        lib.fpp_columns_cells(x, int(chunk.itemsize == 4), *given, *lists, _cbuf.out(counts))
+    )
 
 
 def _codes(code: Codes | None, n: int) -> Any:
@@ -224,7 +260,11 @@ def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> Codes:
     """Return indices (n,) of numbers, at any stride, in ascending keys; len(keys) for any other, one more for non-finite ones."""
     code, (x, apart) = np.empty(len(column), dtype=np.int32), _cbuf.strided(column)
     is_f32 = int(column.itemsize == 4)
-    _cbuf.check(lib.fpp_column_codes(x, is_f32, len(column), apart, _cbuf.inp(keys), len(keys), _cbuf.out(code)))
+    _cbuf.check(
+        lib.fpp_column_codes(
+            x, is_f32, len(column), apart, _cbuf.inp(keys), len(keys), _cbuf.out(code)
+        )
+    )
     return code
 
 
@@ -236,9 +276,14 @@ def moment_sums(groups: int, columns: int) -> IntArray:
 
 
 def group_moments(
-    chunk: npt.NDArray[Any] | Columns, code: Codes | None, middle: FloatArray, steps: FloatArray, squared: bool,
-    quant_bound: int, sums: IntArray,
-) -> None:  # fmt: skip
+    chunk: npt.NDArray[Any] | Columns,
+    code: Codes | None,
+    middle: FloatArray,
+    steps: FloatArray,
+    squared: bool,
+    quant_bound: int,
+    sums: IntArray,
+) -> None:
     """sums += for each group and column: number of finite values, sum of q, and sum of q^2 // Q - Q // 2."""
     # q is the integer nearest to t = `steps` (x - middle), (groups, columns) each, clipped to -Q ... Q; if `squared`, that nearest
     # to Q (2 t^2 - 1), t clipped to -1 ... 1. `sums` is from `moment_sums`.
@@ -257,7 +302,9 @@ def group_moments(
         _cbuf.check(lib.fpp_group_moments(*of_rows, *boxes, _cbuf.out(sums.reshape(-1))))
 
 
-def _pieces(chunk: npt.NDArray[Any] | Columns, columns: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def _pieces(
+    chunk: npt.NDArray[Any] | Columns, columns: int
+) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     """Yield a chunk as rows, with the place of the first: itself or, of columns, pieces that stay in the cache."""
     if not isinstance(chunk, Columns):
         yield 0, chunk
@@ -266,7 +313,9 @@ def _pieces(chunk: npt.NDArray[Any] | Columns, columns: int) -> Iterator[tuple[i
     for begin in range(0, len(chunk[0]), size):
         parts = [column[begin : begin + size] for column in chunk[:columns]]
         if chunk[0].dtype == np.float64:
-            room = _cbuf.scratch(8 * columns * size, "rows of columns")[: 8 * columns * len(parts[0])]
+            room = _cbuf.scratch(8 * columns * size, "rows of columns")[
+                : 8 * columns * len(parts[0])
+            ]
             yield begin, columns_join(parts, room.view(np.float64).reshape(-1, columns))
         else:
             yield begin, np.stack(parts, axis=1)
@@ -285,11 +334,16 @@ def columns_join(columns: Sequence[FloatArray], out: FloatArray | None = None) -
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     """Return (n, dim) float64: chunk (n, dim) minus the center, clipped, minus the middle, divided by the width of a box."""
     out = np.empty((chunk.shape[0], box.dim))
-    _cbuf.check(lib.fpp_columns_box(*_rows(chunk, box.dim), _table(box), _cbuf.out(out.reshape(-1))))
+    _cbuf.check(
+        lib.fpp_columns_box(*_rows(chunk, box.dim), _table(box), _cbuf.out(out.reshape(-1)))
+    )
     return out
 
 
 def _table(box: ColumnBox) -> Any:
     """Return the box as a C structure."""
-    arrays = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
+    arrays = [
+        _cbuf.inp(each)
+        for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)
+    ]
     return _cbuf.new("fpp_column_box *", (box.dim, int(box.neutral), *arrays))

@@ -45,11 +45,17 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: LabelArray) 
     nodes, n_nodes = _described(row_tree), len(row_tree.splits)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_tree_workspace_size(row_tree.dim, nodes, n_nodes)))
     call = lib.fpp_tree_assign_f64 if chunk.itemsize == 8 else lib.fpp_tree_assign_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, row_tree.dim, nodes, n_nodes, work, _cbuf.out(labels)))
+    _cbuf.check(
+        call(x, chunk.shape[0], stride, row_tree.dim, nodes, n_nodes, work, _cbuf.out(labels))
+    )
 
 
 def rows_group(
-    chunk: npt.NDArray[Any], labels: LabelArray, n_groups: int, out: npt.NDArray[Any], begins: IntArray
+    chunk: npt.NDArray[Any],
+    labels: LabelArray,
+    n_groups: int,
+    out: npt.NDArray[Any],
+    begins: IntArray,
 ) -> None:
     """out (n, dim), begins (n_groups + 1,): rows of chunk (n, dim) with label g, in order, at begins[g] ... begins[g + 1]."""
     x, stride = _cbuf.rows(chunk, out.shape[1])
@@ -58,7 +64,9 @@ def rows_group(
     _cbuf.expect("begins", begins, np.int64, (n_groups + 1,))
     call = lib.fpp_rows_group_f64 if chunk.itemsize == 8 else lib.fpp_rows_group_f32
     inp, into = _cbuf.inp(labels), _cbuf.out(out)
-    _cbuf.check(call(x, chunk.shape[0], stride, out.shape[1], inp, n_groups, into, _cbuf.out(begins)))
+    _cbuf.check(
+        call(x, chunk.shape[0], stride, out.shape[1], inp, n_groups, into, _cbuf.out(begins))
+    )
 
 
 # The C structures of a tree, kept as long as the tree is alive.
@@ -76,14 +84,20 @@ def _described(row_tree: RowTree) -> Any:
             nodes.append({"rule": lib.FPP_NODE_LEAF, "label": label.get(index, UNASSIGNED)})
             continue
         arrays = {"origin": split.origin, "centers": split.centers, "projection": split.projection}
-        nodes.append({
-            "rule": split.rule.value,
-            "radius_sq": split.radius_sq,
-            "n_centers": split.centers.shape[0],
-            "out_dim": split.centers.shape[1],
-            "first_child": split.first_child,
-            **{name: ffi.from_buffer("double[]", array) for name, array in arrays.items() if array is not None},
-        })  # fmt: skip
+        nodes.append(
+            {
+                "rule": split.rule.value,
+                "radius_sq": split.radius_sq,
+                "n_centers": split.centers.shape[0],
+                "out_dim": split.centers.shape[1],
+                "first_child": split.first_child,
+                **{
+                    name: ffi.from_buffer("double[]", array)
+                    for name, array in arrays.items()
+                    if array is not None
+                },
+            }
+        )
     _DESCRIBED[row_tree] = description = _cbuf.new("fpp_tree_node[]", nodes)
     return description
 
@@ -99,7 +113,9 @@ def leaf_totals(
     """totals[label] += integer rows q, by maps[label], of chunk (n, dim) that reach the target: (out_dim,), or sum of q q^T."""
     # Squares are lower triangles, (out_dim, out_dim).
     if not len(maps) == len(totals) == row_tree.n_labels:
-        raise InputError(f"{row_tree.n_labels} targets need as many maps and totals, got {len(maps)} and {len(totals)}")
+        raise InputError(
+            f"{row_tree.n_labels} targets need as many maps and totals, got {len(maps)} and {len(totals)}"
+        )
     one = rows.rows_gram if squares else rows.rows_sum
     grouped, begins = grouped_rows(chunk, row_tree)
     for row_map, total, (begin, end) in zip(maps, totals, itertools.pairwise(begins), strict=True):

@@ -54,7 +54,9 @@ def warmup(*losses: str | Loss) -> None:
     """
     for each in losses:
         if not isinstance(each, Loss) and not (isinstance(each, str) and each in LOSSES):
-            raise InputError(f"warmup takes names of losses and Loss values: pass one of {sorted(LOSSES)}, or a Loss")
+            raise InputError(
+                f"warmup takes names of losses and Loss values: pass one of {sorted(LOSSES)}, or a Loss"
+            )
     for name in (*import_module("fastpubpriv")._HOMES.values(), *_LATE):
         import_module(name)
     geometry.prepare()

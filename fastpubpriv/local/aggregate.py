@@ -13,7 +13,14 @@ import numpy.typing as npt
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.local.randomizers import Randomizer, Reports, directions, integers, length_limit, payload_form
+from fastpubpriv.local.randomizers import (
+    Randomizer,
+    Reports,
+    directions,
+    integers,
+    length_limit,
+    payload_form,
+)
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources import Executor, Query, private_rows
@@ -35,7 +42,12 @@ def hashed_names(users: Any, n: int) -> Names:
         "hmac.digest(key, name, 'sha256') with a key of the caller's"
     )
     if isinstance(users, np.ndarray):
-        if users.dtype != np.uint8 or users.ndim != 2 or users.shape[0] != n or users.shape[1] < NAME_BYTES:
+        if (
+            users.dtype != np.uint8
+            or users.ndim != 2
+            or users.shape[0] != n
+            or users.shape[1] < NAME_BYTES
+        ):
             raise InputError(f"{problem}; got an array of shape {users.shape} of {users.dtype}")
         return np.frombuffer(users[:, :NAME_BYTES].tobytes(), dtype=_NAME)
     if not isinstance(users, list | tuple) or len(users) != n:
@@ -75,7 +87,9 @@ class Users:
         if not new:
             return self
         layers = list(self.layers)
-        last = _together((np.array(list(new), dtype=_NAME), np.array(list(new.values()), dtype=_COUNT)))
+        last = _together(
+            (np.array(list(new), dtype=_NAME), np.array(list(new.values()), dtype=_COUNT))
+        )
         while layers and len(layers[-1][0]) <= 2 * len(last[0]):
             last = _together(layers.pop(), last)
         return Users(self.most, (*layers, last))
@@ -136,7 +150,9 @@ class Standard:
     def of(cls, public: FloatArray) -> Standard:
         """Build from mean and standard deviation of at least two public rows; a column that is constant there is not scaled."""
         if len(public) < 2:
-            raise InputError(f"to standardize columns takes at least two public rows, got {len(public)}")
+            raise InputError(
+                f"to standardize columns takes at least two public rows, got {len(public)}"
+            )
         spread = np.std(public, axis=0, ddof=1)
         return cls(np.mean(public, axis=0), np.where(spread > 0.0, spread, 1.0))
 
@@ -153,7 +169,9 @@ class Standard:
             mean=frozen(result.mean * self.scale + self.center),
             noise_std=frozen(result.noise_std * self.scale),
             sampling_std=frozen(result.sampling_std * self.scale),
-            clipping_std=None if result.clipping_std is None else frozen(result.clipping_std * self.scale),
+            clipping_std=None
+            if result.clipping_std is None
+            else frozen(result.clipping_std * self.scale),
             provenance={**result.provenance, "units": "public rows"},
         )
 
@@ -200,7 +218,11 @@ class ReportSum(Query):
     def zeros(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return count, sum and sum of squares."""
         dim = self.randomizer.dim
-        return np.zeros(1, dtype=np.int64), np.zeros(dim, dtype=np.int64), np.zeros(dim, dtype=np.int64)
+        return (
+            np.zeros(1, dtype=np.int64),
+            np.zeros(dim, dtype=np.int64),
+            np.zeros(dim, dtype=np.int64),
+        )
 
     def add(self, chunk: Any, accumulators: Any) -> None:
         """Add reports, the rows of an integer matrix."""
@@ -307,7 +329,11 @@ class Aggregator:
             )
         users = None
         if reports_per_user is not None:
-            users = Users(validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER))
+            users = Users(
+                validation.integer(
+                    "reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER
+                )
+            )
         self.randomizer, self.reports_per_user = randomizer, None if users is None else users.most
         _, sums, squares = ReportSum(randomizer).zeros()
         self._state = _Sums(sums, squares, users)
@@ -330,7 +356,9 @@ class Aggregator:
     def __repr__(self) -> str:
         return f"Aggregator(count={self.count}, randomizer={type(self.randomizer).__name__})"
 
-    def add(self, reports: Reports | bytes, *, users: Any = None, threads: int | None = None) -> int:
+    def add(
+        self, reports: Reports | bytes, *, users: Any = None, threads: int | None = None
+    ) -> int:
         """Add a batch of reports, or its bytes.
 
         Parameters
@@ -369,9 +397,15 @@ class Aggregator:
         if known is not None:
             admitted, new = known.admit(hashed_names(users, len(reports)))
             payload, known = payload[admitted], known.with_more(new)
-        total = Executor(threads=threads).run(query, private_rows(payload)) if len(payload) else query.zeros()
+        total = (
+            Executor(threads=threads).run(query, private_rows(payload))
+            if len(payload)
+            else query.zeros()
+        )
         left_out = len(reports) - len(payload)
-        more = _Sums(total[1], total[2], None, len(payload), left_out, reports.private or not len(payload))
+        more = _Sums(
+            total[1], total[2], None, len(payload), left_out, reports.private or not len(payload)
+        )
         self._state = self._state.plus(more, known)
         return left_out
 
@@ -388,7 +422,11 @@ class Aggregator:
         if other.reports_per_user != self.reports_per_user:
             raise InputError("only an Aggregator with the same reports_per_user can be merged")
         mine, theirs = self._state, other._state
-        known = mine.users if mine.users is None or theirs.users is None else mine.users.merged(theirs.users)
+        known = (
+            mine.users
+            if mine.users is None or theirs.users is None
+            else mine.users.merged(theirs.users)
+        )
         self._state = mine.plus(theirs, known)
 
     def mean(self) -> FloatArray:
@@ -415,7 +453,9 @@ class Aggregator:
         """Return the sums, and the hashed names of users if there is a limit per user, as bytes."""
         state = self._state
         numbers = [state.count, int(state.private), state.refused, self.reports_per_user or 0]
-        parts = [np.array(part, dtype="<i8").tobytes() for part in (numbers, state.sums, state.squares)]
+        parts = [
+            np.array(part, dtype="<i8").tobytes() for part in (numbers, state.sums, state.squares)
+        ]
         users = b"" if state.users is None else state.users.to_bytes()
         return sealed(_MAGIC, _VERSION, _name(self.randomizer), *parts, users)
 
@@ -441,10 +481,16 @@ class Aggregator:
             or not -most <= int(sums.min()) <= int(sums.max()) <= most
             or not 0 <= int(squares.min()) <= int(squares.max()) <= most
         ):
-            raise InputError("these bytes are not an Aggregator: its sums exceed what so many reports can give")
+            raise InputError(
+                "these bytes are not an Aggregator: its sums exceed what so many reports can give"
+            )
         users = Users.from_bytes(body[end:], cap) if cap else None
-        if (users.reports if users is not None else count) != count or (len(body) > end and not cap):
-            raise InputError("these bytes are not an Aggregator: its users do not have as many reports as it holds")
+        if (users.reports if users is not None else count) != count or (
+            len(body) > end and not cap
+        ):
+            raise InputError(
+                "these bytes are not an Aggregator: its users do not have as many reports as it holds"
+            )
         aggregator = cls(randomizer, reports_per_user=cap or None)
         aggregator._state = _Sums(sums, squares, users, count, refused, bool(private))
         return aggregator

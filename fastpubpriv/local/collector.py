@@ -15,7 +15,14 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import report_codes
-from fastpubpriv.local.aggregate import NAME_BYTES, Aggregator, Users, hashed_names, sealed, unsealed
+from fastpubpriv.local.aggregate import (
+    NAME_BYTES,
+    Aggregator,
+    Users,
+    hashed_names,
+    sealed,
+    unsealed,
+)
 from fastpubpriv.local.randomizers import Randomizer, Reports, payload_form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.sources import private_rows
@@ -28,12 +35,18 @@ _BATCH_BYTES, _BATCH_NORMALS, _MOST_ROWS = 1 << 20, 1 << 24, 1 << 16  # limits o
 
 def batch_rows_of(randomizer: Randomizer) -> int:
     """Return the number of rows whose reports make a batch of about a megabyte, or take a tenth of a second."""
-    fitting = min(_BATCH_BYTES // randomizer.report_bytes, _BATCH_NORMALS // int(randomizer.normals))
+    fitting = min(
+        _BATCH_BYTES // randomizer.report_bytes, _BATCH_NORMALS // int(randomizer.normals)
+    )
     return max(1, min(_MOST_ROWS, fitting))
 
 
 def report_batches(
-    randomizer: Randomizer, chunks: Iterator[Chunk], *, random_state: int | None = None, threads: int | None = None
+    randomizer: Randomizer,
+    chunks: Iterator[Chunk],
+    *,
+    random_state: int | None = None,
+    threads: int | None = None,
 ) -> Iterator[Reports]:
     """Yield a batch of reports for each chunk of rows (k, dim), each row by `randomizer.cost`."""
     # A fresh key for each chunk; with a seed, too, each chunk has a separate key.
@@ -41,7 +54,9 @@ def report_batches(
     keys = report_keys(random_state)
     for chunk in chunks:
         if chunk.shape[1] != randomizer.dim:
-            raise InputError(f"rows have {chunk.shape[1]} columns, the randomizer is for {randomizer.dim}")
+            raise InputError(
+                f"rows have {chunk.shape[1]} columns, the randomizer is for {randomizer.dim}"
+            )
         yield randomizer._reported(private_rows(chunk), keys, threads=threads)
 
 
@@ -52,7 +67,9 @@ REPEAT_NUMBERS = 16
 CUT_SHORT = "cut short"
 FOREIGN = "not a batch of reports, or changed on the way"
 OTHER_VERSION = f"another version than {report_codes.VERSION} of the format"
-OTHER_RANDOMIZER = "of another randomizer: its kind, dim, epsilon, norm bound, form and words must be the same"
+OTHER_RANDOMIZER = (
+    "of another randomizer: its kind, dim, epsilon, norm bound, form and words must be the same"
+)
 TOO_LARGE = f"a batch of more than {MOST_BATCH_BYTES:,} bytes"
 REPEATED = "a batch that was taken before"
 
@@ -123,7 +140,13 @@ class Collector:
         """The sums so far; replaced by a new object when reports are added."""
         return self._state[0]
 
-    def read(self, stream: BinaryIO, *, threads: int | None = None, after: Callable[[], Any] = lambda: None) -> None:
+    def read(
+        self,
+        stream: BinaryIO,
+        *,
+        threads: int | None = None,
+        after: Callable[[], Any] = lambda: None,
+    ) -> None:
         """Add the batches of a stream, and record why the rest of it was refused; `after` is called when reports were added."""
         reader = BatchReader(self.total.randomizer)
         chain, numbers, size = hashlib.sha256(), 0, 0
@@ -170,7 +193,9 @@ class Collector:
         body = unsealed(data, _MAGIC, _VERSION, "the sums of a server are", "these sums have")
         size = int.from_bytes(body[8:16], "little") if body else 0
         if body is None or len(body) < 16 or size > len(body) - 16:
-            raise InputError("these bytes are not the sums of a server: cut short, changed or foreign")
+            raise InputError(
+                "these bytes are not the sums of a server: cut short, changed or foreign"
+            )
         total = Aggregator.from_bytes(body[16 : 16 + size], randomizer=randomizer)
         collector = cls(randomizer)
         collector._state = total, Users.from_bytes(body[16 + size :], 1)

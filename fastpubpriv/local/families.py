@@ -83,7 +83,9 @@ class PrivUnit(Randomizer):
         return caps.cap_of(self.dim, gamma, caps.logit_for(epsilon, log_mass))
 
     @classmethod
-    def bhowmick(cls, dim: int, epsilon: float, *, share: float = 0.5, norm_bound: float | None = None) -> Self:
+    def bhowmick(
+        cls, dim: int, epsilon: float, *, share: float = 0.5, norm_bound: float | None = None
+    ) -> Self:
         """The parameters of Bhowmick et al., for comparison: a share of epsilon for p, the rest for gamma by their conditions.
 
         Parameters
@@ -102,7 +104,10 @@ class PrivUnit(Randomizer):
         PrivUnit
         """
         dim = validation.integer("dim", dim, minimum=3)
-        epsilon, share = validation.positive("epsilon", epsilon), validation.probability("share", share)
+        epsilon, share = (
+            validation.positive("epsilon", epsilon),
+            validation.probability("share", share),
+        )
         gamma = caps.bhowmick_threshold(dim, (1.0 - share) * epsilon)
         cap = caps.cap_of(dim, gamma, share * epsilon)
         return cls(dim, cap.epsilon, norm_bound=norm_bound, threshold=gamma)
@@ -183,12 +188,19 @@ _NODES = 4000  # of the quadrature
 @lru_cache(maxsize=4096)
 def top_cosines(dim: int, words: int, chosen: int) -> float:
     """Return the mean sum of the `chosen` largest of `words` cosines of random directions to a fixed one, 1 <= chosen < words."""
-    if dim == 1:  # cosines are 1 and -1: if b of them are 1, the largest add up to min(b, chosen) - max(0, chosen - b)
+    # cosines are 1 and -1: if b of them are 1, the largest add up to min(b, chosen) - max(0, chosen
+    # - b)
+    if dim == 1:
         b = np.arange(words + 1)
         log_weight = (
-            special.gammaln(words + 1) - special.gammaln(b + 1) - special.gammaln(words - b + 1) - words * math.log(2)
+            special.gammaln(words + 1)
+            - special.gammaln(b + 1)
+            - special.gammaln(words - b + 1)
+            - words * math.log(2)
         )
-        return float(np.sum(np.exp(log_weight) * (np.minimum(b, chosen) - np.maximum(0, chosen - b))))
+        return float(
+            np.sum(np.exp(log_weight) * (np.minimum(b, chosen) - np.maximum(0, chosen - b)))
+        )
     # words * E t P(fewer than `chosen` of the others are larger), over the angle: its density is smooth for every dim.
     half = min(math.pi / 2, 14.0 / math.sqrt(dim))
     nodes, weights = _gauss()
@@ -289,7 +301,9 @@ class SubsetSelection(Randomizer):
     def _design(self, epsilon: float) -> None:
         words = validation.integer("words", self.words, minimum=2, maximum=WORDS_MAX)
         if words * self.dim > _MOST_ENTRIES:
-            raise InputError(f"a book of {words} words of {self.dim} columns is too large: pass fewer words")
+            raise InputError(
+                f"a book of {words} words of {self.dim} columns is too large: pass fewer words"
+            )
         chosen = best_chosen(self.dim, words, epsilon) if self.chosen is None else self.chosen
         chosen = validation.integer("chosen", chosen, minimum=1, maximum=words // 2)
         miss, whole = miss_of(words, chosen, epsilon), 1 << MISS_BITS
@@ -297,7 +311,9 @@ class SubsetSelection(Randomizer):
         scale = top_cosines(self.dim, words, chosen) * (hit / chosen - other / (words - chosen))
         cap = Cap(float(chosen), math.log(chosen / words), math.log((whole - miss) / miss), scale)
         if not cap.scale > 0.0:
-            raise InputError(f"epsilon = {epsilon:g} is too small for a report of {words} words: pass more of either")
+            raise InputError(
+                f"epsilon = {epsilon:g} is too small for a report of {words} words: pass more of either"
+            )
         self._settle(words=words, chosen=chosen, cap=cap, log2_grid=GRID)
         law = replace(self._law(), threshold=0.0, miss=0.5)
         self._settle(law=law, book=CodeLaw(words=words, chosen=chosen, miss=miss, vectors=law))
@@ -307,7 +323,9 @@ class SubsetSelection(Randomizer):
         """Number of normals drawn for a report."""
         return float(self.words * self.dim)
 
-    def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
+    def _reported(
+        self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1
+    ) -> Reports:
         made = release_codes(rows, self.book, keys=keys, threads=threads)
         return Reports.fitted(self, made, private=keys.private)
 
@@ -324,7 +342,9 @@ def names_near_word(
     for begin in range(0, len(payload), step):
         part = payload[begin : begin + step]
         codes = np.repeat(part, words, axis=0)
-        codes[:, 8:] = np.tile(np.arange(words, dtype="<u2").view(np.uint8).reshape(words, 2), (len(part), 1))
+        codes[:, 8:] = np.tile(
+            np.arange(words, dtype="<u2").view(np.uint8).reshape(words, 2), (len(part), 1)
+        )
         vectors = np.empty((len(codes), dim), dtype=np.int32)
         code_integers(codes, law, vectors)
         cosines = (vectors @ row / np.linalg.norm(vectors, axis=1)).reshape(len(part), words)

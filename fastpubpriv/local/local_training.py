@@ -18,7 +18,14 @@ from fastpubpriv.kernels.gradients import loss_gradients, public_gradients
 from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
-from fastpubpriv.local.public_facts import REACH, PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
+from fastpubpriv.local.public_facts import (
+    REACH,
+    PublicStart,
+    clip_of,
+    finite_gradients,
+    gradient_lengths,
+    shortened,
+)
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
@@ -43,12 +50,19 @@ class Steps:
 
 
 def best_steps(
-    totals: Sequence[float], several: Sequence[bool], *, clip: float, radius: float, convexity: float | None
+    totals: Sequence[float],
+    several: Sequence[bool],
+    *,
+    clip: float,
+    radius: float,
+    convexity: float | None,
 ) -> Steps:
     """Return the steps with the smaller bound: those for any convex loss, or those for a strongly convex one."""
     # A row i sends g_i with E |g_i|^2 at most G_i^2; a batch makes the step -length * sum(g_i / G_i^2), and its total is
     # sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
-    squares = [total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)]
+    squares = [
+        total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)
+    ]
     # One length for all, at which the sum of lengths^2 E |.|^2 equals the squared radius.
     spread, weight = math.fsum(squares), math.fsum(totals)
     length = radius / math.sqrt(spread)
@@ -220,30 +234,46 @@ def train(
     shown = _public(x_priv, x_pub, y_pub, dim)
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
-    convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
+    convexity = (
+        None
+        if strong_convexity is None
+        else validation.positive("strong_convexity", strong_convexity)
+    )
     places, cost = _admitted(rows, users, reports_per_user), randomizer.cost * reports_per_user
     fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
-    size = fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
+    size = (
+        fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
+    )
     plan = list(_plan(len(places), len(public), size))
     _try_alone(chosen, weights, public[:1], public_labels[:1])
     keys = report_keys(random_state)
     inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
-    totals = [(end - begin) * inverse[0] + (last - first) * inverse[1] for (begin, end), (first, last) in plan]
+    totals = [
+        (end - begin) * inverse[0] + (last - first) * inverse[1]
+        for (begin, end), (first, last) in plan
+    ]
     several = [end - begin + last - first > 1 for (begin, end), (first, last) in plan]
     steps = best_steps(totals, several, clip=clip, radius=bound, convexity=convexity)
     center, average, done = weights.copy(), np.zeros(dim), 0.0
     with np.errstate(all="ignore"):
-        for ((begin, end), (first, last)), length, weight in zip(plan, steps.lengths, steps.weights, strict=True):
+        for ((begin, end), (first, last)), length, weight in zip(
+            plan, steps.lengths, steps.weights, strict=True
+        ):
             done += weight
             average += (weight / done) * (weights - average)
             move = np.zeros(dim)
             if last > first:
-                pull = finite_gradients(chosen, weights, public[first:last], public_labels[first:last])
+                pull = finite_gradients(
+                    chosen, weights, public[first:last], public_labels[first:last]
+                )
                 move += inverse[1] * shortened(pull, clip).sum(axis=0)
             if end > begin:
                 block = _block(rows, places[begin:end])
-                gradients = loss_gradients(chosen, weights, block[:, :-1], block[:, -1])  # on the device of each user
-                move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
+                # on the device of each user
+                gradients = loss_gradients(chosen, weights, block[:, :-1], block[:, -1])
+                move += inverse[0] * randomizer._reported(
+                    private_rows(gradients), keys
+                ).vectors().sum(axis=0)
             weights = center + shortened((weights - length * move - center)[None], bound)[0]
     release = {
         "name": "local gradients",
@@ -285,21 +315,36 @@ def _begun(
         if isinstance(given, str):
             validation.choice(argument, given, ("public",))
             if not len(x):
-                raise InputError(f"{argument}='public' needs public rows: pass x_pub and y_pub, or numbers")
+                raise InputError(
+                    f"{argument}='public' needs public rows: pass x_pub and y_pub, or numbers"
+                )
     # A text is "public" from here on.
     if isinstance(radius, str) and not isinstance(start, str):
-        raise InputError("radius='public' is the error of the public fit: pass start='public' too, or a number")
+        raise InputError(
+            "radius='public' is the error of the public fit: pass start='public' too, or a number"
+        )
     begun = PublicStart.of(loss, x, y) if isinstance(start, str) else None
     if begun is not None:
         weights, left = begun.weights, (x[:0], y[:0])
     else:
-        weights = np.zeros(x.shape[1]) if start is None else validation.finite_vector("start", start, x.shape[1])
+        weights = (
+            np.zeros(x.shape[1])
+            if start is None
+            else validation.finite_vector("start", start, x.shape[1])
+        )
         left = shown
     if isinstance(clip_norm, str):
-        clip_norm = clip_of(gradient_lengths(loss, weights, x, y) if begun is None else begun.lengths)
+        clip_norm = clip_of(
+            gradient_lengths(loss, weights, x, y) if begun is None else begun.lengths
+        )
     if begun is not None and isinstance(radius, str):
         radius = REACH * begun.error
-    return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
+    return (
+        weights.copy(),
+        validation.positive("clip_norm", clip_norm),
+        validation.positive("radius", radius),
+        left,
+    )
 
 
 def _admitted(rows: Rows, users: Any, reports_per_user: Any) -> IntArray:
@@ -308,7 +353,9 @@ def _admitted(rows: Rows, users: Any, reports_per_user: Any) -> IntArray:
     if users is None:
         return np.arange(rows.n)
     if rows.persons is not None:
-        raise InputError("users: x_priv has one row of each person already, in an order of its own: leave out users=")
+        raise InputError(
+            "users: x_priv has one row of each person already, in an order of its own: leave out users="
+        )
     return np.flatnonzero(Users(cap).admit(hashed_names(users, rows.n))[0])
 
 
@@ -320,13 +367,19 @@ def _block(rows: Rows, places: IntArray) -> FloatArray:
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:
     if isinstance(loss, str):
-        loss = LOSSES[validation.choice("loss", loss, [name for name in LOSSES if not LOSSES[name].scores])]
+        loss = LOSSES[
+            validation.choice("loss", loss, [name for name in LOSSES if not LOSSES[name].scores])
+        ]
     if isinstance(loss, Loss):
         if loss.scores:
-            raise InputError(f"loss {loss.name!r} has several predictions for a row, and local training one")
+            raise InputError(
+                f"loss {loss.name!r} has several predictions for a row, and local training one"
+            )
         return loss.name, loss
     if not callable(getattr(loss, "gradient", None)):
-        raise InputError("loss must be the name of one, a Loss, or an object with value() and gradient() for each row")
+        raise InputError(
+            "loss must be the name of one, a Loss, or an object with value() and gradient() for each row"
+        )
     return type(loss).__name__, loss
 
 
@@ -335,12 +388,15 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
     if len(row) == 0:
         row, label = np.zeros((1, len(weights))), np.zeros(1)
     if isinstance(loss, Loss) and not loss.ours:
-        loss = dataclasses.replace(loss, residuals=None)  # the gradients of users' rows use `residual`
+        # the gradients of users' rows use `residual`
+        loss = dataclasses.replace(loss, residuals=None)
     public_gradients(loss, weights, row, label)
     try:
         loss_gradients(loss, weights, row, label)
     except Exception as error:  # Numba has compiled the function for other arguments
-        raise InputError(f"loss: gradient() fails at one row ({type(error).__name__}: {error})") from error
+        raise InputError(
+            f"loss: gradient() fails at one row ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _opened(x_priv: Any, y_priv: Any) -> Rows:

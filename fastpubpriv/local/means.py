@@ -13,7 +13,13 @@ from fastpubpriv import validation
 from fastpubpriv._types import Target
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
-from fastpubpriv.local.public_facts import clipping_std, directions_of, moments, row_norms, shortened
+from fastpubpriv.local.public_facts import (
+    clipping_std,
+    directions_of,
+    moments,
+    row_norms,
+    shortened,
+)
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
@@ -111,7 +117,9 @@ def mean_error(
     if mean_square is not None:
         square = validation.nonnegative("mean_square", mean_square)
         if square > most * (1.0 + 1e-9) or (sphere and square < 1.0 - 1e-9):
-            wanted = "1 without norm_bound: leave it out" if sphere else f"at most radius^2 = {most:.6g}"
+            wanted = (
+                "1 without norm_bound: leave it out" if sphere else f"at most radius^2 = {most:.6g}"
+            )
             raise InputError(f"mean_square must be {wanted}, got {square:.6g}")
         most = min(square, most)
     spread = most if variance is None else validation.nonnegative("variance", variance)
@@ -123,7 +131,9 @@ def mean_error(
     return _error(randomizer, n_reports, n_pub, (min(spread, most), square), target)
 
 
-def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: tuple[float, float], target: str) -> LocalError:
+def _error(
+    randomizer: Randomizer, n_reports: int, n_pub: int, moments: tuple[float, float], target: str
+) -> LocalError:
     """Return the error for the variance and the mean square of a row."""
     second, (spread, square) = randomizer.second_moment, moments
     if target == "empirical":
@@ -139,7 +149,9 @@ def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: tuple[fl
             error = reported * weight
         else:
             weight, error = 1.0 if n_reports else 0.0, min(reported, public)
-    return LocalError(private_error=reported, public_error=public, weight=weight, mean_squared_error=error)
+    return LocalError(
+        private_error=reported, public_error=public, weight=weight, mean_squared_error=error
+    )
 
 
 def estimate_mean(
@@ -216,7 +228,11 @@ def estimate_mean(
     shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=dim)
     public = shown  # below: prepared as a user prepares a row
     if shown is not None:
-        public = directions_of(shown) if randomizer.norm_bound is None else shortened(shown, randomizer.radius)
+        public = (
+            directions_of(shown)
+            if randomizer.norm_bound is None
+            else shortened(shown, randomizer.radius)
+        )
     n_pub = 0 if public is None else len(public)
     spread, square = moments(public, randomizer.radius, sphere=randomizer.norm_bound is None)
     error = _error(randomizer, total.count, n_pub, (spread, square), target)

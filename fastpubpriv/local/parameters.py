@@ -17,7 +17,8 @@ from scipy import special
 EPSILON_MIN, EPSILON_MAX = 2.0**-20, 500.0
 # Subtracted from logit p, times max(1, epsilon): far above the rounding errors of the formulas below, of no visible effect.
 SAFETY = 1e-9
-_LEAST_OPENING = 1e-12  # least 1 - threshold^2: thinner caps are not computed, and a larger epsilon is not fully used
+# least 1 - threshold^2: thinner caps are not computed, and a larger epsilon is not fully used
+_LEAST_OPENING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,10 @@ def _log_gamma_ratio(a: float) -> float:
         return math.lgamma(a + 0.5) - math.lgamma(a)
     b = 1.0 / (a * a)
     # The first omitted term is below 3e-15.
-    return 0.5 * math.log(a) - (1.0 / 8.0 - b * (1.0 / 192.0 - b * (1.0 / 640.0 - b * 17.0 / 14336.0))) / a
+    return (
+        0.5 * math.log(a)
+        - (1.0 / 8.0 - b * (1.0 / 192.0 - b * (1.0 / 640.0 - b * 17.0 / 14336.0))) / a
+    )
 
 
 @lru_cache(maxsize=256)
@@ -137,21 +141,32 @@ def log_tail_mass(threshold: float) -> float:
 
 
 def _best(
-    log_slope: Callable[[float], float], log_mass: Callable[[float], float], epsilon: float, most: float
+    log_slope: Callable[[float], float],
+    log_mass: Callable[[float], float],
+    epsilon: float,
+    most: float,
 ) -> float:
     """Return the fixed point gamma = m(gamma), which maximizes m; m(gamma) is for the best p at gamma."""
     from scipy import optimize  # slow to import, and not needed to decode and sum reports
 
     # ln(e^epsilon - 1).
-    growth = epsilon + math.log(-math.expm1(-epsilon)) if epsilon > 30.0 else math.log(math.expm1(epsilon))
+    growth = (
+        epsilon + math.log(-math.expm1(-epsilon))
+        if epsilon > 30.0
+        else math.log(math.expm1(epsilon))
+    )
 
     def log_scale(threshold: float) -> float:
-        return log_slope(threshold) + growth - float(np.logaddexp(0.0, log_mass(threshold) + growth))
+        return (
+            log_slope(threshold) + growth - float(np.logaddexp(0.0, log_mass(threshold) + growth))
+        )
 
     low, high = log_scale(0.0), math.log(most)
     if log_scale(most) >= high:
         return most
-    root = optimize.brentq(lambda at: log_scale(math.exp(at)) - at, low, high, xtol=1e-14, rtol=1e-15)
+    root = optimize.brentq(
+        lambda at: log_scale(math.exp(at)) - at, low, high, xtol=1e-14, rtol=1e-15
+    )
     return math.exp(float(root))
 
 
@@ -189,7 +204,9 @@ def best_cap(dim: int, epsilon: float) -> Cap:
     if dim == 1:
         return cap_of(1, 0.0, epsilon)
     most = math.sqrt(1.0 - _LEAST_OPENING)
-    threshold = _best(lambda at: _log_slope(dim, at), lambda at: log_cap_mass(dim, at), epsilon, most)
+    threshold = _best(
+        lambda at: _log_slope(dim, at), lambda at: log_cap_mass(dim, at), epsilon, most
+    )
     log_mass = log_cap_mass(dim, threshold)
     used = epsilon
     if threshold == most:
@@ -218,5 +235,9 @@ def bhowmick_threshold(dim: int, epsilon: float) -> float:
 
     if low >= high or needed(low) > epsilon:
         return first
-    second = high if needed(high) <= epsilon else float(optimize.brentq(lambda at: needed(at) - epsilon, low, high))
+    second = (
+        high
+        if needed(high) <= epsilon
+        else float(optimize.brentq(lambda at: needed(at) - epsilon, low, high))
+    )
     return max(first, second)

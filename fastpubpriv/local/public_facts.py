@@ -36,7 +36,9 @@ def public_norm_bound(public: FloatArray) -> float:
     """Return the norm of the longest public row, rounded up to four digits, so that devices and servers agree on it."""
     longest = float(np.max(row_norms(public)))
     if not longest > 0.0:
-        raise InputError("norm_bound='public' needs a public row that is not zero: pass a number, or other public rows")
+        raise InputError(
+            "norm_bound='public' needs a public row that is not zero: pass a number, or other public rows"
+        )
     unit = 10.0 ** (math.floor(math.log10(longest)) - 3)
     return float(f"{math.ceil(longest / unit * (1.0 - 1e-12))}e{round(math.log10(unit))}")
 
@@ -115,13 +117,17 @@ class PublicStart:
                 "pass numbers for start and radius"
             )
         fits = np.array([_minimum(loss, x[fold != k], y[fold != k]) for k in range(folds)])
-        lengths = np.concatenate([gradient_lengths(loss, fits[k], x[fold == k], y[fold == k]) for k in range(folds)])
+        lengths = np.concatenate(
+            [gradient_lengths(loss, fits[k], x[fold == k], y[fold == k]) for k in range(folds)]
+        )
         off = fits - fits.mean(axis=0)
         error = float(np.sqrt((folds - 1.0) / folds * np.sum(off * off)))
         return cls(_minimum(loss, x, y), error, lengths)
 
 
-def gradient_lengths(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+def gradient_lengths(
+    loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray
+) -> FloatArray:
     """Return the norms of the gradients of public rows, (m,)."""
     return row_norms(finite_gradients(loss, weights, x, y))
 
@@ -130,11 +136,15 @@ def clip_of(lengths: FloatArray) -> float:
     """Return the clip norm for gradient norms of public rows."""
     clip = float(np.quantile(lengths, CLIP_QUANTILE))
     if not clip > 0.0:
-        raise InputError("clip_norm='public' needs public rows with gradients that are not zero: pass a number")
+        raise InputError(
+            "clip_norm='public' needs public rows with gradients that are not zero: pass a number"
+        )
     return clip
 
 
-def finite_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+def finite_gradients(
+    loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray
+) -> FloatArray:
     """Return gradients (m, dim) at public rows, zeros for one that is not finite."""
     gradients = public_gradients(loss, weights, x, y)
     return np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)
@@ -144,14 +154,20 @@ def _minimum(loss: RowLoss, x: FloatArray, y: FloatArray) -> FloatArray:
     """Return the minimum of the mean loss of public rows."""
     if loss is LOSSES["squared"]:
         return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
-    if not callable(getattr(loss, "value", None)) or (isinstance(loss, Loss) and loss.values is None):
-        raise InputError("start='public' needs a loss with a function of values: pass numbers for start and radius")
+    if not callable(getattr(loss, "value", None)) or (
+        isinstance(loss, Loss) and loss.values is None
+    ):
+        raise InputError(
+            "start='public' needs a loss with a function of values: pass numbers for start and radius"
+        )
     # A ridge as large as one row's squared prediction: for separable classes there is no minimum without it.
     ridge = np.mean(x * x, axis=0) / len(x)
 
     def value(weights: FloatArray) -> tuple[float, FloatArray]:
         each = np.asarray(loss.value(weights, x, y))
-        total = float(np.mean(np.where(np.isfinite(each), each, 0.0))) + 0.5 * float(ridge @ (weights * weights))
+        total = float(np.mean(np.where(np.isfinite(each), each, 0.0))) + 0.5 * float(
+            ridge @ (weights * weights)
+        )
         return total, finite_gradients(loss, weights, x, y).mean(axis=0) + ridge * weights
 
     return minimum(value, np.zeros(x.shape[1]))

@@ -49,7 +49,8 @@ DIM_MAX = 1 << 20
 GRID = 8  # steps of 2^-8 of the root mean square of a coordinate, finer ones for thin caps
 MOST_PROPOSALS = 4096.0
 FORMS = ("direct", "selection")
-_SPARE_DRAWS = 4096  # normals of a report besides one for each column: more are drawn with probability below 2^-200
+# normals of a report besides one for each column: more are drawn with probability below 2^-200
+_SPARE_DRAWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,13 @@ class Randomizer:
             )
         if x_pub is not None:
             bound = public_norm_bound(public_rows(x_pub, dim=dim))
-        if bound is not None and not 1e-150 <= (bound := validation.positive("norm_bound", bound)) <= 1e150:
-            raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns")
+        if (
+            bound is not None
+            and not 1e-150 <= (bound := validation.positive("norm_bound", bound)) <= 1e150
+        ):
+            raise InputError(
+                f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns"
+            )
         self._settle(dim=dim, epsilon=epsilon, norm_bound=bound)
         self._design(epsilon)
         header = BatchHeader(
@@ -138,7 +144,9 @@ class Randomizer:
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
         self._settle(log2_grid=GRID + max(0, math.floor(-0.5 * math.log2(opening))))
-        floating = self._seed_error(draft) if self.form == "selection" else self._direct_error(draft)
+        floating = (
+            self._seed_error(draft) if self.form == "selection" else self._direct_error(draft)
+        )
         lost = caps.SAFETY * max(1.0, epsilon) + floating
         if not lost <= 0.5 * epsilon:
             raise InputError(
@@ -147,7 +155,9 @@ class Randomizer:
             )
         design = min(epsilon, draft.epsilon) - lost
         gamma, logit = draft.threshold, caps.logit_for(design, draft.log_mass)
-        self._settle(cap=caps.tail_of(gamma, logit) if self.gaussian else caps.cap_of(self.dim, gamma, logit))
+        self._settle(
+            cap=caps.tail_of(gamma, logit) if self.gaussian else caps.cap_of(self.dim, gamma, logit)
+        )
         if self.form == "selection" and not self.proposals <= MOST_PROPOSALS:
             raise InputError(
                 f"form='selection' at epsilon = {epsilon:g} would try {self.proposals:.2g} seeds for each report, at most "
@@ -179,7 +189,9 @@ class Randomizer:
             units, times = 700.0, 3.0
             angle = 2.0**-35 if dim < 64 else 18.0 * _NORMAL / math.sqrt(dim - 3.0)
         moved = (units * _UNIT + angle) * length + times * _NORMAL * math.sqrt(dim)
-        return 4.5 * math.ldexp(math.sqrt(dim) * moved, self.log2_grid) + 64.0 * dim * _UNIT + _OTHER
+        return (
+            4.5 * math.ldexp(math.sqrt(dim) * moved, self.log2_grid) + 64.0 * dim * _UNIT + _OTHER
+        )
 
     def _seed_error(self, cap: Cap) -> float:
         """Return a bound on what the computed test of a seed adds to epsilon: the accepted mass depends slightly on the row."""
@@ -190,7 +202,9 @@ class Randomizer:
             error *= 2.0 * math.sqrt(dim) + cap.threshold + _CUT
             density = 0.4
         else:
-            density = max(math.sqrt(dim / (2.0 * math.pi)), caps.coordinate_density(dim, cap.threshold))
+            density = max(
+                math.sqrt(dim / (2.0 * math.pi)), caps.coordinate_density(dim, cap.threshold)
+            )
         return 2.0 * (1.0 - ratio) * error * density / accepted + _OTHER
 
     def _law(self) -> ReportLaw:
@@ -257,7 +271,9 @@ class Randomizer:
 
     # ---- Reports -----------------------------------------------------------------------------------------------------
 
-    def privatize(self, rows: Any, *, random_state: int | None = None, threads: int | None = None) -> Reports:
+    def privatize(
+        self, rows: Any, *, random_state: int | None = None, threads: int | None = None
+    ) -> Reports:
         """Draw one report for each row, which its user may send.
 
         Parameters
@@ -300,17 +316,22 @@ class Randomizer:
         if threads is not None:
             threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
         _ = self.cost  # raises for an epsilon without one
+        # one report of one client, by far the most frequent call: there is nothing else to check
         if (
             type(rows) is np.ndarray
             and rows.dtype == np.float64
             and rows.shape in ((self.dim,), (1, self.dim))
             and rows.flags.c_contiguous
             and rows.flags.aligned
-        ):  # one report of one client, by far the most frequent call: there is nothing else to check
+        ):
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
         if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
             rows = rows.reshape(1, -1)
-        elif isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
+        elif (
+            isinstance(rows, list | tuple)
+            and rows
+            and all(isinstance(value, int | float) for value in rows)
+        ):
             rows = [list(rows)]  # one row
         with naming("rows"):
             opened = of_participants(private_rows(rows))
@@ -318,10 +339,17 @@ class Randomizer:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
         return self._reported(opened, report_keys(random_state), threads=threads)
 
-    def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
+    def _reported(
+        self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1
+    ) -> Reports:
         """Draw reports of rows that have been checked, with the keys of a run."""
         made = release_reports(
-            rows, self.law, seeds=self.form == "selection", entry_bytes=self.entry_bytes, keys=keys, threads=threads
+            rows,
+            self.law,
+            seeds=self.form == "selection",
+            entry_bytes=self.entry_bytes,
+            keys=keys,
+            threads=threads,
         )
         return Reports.fitted(self, made, private=keys.private)
 
@@ -375,10 +403,14 @@ class Reports:
 
     __slots__ = ("payload", "private", "randomizer")
 
-    def __init__(self, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool = True) -> None:
+    def __init__(
+        self, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool = True
+    ) -> None:
         width, dtype = payload_form(randomizer)
         if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
-            raise InputError(f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}")
+            raise InputError(
+                f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}"
+            )
         self.randomizer = randomizer
         self.payload = read_only(payload)
         self.private = private
@@ -403,9 +435,7 @@ class Reports:
 
     def __repr__(self) -> str:
         flag = "" if self.private else ", private=False"
-        return (
-            f"Reports(n={len(self)}, randomizer={type(self.randomizer).__name__}, cost={self.randomizer.cost!r}{flag})"
-        )
+        return f"Reports(n={len(self)}, randomizer={type(self.randomizer).__name__}, cost={self.randomizer.cost!r}{flag})"
 
     def vectors(self) -> FloatArray:
         """Decode the reports: (n, dim) float64, each an unbiased estimate of its row (or of its unit vector)."""
@@ -443,7 +473,9 @@ class Reports:
         data = bytes(data)
         header = report_codes.batch_header(data)
         if report_codes.batch_size(header) != len(data):
-            raise InputError("these bytes hold more than one batch of reports: pass each one by itself")
+            raise InputError(
+                "these bytes hold more than one batch of reports: pass each one by itself"
+            )
         if replace(header, count=0) != randomizer.header:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
@@ -478,7 +510,8 @@ def directions(randomizer: Randomizer, whole: npt.NDArray[np.int32]) -> FloatArr
     # In parts whose sums cannot overflow: the bits do not depend on the other reports.
     high, low = wide >> 16, wide & 65535
     parts = [
-        np.sum(a * b, axis=1, dtype=np.int64).astype(np.float64) for a, b in ((high, high), (high, low), (low, low))
+        np.sum(a * b, axis=1, dtype=np.int64).astype(np.float64)
+        for a, b in ((high, high), (high, low), (low, low))
     ]
     norms = np.sqrt(parts[0] * 2.0**32 + parts[1] * 2.0**17 + parts[2])
     if randomizer.gaussian:

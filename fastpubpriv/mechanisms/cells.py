@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels.rows import Codes, cells_apart, cells_of_column, columns_cells, columns_count
+from fastpubpriv.kernels.rows import (
+    Codes,
+    cells_apart,
+    cells_of_column,
+    columns_cells,
+    columns_count,
+)
 from fastpubpriv.mechanisms.sums import ArrayQuery, NoiseEvent, NoisyMeasurement
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
@@ -33,7 +39,11 @@ class RowGroups:
 def cells_between(edges: Sequence[FloatArray], groups: RowGroups | None) -> tuple[int, int]:
     """Return the number of columns, and the number of cells in all columns and groups."""
     number, cells = 1 if groups is None else groups.number, sum(len(cuts) + 1 for cuts in edges)
-    return (len(edges) // number, cells) if groups is not None and groups.own else (len(edges), cells * number)
+    return (
+        (len(edges) // number, cells)
+        if groups is not None and groups.own
+        else (len(edges), cells * number)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +67,9 @@ class CellQuery(ArrayQuery):
             columns_cells(chunk, self.edges, accumulators[0])
         else:
             groups = self.groups
-            columns_cells(chunk, self.edges, accumulators[0], groups.code(chunk), groups.number, groups.own)
+            columns_cells(
+                chunk, self.edges, accumulators[0], groups.code(chunk), groups.number, groups.own
+            )
 
     @property
     def in_place(self) -> bool:
@@ -76,11 +88,15 @@ class CodeQuery(ArrayQuery):
         """See `Query.add`."""
         begin = 0
         for codes, size in zip(self.codes(chunk), self.cells, strict=True):
-            accumulators[0][begin : begin + size] += np.bincount(codes[(codes >= 0) & (codes < size)], minlength=size)
+            accumulators[0][begin : begin + size] += np.bincount(
+                codes[(codes >= 0) & (codes < size)], minlength=size
+            )
             begin += size
 
 
-def count_event(cost: Fraction, histograms: int, cells: int, n: int, *, pure: bool) -> tuple[NoiseEvent, int]:
+def count_event(
+    cost: Fraction, histograms: int, cells: int, n: int, *, pure: bool
+) -> tuple[NoiseEvent, int]:
     """Return the event of a joint release of histograms with `cells` cells in total at `cost`, and the grid steps of one count."""
     # A replaced row changes two counts of each histogram by one: the histograms share the cost equally.
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / histograms, cells, n)
@@ -98,9 +114,12 @@ class CellCounts(NoisyMeasurement):
     # released, empty or not: the cells are public.
     edges: list[FloatArray]
     groups: RowGroups | None = None
-    gaussian: bool = False  # `cost` is a rho for all columns together, otherwise an epsilon of discrete Laplace noise
+    # `cost` is a rho for all columns together, otherwise an epsilon of discrete Laplace noise
+    gaussian: bool = False
 
-    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[CellQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: Account, cost: Fraction, n: int
+    ) -> tuple[CellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         columns, cells = cells_between(self.edges, self.groups)
         event, steps = count_event(cost, columns, cells, n, pure=not self.gaussian)
@@ -143,7 +162,9 @@ class SignedCells(NoisyMeasurement):
     log2_parts: int
     neutral: bool = False  # a row with a number that is not finite is missing in every column
 
-    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SignedCellQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: Account, cost: Fraction, n: int
+    ) -> tuple[SignedCellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         shape = dim, cells = len(self.center), cells_of_column(self.log2_parts)
         event, steps = count_event(cost, dim, dim * cells, n, pure=account.pure)
@@ -167,13 +188,20 @@ class CodeCounts(NoisyMeasurement):
     codes: Callable[[Any], Sequence[Codes | IntArray]]  # chunk to codes of each coding, by row
     cells: list[int]
     row_cost: int
-    gaussian: bool = False  # `cost` is a rho for all codings together, otherwise an epsilon of discrete Laplace noise
+    # `cost` is a rho for all codings together, otherwise an epsilon of discrete Laplace noise
+    gaussian: bool = False
 
-    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[CodeQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: Account, cost: Fraction, n: int
+    ) -> tuple[CodeQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         total = sum(self.cells)
         event, steps = count_event(cost, len(self.cells), total, n, pure=not self.gaussian)
         query = CodeQuery(
-            shape=(total,), scale=steps, row_cost=self.row_cost, cells=tuple(self.cells), codes=self.codes
+            shape=(total,),
+            scale=steps,
+            row_cost=self.row_cost,
+            cells=tuple(self.cells),
+            codes=self.codes,
         )
         return query, event, 1.0 / steps

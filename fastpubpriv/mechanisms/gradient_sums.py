@@ -56,11 +56,19 @@ class LinearGradientQuery(ArrayQuery):
 
 
 def linear_query(
-    weights: FloatArray, residual: Callable[..., Any], clip_norm: float, step: float, quant_bound: int
+    weights: FloatArray,
+    residual: Callable[..., Any],
+    clip_norm: float,
+    step: float,
+    quant_bound: int,
 ) -> LinearGradientQuery:
     """Return the query for gradients of this residual at these weights, which takes about 3 units of work per coordinate."""
     chosen = GradientMap(
-        weights=weights, residual=residual, clip_norm=clip_norm, inv_step=1.0 / step, quant_bound=quant_bound
+        weights=weights,
+        residual=residual,
+        clip_norm=clip_norm,
+        inv_step=1.0 / step,
+        quant_bound=quant_bound,
     )
     return LinearGradientQuery(shape=weights.shape, row_cost=3 * weights.size, gradient_map=chosen)
 
@@ -72,12 +80,16 @@ def linear_gradients(
     return linear_query(weights, residual, clip_norm, grid.step(clip_norm), grid.quant_bound)
 
 
-def gradients_by_row(grid: Grid, clip_norm: float, *, weights: FloatArray, gradient: PerRow) -> RowGradientQuery:
+def gradients_by_row(
+    grid: Grid, clip_norm: float, *, weights: FloatArray, gradient: PerRow
+) -> RowGradientQuery:
     """`Gradients` of any loss: gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape), called for each row."""
     row_map = AffineMap(dim=weights.size).on_grid(grid, clip_norm)
     # About ten operations per coordinate, and a Python call unless the gradient is compiled.
     cost = 10 * weights.size + (0 if is_compiled(gradient) else CALL)
-    return RowGradientQuery(shape=weights.shape, row_cost=cost, weights=weights, gradient=gradient, row_map=row_map)
+    return RowGradientQuery(
+        shape=weights.shape, row_cost=cost, weights=weights, gradient=gradient, row_map=row_map
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,7 +115,9 @@ class GradientSum(NoisyMeasurement):
     shape: tuple[int, ...]
     clip_norm: float
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: BudgetAccount, cost: Fraction, n: int
+    ) -> tuple[ArrayQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         grid = sum_grid(account, cost, math.prod(self.shape), n)
         return self.gradients(grid, self.clip_norm), grid.event, grid.step(self.clip_norm)
@@ -120,7 +134,13 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
     grid: SampledGrid
 
     def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: SampledGaussianEvent
+        self,
+        account: BudgetAccount,
+        rows: Rows,
+        executor: Executor,
+        *,
+        name: str,
+        cost: SampledGaussianEvent,
     ) -> Released:
         """Charge the event, draw the batch, add up its gradients and add noise."""
         query = self.gradients(self.grid, self.clip_norm)
@@ -160,7 +180,8 @@ class ResidualSum(NoisyMeasurement):
     clip: float
     radius: float
     row_step: float = 1.0  # unit of the rows' z
-    weighted: bool = False  # rows are (z, label, weight <= 1), the factor of a term: the sensitivity is the same
+    # rows are (z, label, weight <= 1), the factor of a term: the sensitivity is the same
+    weighted: bool = False
 
     def priced_query(
         self, account: BudgetAccount, cost: Fraction, n: int
@@ -180,12 +201,18 @@ class ResidualSum(NoisyMeasurement):
             quant_bound=grid.quant_bound,
             weighted=self.weighted,
         )
-        return LinearGradientQuery(shape=(dim,), row_cost=3 * dim, gradient_map=residual_map), grid.event, unit
+        return (
+            LinearGradientQuery(shape=(dim,), row_cost=3 * dim, gradient_map=residual_map),
+            grid.event,
+            unit,
+        )
 
 
 ULP = 2.0**-53
-UP = 1.0 + 2.0**-30  # factor that covers the rounding of the bounds themselves (a few operations on doubles)
-LONGER = 1.0 + 2.0**-24  # bound on norm / `radius` of a row that was clipped to `radius` in single or double precision
+# factor that covers the rounding of the bounds themselves (a few operations on doubles)
+UP = 1.0 + 2.0**-30
+# bound on norm / `radius` of a row that was clipped to `radius` in single or double precision
+LONGER = 1.0 + 2.0**-24
 # Bound on |derivative in the prediction| of the losses with bounded gradients.
 SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
 _EXACT = 1 << 53
@@ -229,7 +256,9 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         far = float(np.sqrt(np.sum(self.start**2))) + self.reach
         rounded = math.sqrt(dim) * (0.5 + 2.0**-20) * self._row_step(dim)
         # Rounding of <w, z>, in any order of addition, and of w; then of the residual, whose exp is accurate to 2^-48.
-        inside = radius * (self.curvature * (dim + 4) * 2.0 * ULP * far * radius + self.slope * 2.0**-48)
+        inside = radius * (
+            self.curvature * (dim + 4) * 2.0 * ULP * far * radius + self.slope * 2.0**-48
+        )
         moved = 64.0 * ULP * (self.longest + self.l2 * self.reach + self.reach / self.step_size)
         return (rounded + inside + moved) * UP
 
@@ -244,7 +273,9 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         room = 2 * grid.quant_bound - math.isqrt(dim) - 3
         return grid, (self.distance(n) + 2.0**-50 * self.reach) / room * UP
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, run the gradient steps, one pass each, and add noise to the last iterate."""
         grid, unit = self.grid(account, cost, rows.n)
 
@@ -252,7 +283,9 @@ class WeightedMinimum(Measurement[Fraction, Released]):
             moved = self.descend(lambda query: executor.run(query, rows), rows.n) / unit
             return np.rint(np.clip(moved, -(2.0**62), 2.0**62)).astype(np.int64)
 
-        value = release(account, name=name, query=ask, shape=self.start.shape, event=grid.event, unit=unit)
+        value = release(
+            account, name=name, query=ask, shape=self.start.shape, event=grid.event, unit=unit
+        )
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
     def descend(self, private_sum: Callable[[LinearGradientQuery], IntArray], n: int) -> FloatArray:
@@ -264,7 +297,9 @@ class WeightedMinimum(Measurement[Fraction, Released]):
             known = query.zeros()
             query.add(self.public, known)
             step_vector = private_sum(query).astype(np.float64) * (step * self.priv_weight / n)
-            step_vector += known[0].astype(np.float64) * (step * (1.0 - self.priv_weight) / len(self.public))
+            step_vector += known[0].astype(np.float64) * (
+                step * (1.0 - self.priv_weight) / len(self.public)
+            )
             # The sums are negative gradients.
             moved = moved + self.step_size * (step_vector - self.l2 * moved)
         return moved

@@ -61,14 +61,18 @@ def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
     """Return the logarithm of a positive definite matrix in whole units, its eigenvalues clipped to [-LOG_CAP, LOG_CAP]."""
     dim = len(matrix)
     with localcontext(Context(prec=DIGITS, Emin=-999999, Emax=999999)):
-        values, vectors = _jacobi([[Decimal(x.numerator) / Decimal(x.denominator) for x in row] for row in matrix])
+        values, vectors = _jacobi(
+            [[Decimal(x.numerator) / Decimal(x.denominator) for x in row] for row in matrix]
+        )
         cap = Decimal(LOG_CAP)
         tiny = (-2 * cap).exp()
         logs = [max(-cap, min(cap, max(value, tiny).ln())) / Decimal(unit) for value in values]
         out = [[0] * dim for _ in range(dim)]
         for i in range(dim):
             for j in range(i + 1):
-                entry = sum((vectors[i, k] * vectors[j, k] * logs[k] for k in range(dim)), Decimal(0))
+                entry = sum(
+                    (vectors[i, k] * vectors[j, k] * logs[k] for k in range(dim)), Decimal(0)
+                )
                 out[i][j] = out[j][i] = int(entry.to_integral_value())
         return out
 
@@ -76,7 +80,9 @@ def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
 def _jacobi(matrix: list[list[Decimal]]) -> tuple[list[Decimal], Any]:
     """Return eigenvalues and eigenvectors (columns) by cyclic Jacobi rotations, which converge quadratically."""
     a, dim = np.array(matrix, dtype=object), len(matrix)
-    vectors = np.array([[Decimal(int(i == j)) for j in range(dim)] for i in range(dim)], dtype=object)
+    vectors = np.array(
+        [[Decimal(int(i == j)) for j in range(dim)] for i in range(dim)], dtype=object
+    )
     for _ in range(_SWEEPS):
         diagonal = sum((abs(a[i, i]) for i in range(dim)), Decimal(0))
         off = sum((abs(a[i, j]) for i in range(dim) for j in range(i)), Decimal(0))
@@ -91,7 +97,10 @@ def _jacobi(matrix: list[list[Decimal]]) -> tuple[list[Decimal], Any]:
             c = 1 / (t * t + 1).sqrt()
             s = t * c
             for columns in (a.T, a, vectors.T):
-                columns[p], columns[q] = c * columns[p] - s * columns[q], s * columns[p] + c * columns[q]
+                columns[p], columns[q] = (
+                    c * columns[p] - s * columns[q],
+                    s * columns[p] + c * columns[q],
+                )
             a[p, q] = a[q, p] = Decimal(0)
     return list(a.diagonal()), vectors
 
@@ -129,7 +138,11 @@ class GroupQuery(Query):
     def zeros(self) -> tuple[IntArray, list[FloatArray]]:
         """Return the position of the next row; count, sum and sum of products of the rows of each group."""
         dim, groups = self.base.dim, self.groups
-        return np.zeros(1, dtype=np.int64), [np.zeros(groups), np.zeros((dim, groups)), np.zeros((dim, dim, groups))]
+        return np.zeros(1, dtype=np.int64), [
+            np.zeros(groups),
+            np.zeros((dim, groups)),
+            np.zeros((dim, dim, groups)),
+        ]
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -165,7 +178,9 @@ class GroupQuery(Query):
         _, (count, first, second) = accumulators
         means = first / count
         spread = (second - first[:, None, :] * means[None, :, :]) / (count - 1.0)
-        covariance = np.ascontiguousarray(np.moveaxis((spread + spread.transpose(1, 0, 2)) / 2.0, 2, 0))
+        covariance = np.ascontiguousarray(
+            np.moveaxis((spread + spread.transpose(1, 0, 2)) / 2.0, 2, 0)
+        )
         return covariance, usable_groups(covariance, count)
 
     @property
@@ -212,7 +227,8 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
         stretched = (1.0 + TOLERANCE) * plain
     usable = np.flatnonzero(valid)
     close = np.zeros(groups, dtype=np.int64)
-    close[usable] = 1  # a usable group agrees with itself by definition; rounding does not decide that
+    # a usable group agrees with itself by definition; rounding does not decide that
+    close[usable] = 1
     step = max(1, _PAIRS // max(1, groups))
     counts = np.zeros((-(-groups // step), groups), dtype=np.int64)
 
@@ -222,7 +238,9 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
             both = valid[begin:end, None] & valid[None, begin:]
             one, others = (..., slice(begin, end), None), (..., None, slice(begin, groups))
             for large, small in ((stretched[one], plain[others]), (stretched[others], plain[one])):
-                both &= _positive([[large[i, j] - small[i, j] for j in range(i + 1)] for i in range(dim)])
+                both &= _positive(
+                    [[large[i, j] - small[i, j] for j in range(i + 1)] for i in range(dim)]
+                )
         both &= np.arange(begin, groups) > np.arange(begin, end)[:, None]
         counts[part, begin:] += both.sum(axis=0)
         counts[part, begin:end] += both.sum(axis=1)
@@ -242,7 +260,8 @@ def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
         return [[Fraction(int(i == j)) for j in range(dim)] for i in range(dim)]
     chosen = [(w, y) for w, y in zip(weights, covariance.tolist(), strict=True) if w]
     return [
-        [sum((w * Fraction(y[i][j]) for w, y in chosen), Fraction(0)) / whole for j in range(dim)] for i in range(dim)
+        [sum((w * Fraction(y[i][j]) for w, y in chosen), Fraction(0)) / whole for j in range(dim)]
+        for i in range(dim)
     ]
 
 
@@ -283,7 +302,13 @@ class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
     groups: int
 
     def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
+        self,
+        account: BudgetAccount,
+        rows: Rows,
+        executor: Executor,
+        *,
+        name: str,
+        cost: tuple[Fraction, Fraction],
     ) -> Agreement:
         """Charge, run the pass, add noise and compare."""
         (epsilon, delta), groups = cost, self.groups
@@ -296,9 +321,13 @@ class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
             return np.array([scale * int(close.sum())], dtype=np.int64)
 
         unit = 1.0 / (scale * groups**2)
-        share = float(release(account, name=name, query=query, shape=(1,), event=event, unit=unit)[0])
+        share = float(
+            release(account, name=name, query=query, shape=(1,), event=event, unit=unit)[0]
+        )
         needed = float(GOOD) + pass_margin(groups, epsilon, delta)
-        return Agreement(passed=share >= needed, share=share, noise_std=event.noise_std * unit, event=event)
+        return Agreement(
+            passed=share >= needed, share=share, noise_std=event.noise_std * unit, event=event
+        )
 
 
 def log_sensitivity(dim: int, groups: int) -> float:
@@ -312,7 +341,9 @@ def mask_grid(dim: int, groups: int, cost: Fraction) -> tuple[GaussianEvent, flo
     """Return the event of one release of a logarithm, and the grid step."""
     bound = math.isqrt(math.floor(2 * cost * 4**_MASK_LOG2_SCALE))
     # Rounding to the grid moves each of the dim^2 differences by at most one step.
-    return GaussianEvent(bound * bound, _MASK_LOG2_SCALE, dim * dim), log_sensitivity(dim, groups) / (bound - 2 * dim)
+    return GaussianEvent(bound * bound, _MASK_LOG2_SCALE, dim * dim), log_sensitivity(
+        dim, groups
+    ) / (bound - 2 * dim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -324,7 +355,9 @@ class GroupCenter(Measurement[Fraction, Released]):
     groups: int
     whitener: FloatArray
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.base.dim
         event, unit = mask_grid(dim, self.groups, cost)

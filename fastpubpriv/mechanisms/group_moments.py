@@ -45,7 +45,9 @@ def group_event(
         l1 = 2 * (bound + count_weight(bound, pure=True))
         return bound, LaplaceEvent(l1 * columns, grid.log2_scale, groups * columns * 2)
     grid = gaussian_sum_grid(share, 1, n)
-    return grid.quant_bound, GaussianEvent(4 * grid.quant_bound**2 * columns, grid.log2_scale, groups * columns * 3)
+    return grid.quant_bound, GaussianEvent(
+        4 * grid.quant_bound**2 * columns, grid.log2_scale, groups * columns * 3
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +77,9 @@ class GroupMomentsQuery(ArrayQuery):
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `ArrayQuery.answer`."""
-        totals: IntArray = accumulators[0].transpose(1, 2, 0)[: self.shape[0], : self.shape[1]].copy()
+        totals: IntArray = (
+            accumulators[0].transpose(1, 2, 0)[: self.shape[0], : self.shape[1]].copy()
+        )
         totals[0] *= self.weight
         return totals
 
@@ -103,7 +107,8 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
 
     # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
     # sums alone; 5/2 dim Q in l1, without squares.
-    codes: Callable[[Any], Codes] | None  # the group of each row of a chunk, each row independently; None for one group
+    # the group of each row of a chunk, each row independently; None for one group
+    codes: Callable[[Any], Codes] | None
     middle: FloatArray
     half: FloatArray
     row_cost: int
@@ -118,13 +123,23 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         weight = count_weight(bound, pure=pure)
         shape = (2 if pure else 3, columns, groups)
         moments = GroupMomentsQuery(
-            shape=shape, codes=self.codes, middle=self.middle, half=self.half, squared=self.squared, bound=bound,
-            weight=weight, row_cost=self.row_cost,
-        )  # fmt: skip
+            shape=shape,
+            codes=self.codes,
+            middle=self.middle,
+            half=self.half,
+            squared=self.squared,
+            bound=bound,
+            weight=weight,
+            row_cost=self.row_cost,
+        )
         query = partial(executor.run, moments, rows)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)
         std, stretch = event.noise_std / bound, bound / weight
         return MomentsReleased(
-            count=value[0].T * stretch, total=value[1].T, squares=None if pure else value[2].T, count_std=std * stretch,
-            noise_std=std, event=event,
-        )  # fmt: skip
+            count=value[0].T * stretch,
+            total=value[1].T,
+            squares=None if pure else value[2].T,
+            count_std=std * stretch,
+            noise_std=std,
+            event=event,
+        )

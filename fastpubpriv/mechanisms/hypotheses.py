@@ -88,9 +88,15 @@ class Hypotheses:
             Inconsistent shapes, or finite weights that are negative or do not sum to 1.
         """
         weights, means, spreads = (
-            _numbers(name, value) for name, value in (("weights", weights), ("means", means), ("spreads", spreads))
+            _numbers(name, value)
+            for name, value in (("weights", weights), ("means", means), ("spreads", spreads))
         )
-        if weights.ndim != 2 or means.ndim != 3 or means.shape[:2] != weights.shape or 0 in means.shape[1:]:
+        if (
+            weights.ndim != 2
+            or means.ndim != 3
+            or means.shape[:2] != weights.shape
+            or 0 in means.shape[1:]
+        ):
             raise InputError(
                 "hypotheses need weights of shape (m, k) and means of shape (m, k, dim), "
                 f"got {weights.shape} and {means.shape}"
@@ -105,10 +111,17 @@ class Hypotheses:
             # A component of weight 0 has no effect, whatever its parameters.
             usable = _usable(means, spreads) | (weights == 0.0)
             valid = np.isfinite(weights).all(axis=1) & usable.all(axis=1)
-        weights, means, spreads, usable = weights[valid], means[valid], spreads[valid], usable[valid]
+        weights, means, spreads, usable = (
+            weights[valid],
+            means[valid],
+            spreads[valid],
+            usable[valid],
+        )
         totals = weights.sum(axis=1)
         if (weights < 0.0).any() or (np.abs(totals - 1.0) > _SUM_ERROR).any():
-            worst = int(np.argmax(np.where((weights < 0.0).any(axis=1), np.inf, np.abs(totals - 1.0))))
+            worst = int(
+                np.argmax(np.where((weights < 0.0).any(axis=1), np.inf, np.abs(totals - 1.0)))
+            )
             raise InputError(
                 "the weights of a hypothesis must be non-negative and sum to 1, but those at position "
                 f"{int(np.flatnonzero(valid)[worst])} do not: divide them by their sum"
@@ -136,14 +149,18 @@ class Hypotheses:
                 "the list of hypotheses is empty: pass at least one mixture, or arrays of their parameters"
             )
         try:
-            shapes = {(mixture.means.shape[1], *mixture.covariances.shape[1:]) for mixture in mixtures}
+            shapes = {
+                (mixture.means.shape[1], *mixture.covariances.shape[1:]) for mixture in mixtures
+            }
         except (AttributeError, IndexError, TypeError):
             raise InputError(
                 "hypotheses must be mixtures with weights, means and covariances (such as a MixtureResult), a Hypotheses "
                 "value, or a triple of arrays (weights, means, variances)"
             ) from None
         if len(shapes) > 1 or len(set(next(iter(shapes)))) > 1:
-            raise InputError("the hypotheses have different numbers of columns: all must describe the same rows")
+            raise InputError(
+                "the hypotheses have different numbers of columns: all must describe the same rows"
+            )
         dim = next(iter(shapes))[0]
         all_names = [getattr(mixture, "columns", None) for mixture in mixtures]
         names = next((labels for labels in all_names if labels is not None), None)
@@ -171,11 +188,19 @@ class Hypotheses:
 
         `show`: whether the message may contain names that only `columns` has.
         """
-        order = column_order(columns, self.columns, of="x_priv", within="the list of hypotheses", show=show)
+        order = column_order(
+            columns, self.columns, of="x_priv", within="the list of hypotheses", show=show
+        )
         if order is None:
             return self
-        spreads = self.spreads[..., order] if self.axis_aligned else self.spreads[..., order, :][..., order]
-        means, spreads = (frozen(np.ascontiguousarray(array)) for array in (self.means[..., order], spreads))
+        spreads = (
+            self.spreads[..., order]
+            if self.axis_aligned
+            else self.spreads[..., order, :][..., order]
+        )
+        means, spreads = (
+            frozen(np.ascontiguousarray(array)) for array in (self.means[..., order], spreads)
+        )
         return replace(self, means=means, spreads=spreads, columns=tuple(columns or ()))
 
     @classmethod
@@ -183,7 +208,11 @@ class Hypotheses:
         """Convert a Hypotheses value, a triple of arrays or a sequence of mixtures to a Hypotheses value."""
         if isinstance(hypotheses, cls):
             return hypotheses
-        if isinstance(hypotheses, tuple) and len(hypotheses) == 3 and not hasattr(hypotheses[0], "means"):
+        if (
+            isinstance(hypotheses, tuple)
+            and len(hypotheses) == 3
+            and not hasattr(hypotheses[0], "means")
+        ):
             return cls.from_arrays(*hypotheses)
         if isinstance(hypotheses, list | tuple):
             return cls.from_mixtures(hypotheses)
@@ -246,4 +275,5 @@ class Chosen:
 
     index: int
     event: SelectionEvent
-    facts: Mapping[str, Any] = field(default_factory=dict)  # empty: the event and the result have all facts
+    # empty: the event and the result have all facts
+    facts: Mapping[str, Any] = field(default_factory=dict)

@@ -21,7 +21,15 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, gram_cost, symmetrized
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    ArrayQuery,
+    Measurement,
+    NoiseEvent,
+    Released,
+    gram_cost,
+    symmetrized,
+)
 from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
@@ -40,13 +48,22 @@ class LeavesReleased:
 
     @classmethod
     def of(
-        cls, values: Iterable[Any], units: Iterable[float], event: NoiseEvent, *, spectral: float = 0.0
+        cls,
+        values: Iterable[Any],
+        units: Iterable[float],
+        event: NoiseEvent,
+        *,
+        spectral: float = 0.0,
     ) -> LeavesReleased:
         """Build from the noisy integers and the grid step of each leaf; `spectral` is `spectral_std` over `noise_std`."""
         answers = []
         for value, unit in zip(values, units, strict=True):
             std = event.noise_std * unit
-            answers.append(Released(value=value * unit, noise_std=std, event=event, spectral_std=spectral * std))
+            answers.append(
+                Released(
+                    value=value * unit, noise_std=std, event=event, spectral_std=spectral * std
+                )
+            )
         return cls(answers=answers, event=event)
 
     @property
@@ -77,7 +94,9 @@ class LeafQuery(ArrayQuery):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         if self.maps:
-            kernels.leaf_totals(chunk, self.routes, list(accumulators[0]), self.maps, squares=self.squares)
+            kernels.leaf_totals(
+                chunk, self.routes, list(accumulators[0]), self.maps, squares=self.squares
+            )
         else:
             accumulators[0][:] += np.diff(kernels.grouped_rows(chunk, self.routes)[1])
 
@@ -94,7 +113,9 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, work = self.routes.n_labels, routing_cost(self.routes)
-        grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+        grid = cluster_count_grid(
+            cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage
+        )
         query = LeafQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
         ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
         value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
@@ -118,16 +139,30 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = _check(self.routes, self.affines, self.radii)
-        grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
-        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        grid = cluster_gram_grid(
+            cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage
+        )
+        maps = tuple(
+            affine.on_grid(grid, radius)
+            for affine, radius in zip(self.affines, self.radii, strict=True)
+        )
         shape = (k, dim * (dim + 1) // 2) if account.pure else (k, dim, dim)
         work = max(self.routes.dim, gram_cost(dim)) + routing_cost(self.routes)
-        query = LeafQuery(shape=shape, lower=(k, dim, dim), row_cost=work, routes=self.routes, maps=maps, squares=True)
+        query = LeafQuery(
+            shape=shape,
+            lower=(k, dim, dim),
+            row_cost=work,
+            routes=self.routes,
+            maps=maps,
+            squares=True,
+        )
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         square = symmetrized(value, triangle=account.pure)
         units = np.array([grid.step(radius) for radius in self.radii]) ** 2
-        return LeavesReleased.of(square, units.tolist(), grid.event, spectral=math.sqrt(2.0) if account.pure else 1.0)
+        return LeavesReleased.of(
+            square, units.tolist(), grid.event, spectral=math.sqrt(2.0) if account.pure else 1.0
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,8 +179,13 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = shape = _check(self.routes, self.affines, self.radii)
-        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
-        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        grid = cluster_sum_grid(
+            cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage
+        )
+        maps = tuple(
+            affine.on_grid(grid, radius)
+            for affine, radius in zip(self.affines, self.radii, strict=True)
+        )
         work = max(self.routes.dim, dim) + routing_cost(self.routes)
         query = LeafQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
         ask = partial(executor.run, query, rows)
@@ -157,15 +197,23 @@ def routing_cost(routes: RowTree) -> int:
     """Return the work to route one row, in units of about a nanosecond; a multiply-add takes about a tenth of one."""
     splits = [split for split in routes.splits if split is not None]
     widest = max(
-        (split.centers.size + (0 if split.projection is None else split.projection.size) for split in splits), default=0
+        (
+            split.centers.size + (0 if split.projection is None else split.projection.size)
+            for split in splits
+        ),
+        default=0,
     )
     return routes.dim + widest // 10
 
 
-def _check(routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]) -> tuple[int, int]:
+def _check(
+    routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]
+) -> tuple[int, int]:
     """Return the number of leaves and of columns of their maps; InputError unless the arguments match."""
     k = routes.n_labels
     sizes = {affine.out_dim for affine in affines}
     if len(affines) != k or len(radii) != k or len(sizes) != 1:
-        raise InputError(f"{k} leaves need one map and one radius each, and maps with the same number of columns")
+        raise InputError(
+            f"{k} leaves need one map and one radius each, and maps with the same number of columns"
+        )
     return k, sizes.pop()

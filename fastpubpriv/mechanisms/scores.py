@@ -33,12 +33,17 @@ from fastpubpriv.threads.pool import AccumulatorPool, available_cpus, share_out
 CELLS = 512  # default number of cells
 MOST_CELL_ROWS = 2**30
 _WORD = 30  # bits of a sum over cells
-_CELL_REACH = np.linspace(-4.0, 4.0, 33)  # distances from a mean, in standard deviations, of candidate edges
+# distances from a mean, in standard deviations, of candidate edges
+_CELL_REACH = np.linspace(-4.0, 4.0, 33)
 
 
-def mixture_cdf(hypotheses: Hypotheses, points: FloatArray, chosen: slice = slice(None)) -> FloatArray:
+def mixture_cdf(
+    hypotheses: Hypotheses, points: FloatArray, chosen: slice = slice(None)
+) -> FloatArray:
     """Return the distribution functions (size, points) of the chosen hypotheses in one column."""
-    weights, means, spreads = (part[chosen] for part in (hypotheses.weights, hypotheses.means, hypotheses.spreads))
+    weights, means, spreads = (
+        part[chosen] for part in (hypotheses.weights, hypotheses.means, hypotheses.spreads)
+    )
     total = np.zeros((len(weights), len(points)))
     for c in range(hypotheses.n_components):
         std = np.sqrt(spreads[:, c].reshape(-1, 1))
@@ -108,7 +113,8 @@ class Intervals:
     """Intervals where one hypothesis in one column has a larger density than another, for pairs (0, 1), (0, 2), ..., (1, 2) ..."""
 
     edges: FloatArray  # the roots of all pairs, ascending
-    places: IntArray  # (pairs, most): indices of the edges that are roots of a pair, ascending, then `len(edges)`
+    # (pairs, most): indices of the edges that are roots of a pair, ascending, then `len(edges)`
+    places: IntArray
     signs: IntArray  # (pairs, most): 1 for a root where A_ij ends, -1 where it begins, else 0
     ends_inside: IntArray  # (pairs,): 1 if A_ij reaches to infinity
 
@@ -155,19 +161,25 @@ class Intervals:
         places[real] = inverse
         return cls(edges, places, signs, ends_inside)
 
-    def expected(self, hypotheses: Hypotheses, index: int, n: int, pairs: IntArray | slice) -> IntArray:
+    def expected(
+        self, hypotheses: Hypotheses, index: int, n: int, pairs: IntArray | slice
+    ) -> IntArray:
         """Return the expected number of n rows in the sets of some pairs under one hypothesis, rounded, (pairs,)."""
         signs = self.signs[pairs]
         real = signs != 0
         below = np.zeros(signs.shape)
-        below[real] = mixture_cdf(hypotheses, self.edges[self.places[pairs][real]], slice(index, index + 1))[0]
+        below[real] = mixture_cdf(
+            hypotheses, self.edges[self.places[pairs][real]], slice(index, index + 1)
+        )[0]
         mass = np.clip((below * signs).sum(axis=1) + self.ends_inside[pairs], 0.0, 1.0)
         return np.asarray(np.floor(n * mass + 0.5).astype(np.int64))
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Return the number of rows in the set of each pair, (pairs,)."""
         below = np.cumsum(executor.run(CellQuery.of(self.edges), rows))
-        return np.asarray((below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1])
+        return np.asarray(
+            (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
+        )
 
 
 Codes = np.ndarray[Any, np.dtype[np.int16]]
@@ -177,7 +189,8 @@ MOST_DENSITIES = 20_000  # hypotheses
 CHUNK_ROWS = 2048
 _BLOCK_ROWS = 32
 _BLOCK_WORK = 2**28  # operations, a few hundredths of a second
-_BLOCK_DRAWS = 256  # coded at once, so that the codes of a thousand hypotheses stay in the second-level cache
+# coded at once, so that the codes of a thousand hypotheses stay in the second-level cache
+_BLOCK_DRAWS = 256
 _DRAW_WORK = 1e10  # multiplications of densities at public draws, some two seconds of one core
 _TINY = 2.0**-53  # distance of uniform draws from 0 and 1
 
@@ -185,7 +198,9 @@ _TINY = 2.0**-53  # distance of uniform draws from 0 and 1
 class PublicDraws:
     """Public draws from each hypothesis, from one scrambled Sobol sequence: each point has the exact law, with low discrepancy."""
 
-    def __init__(self, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0) -> None:
+    def __init__(
+        self, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0
+    ) -> None:
         if hypotheses.size > MOST_DENSITIES:
             raise InputError(
                 f"densities are compared for up to {MOST_DENSITIES} hypotheses, got {hypotheses.size}: pass a shorter "
@@ -197,7 +212,9 @@ class PublicDraws:
         self.draws = draws
         self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
         self._hypotheses = hypotheses
-        uniform = sobol_points(hypotheses.dim + 1, (draws - 1).bit_length(), seed=public_seed)[:draws]
+        uniform = sobol_points(hypotheses.dim + 1, (draws - 1).bit_length(), seed=public_seed)[
+            :draws
+        ]
         self._picks = uniform[:, 0]
         self._normals = ndtri(np.clip(uniform[:, 1:], _TINY, 1.0 - _TINY))
         spreads = hypotheses.spreads
@@ -208,14 +225,20 @@ class PublicDraws:
         """Return points (draws, dim) from one hypothesis."""
         picked = np.searchsorted(self._ends[own, :-1], self._picks, side="right")
         root = self._roots[own, picked]
-        away = root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
+        away = (
+            root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
+        )
         return np.ascontiguousarray(self._hypotheses.means[own, picked] + away)
 
-    def each(self, work: Callable[[int, Codes, int], None], *, block: int, threads: int | None) -> None:
+    def each(
+        self, work: Callable[[int, Codes, int], None], *, block: int, threads: int | None
+    ) -> None:
         """Call work(i, codes, k), in threads, for blocks of k <= `block` draws from each hypothesis i, with codes codes[:, :k]."""
         block = min(self.draws, block)
         shape = self.table.panels, block, PANEL
-        buffers = AccumulatorPool(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
+        buffers = AccumulatorPool(
+            lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table))
+        )
 
         def coded(own: int) -> None:
             points = self.of(own)
@@ -254,7 +277,8 @@ class CodesQuery(Query):
         """See `Query.zeros`."""
         panels = self.table.panels
         codes = np.empty((panels, self.chunk_rows, PANEL), dtype=np.int16)
-        rooms = AccumulatorPool(partial(kernels.density_room, self.table))  # they may be as large as the codes
+        # they may be as large as the codes
+        rooms = AccumulatorPool(partial(kernels.density_room, self.table))
         totals = [np.zeros((panels, PANEL), dtype=np.int64)] if self.most else empty_counts(panels)
         return [codes, rooms], *totals
 
@@ -265,12 +289,16 @@ class CodesQuery(Query):
         table, n = self.table, len(points)
         # Many rows, as the parameters of a long list are read once per block, but a block cannot be interrupted.
         workers = available_cpus() if self.threads is None else self.threads
-        affordable = _BLOCK_WORK // (table.panels * PANEL * table.constants.shape[1] * (table.dim + 8))
+        affordable = _BLOCK_WORK // (
+            table.panels * PANEL * table.constants.shape[1] * (table.dim + 8)
+        )
         block = max(1, min(_BLOCK_ROWS, affordable, -(-self.chunk_rows // (4 * workers))))
 
         def coded(part: int) -> None:
             with rooms.one() as room:
-                kernels.density_codes(points[part * block : (part + 1) * block], table, codes, part * block, room)
+                kernels.density_codes(
+                    points[part * block : (part + 1) * block], table, codes, part * block, room
+                )
 
         def counted(panel: int) -> None:
             kernels.pair_counts(codes, n, panel, totals[panel])
@@ -336,7 +364,12 @@ class DensitySets:
 
     @classmethod
     def prepare(
-        cls, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0, threads: int | None = None
+        cls,
+        hypotheses: Hypotheses,
+        *,
+        draws: int | None = None,
+        public_seed: int = 0,
+        threads: int | None = None,
     ) -> DensitySets:
         """Draw from each hypothesis and count the draws in each set."""
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
@@ -380,9 +413,11 @@ class ScheffeSets:
     """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...; `held` counts the rows in each set."""
 
     sensitivity: ClassVar[int] = 1
-    expected: IntArray  # (size, sets): expected number of n rows, rounded, in the `own` sets of each or in all
+    # (size, sets): expected number of n rows, rounded, in the `own` sets of each or in all
+    expected: IntArray
     held: Callable[[Rows, Executor], IntArray]
-    own: IntArray | None = None  # (size, sets): indices of the sets of the pairs with each hypothesis
+    # (size, sets): indices of the sets of the pairs with each hypothesis
+    own: IntArray | None = None
 
     @classmethod
     def of_intervals(
@@ -446,7 +481,10 @@ class ScheffeSets:
         """See `Evaluation`."""
         held = self.held(rows, executor)
         sets = [slice(None)] * len(self.expected) if self.own is None else self.own
-        off = (np.abs(masses - held[mine]).max() for masses, mine in zip(self.expected, sets, strict=True))
+        off = (
+            np.abs(masses - held[mine]).max()
+            for masses, mine in zip(self.expected, sets, strict=True)
+        )
         return np.fromiter(off, dtype=np.int64)
 
 
@@ -458,7 +496,9 @@ def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executo
     return _in_order(count_pairs(table, rows, executor), size)
 
 
-def _held_in_cells(edges: FloatArray, inside: BoolArray, rows: Rows, executor: Executor) -> IntArray:
+def _held_in_cells(
+    edges: FloatArray, inside: BoolArray, rows: Rows, executor: Executor
+) -> IntArray:
     """Return the number of rows, (pairs,), in sets of cells between `edges`."""
     return _unions(inside, executor.run(CellQuery.of(edges), rows)[:, None])[:, 0]
 
@@ -480,8 +520,11 @@ def _in_order(counts: list[PairCounts], size: int) -> IntArray:
     return table[np.triu_indices(size, 1)]
 
 
-STEPS = 4  # steps of a score up to the clip, hence also its sensitivity: rounding to a step is small next to the noise
-CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0  # at least one code per step; codes end at 32 nats
+# steps of a score up to the clip, hence also its sensitivity: rounding to a step is small next to
+# the noise
+STEPS = 4
+# at least one code per step; codes end at 32 nats
+CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0
 _CODES_HELD = 2**26  # codes in memory at once
 _PANELS = 64  # panels summed at once
 
@@ -517,8 +560,11 @@ class LogRatios:
         """Return floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); its sensitivity is STEPS."""
         capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (self.table.panels * PANEL)))
         query = CodesQuery(
-            table=self.table, most=STEPS * self.unit, chunk_rows=capacity, threads=executor.threads,
-        )  # fmt: skip
+            table=self.table,
+            most=STEPS * self.unit,
+            chunk_rows=capacity,
+            threads=executor.threads,
+        )
         return np.asarray(executor.run(query, rows)[0].reshape(-1)[: self.size] // self.unit)
 
 

@@ -41,7 +41,8 @@ from fastpubpriv.rowwise.losses import Loss, predictions
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 
-MOST_COMPARED = 2**15  # hypotheses that are compared in pairs; for log ratios only the selection has a limit
+# hypotheses that are compared in pairs; for log ratios only the selection has a limit
+MOST_COMPARED = 2**15
 CLIP = 8.0  # nats
 # Least accuracy accepted by `required_rows`: a smaller one is unattainable, and its square may underflow.
 LEAST_ACCURACY = 1e-9
@@ -93,7 +94,9 @@ def prepare(
             'score="log_ratio"'
         )
     if n > LARGEST_COUNT and (hypotheses.dim > 1 or method == "densities"):
-        raise InputError(f"densities are compared at up to 2^31 - 1 rows, got {n}: pass a part of the rows")
+        raise InputError(
+            f"densities are compared at up to 2^31 - 1 rows, got {n}: pass a part of the rows"
+        )
     if method == "auto":
         short = hypotheses.size <= SHORT_LIST
         method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
@@ -103,21 +106,29 @@ def prepare(
             'score="minimum_distance" or a shorter list'
         )
     if method == "exact":
-        return method, ScheffeSets.of_intervals(hypotheses, n, own_only=score != "yatracos", threads=threads)
+        return method, ScheffeSets.of_intervals(
+            hypotheses, n, own_only=score != "yatracos", threads=threads
+        )
     if score == "yatracos":
         if method == "cells":
             return method, ScheffeSets.of_cells(hypotheses, n, cells=cells)
-        return method, ScheffeSets.of_densities(hypotheses, n, draws=draws, public_seed=public_seed, threads=threads)
+        return method, ScheffeSets.of_densities(
+            hypotheses, n, draws=draws, public_seed=public_seed, threads=threads
+        )
     if method == "cells":
         return method, CellSets.prepare(hypotheses, n, cells=cells)
-    return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)
+    return method, DensitySets.prepare(
+        hypotheses, draws=draws, public_seed=public_seed, threads=threads
+    )
 
 
 def check_rows(n: int, dim: int) -> None:
     """Raise InputError, before the debit, if `prepare` could refuse n rows of `dim` columns."""
     most = LARGEST_COUNT if dim > 1 else MOST_CELL_ROWS
     if n > most:
-        raise InputError(f"a choice compares up to {most} rows of {dim} columns, got {n}: pass a part of the rows")
+        raise InputError(
+            f"a choice compares up to {most} rows of {dim} columns, got {n}: pass a part of the rows"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -128,11 +139,17 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
     size: int
     law: str
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Chosen:
         """Charge, score and select."""
         sensitivity = self.evaluation.sensitivity
-        event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
-        index = release_choice(account, name=name, query=lambda: -self.evaluation.scores(rows, executor), event=event)
+        event = SelectionEvent(
+            epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law
+        )
+        index = release_choice(
+            account, name=name, query=lambda: -self.evaluation.scores(rows, executor), event=event
+        )
         return Chosen(index=index, event=event)
 
 
@@ -146,7 +163,9 @@ class NoisyScores(Measurement[Fraction, Released]):
     evaluation: LogRatios
     size: int
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, score and add noise."""
         most = self.evaluation.sensitivity
         # The grid for counts assumes the squared sensitivity 2 S^2.
@@ -157,7 +176,9 @@ class NoisyScores(Measurement[Fraction, Released]):
         def query() -> IntArray:
             return self.evaluation.scores(rows, executor) * steps
 
-        value = release(account, name=name, query=query, shape=(self.size,), event=event, unit=1.0 / steps)
+        value = release(
+            account, name=name, query=query, shape=(self.size,), event=event, unit=1.0 / steps
+        )
         return Released(value=value, noise_std=event.noise_std / steps, event=event)
 
 
@@ -184,7 +205,9 @@ def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: f
 def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
     """Return the least number of rows at which `slack_at` is at most accuracy / 2."""
     if accuracy < LEAST_ACCURACY:
-        raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
+        raise InputError(
+            f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1"
+        )
     if size < 2:
         return 1
     low, high = 0, closed_form_rows(size, accuracy, epsilon, failure_prob)
@@ -192,7 +215,11 @@ def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: floa
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if slack_at(size, middle, epsilon, failure_prob) <= accuracy / 2.0 else (middle, high)
+        low, high = (
+            (low, middle)
+            if slack_at(size, middle, epsilon, failure_prob) <= accuracy / 2.0
+            else (middle, high)
+        )
     return high
 
 
@@ -226,7 +253,9 @@ class LossQuery(ArrayQuery):
             if self.loss.ours:
                 first = values(predictions(self.weights[0], rows), labels)
                 for index, weights in enumerate(self.weights):
-                    sums[index] += self._steps(values(predictions(weights, rows), labels) - first).sum()
+                    sums[index] += self._steps(
+                        values(predictions(weights, rows), labels) - first
+                    ).sum()
                 return
             scores = np.stack([predictions(weights, rows) for weights in self.weights], axis=1)
             for one, label in zip(scores, labels.tolist(), strict=True):
@@ -250,11 +279,24 @@ class LossChoice(Measurement[Fraction, Chosen]):
     clip: float
     law: str
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Chosen:
         """Charge, score and select."""
         # Work of a prediction and a loss for each model; for a custom loss, also a call.
         work, models = 3 * self.weights.size + (0 if self.loss.ours else CALL), (len(self.weights),)
-        query = LossQuery(shape=models, scale=-1, row_cost=work, weights=self.weights, loss=self.loss, clip=self.clip)
-        event = SelectionEvent(epsilon=cost, sensitivity=2 * STEPS, candidates=models[0], law=self.law)
-        index = release_choice(account, name=name, query=partial(executor.run, query, rows), event=event)
+        query = LossQuery(
+            shape=models,
+            scale=-1,
+            row_cost=work,
+            weights=self.weights,
+            loss=self.loss,
+            clip=self.clip,
+        )
+        event = SelectionEvent(
+            epsilon=cost, sensitivity=2 * STEPS, candidates=models[0], law=self.law
+        )
+        index = release_choice(
+            account, name=name, query=partial(executor.run, query, rows), event=event
+        )
         return Chosen(index=index, event=event)

@@ -39,7 +39,8 @@ LEVELS_MAX = 54  # keys have 54 bits
 class Partition:
     """Bins of some columns, counted once; each level gives a separate histogram."""
 
-    columns: tuple[int, ...]  # columns of the rows. With several, a bin is a tuple of one key for each
+    # columns of the rows. With several, a bin is a tuple of one key for each
+    columns: tuple[int, ...]
     rules: tuple[BinRule, ...]  # one for each column
     # histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins.
     # Counting many costs no more than counting the finest
@@ -154,31 +155,51 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
     # charge, if counting may take more than `executor.max_memory`; callers that debit earlier call `check_memory` first.
     partitions: Sequence[Partition]
     law: Law | None = None  # None for the better noise
-    event: StableHistogramEvent | None = None  # fixes noise and threshold, and is charged in place of `cost`
-    pad_all: bool = False  # draw noise for every slot of the public bound, so that the running time is not informative
+    # fixes noise and threshold, and is charged in place of `cost`
+    event: StableHistogramEvent | None = None
+    # draw noise for every slot of the public bound, so that the running time is not informative
+    pad_all: bool = False
 
     def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
+        self,
+        account: BudgetAccount,
+        rows: Rows,
+        executor: Executor,
+        *,
+        name: str,
+        cost: tuple[Fraction, Fraction],
     ) -> StableRelease:
         """Charge, run the pass, add noise and keep the counts that reach the threshold."""
         partitions, n = self.partitions, rows.n
         for partition in partitions:
             if any(not 0 <= column < rows.dim for column in partition.columns):
                 raise InputError(f"a partition names a column outside of the {rows.dim} columns")
-        histograms = [(index, level) for index, partition in enumerate(partitions) for level in partition.levels]
+        histograms = [
+            (index, level)
+            for index, partition in enumerate(partitions)
+            for level in partition.levels
+        ]
         if not histograms:
             raise InputError("a release needs at least one histogram")
         slots = tuple(partitions[index].slots(n) for index, _ in histograms)
         event = self.event
         if event is None:
-            event = stable_event(*cost, histograms=len(histograms), n=n, draws=sum(slots), law=self.law)
+            event = stable_event(
+                *cost, histograms=len(histograms), n=n, draws=sum(slots), law=self.law
+            )
         check_memory(partitions, n, executor)
 
         def query() -> _Histograms:
             return _Histograms(count_bins(rows, partitions, executor), partitions)
 
         released = release_stable(
-            account, name=name, query=query, event=event, slots=slots, pad_all=self.pad_all, threads=executor.threads
+            account,
+            name=name,
+            query=query,
+            event=event,
+            slots=slots,
+            pad_all=self.pad_all,
+            threads=executor.threads,
         )
         return StableRelease(
             histograms=tuple(
@@ -196,7 +217,9 @@ def _least_slots(n: int) -> int:
     return max(bins.LEAST_SLOTS, min(_FEW_SLOTS, 1 << (2 * n - 1).bit_length()))
 
 
-def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None) -> int:
+def memory_for(
+    partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None
+) -> int:
     """Return an upper bound, from public numbers, on the bytes for counting n rows: those for rows in distinct bins."""
     # All keys and counts, those of one partition a second time while they are sorted, and for each thread a table of each
     # partition. The chunks in memory and the released bins are not included.
@@ -205,13 +228,19 @@ def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, t
     sorting = max(bins.merge_bytes(words) * most for words, most in sizes)
     if any(len(partition.levels) > 1 for partition in partitions):
         sorting += max(held)
-    return sum(held) + sorting + executor.workers * table_memory(partitions, n, table_slots=table_slots)
+    return (
+        sum(held)
+        + sorting
+        + executor.workers * table_memory(partitions, n, table_slots=table_slots)
+    )
 
 
 def table_memory(partitions: Sequence[Partition], n: int, *, table_slots: int | None = None) -> int:
     """Return the maximum number of bytes of one thread's tables."""
     slots = _least_slots(n) if table_slots is None else table_slots
-    return sum(bins.table_bytes(partition.words, len(partitions), slots) for partition in partitions)
+    return sum(
+        bins.table_bytes(partition.words, len(partitions), slots) for partition in partitions
+    )
 
 
 def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) -> None:
@@ -233,7 +262,10 @@ def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) ->
         return None
     check_memory(partitions, n, executor)
     slots = _least_slots(n)
-    while slots < 2 * n and memory_for(partitions, n, executor, table_slots=2 * slots) <= executor.max_memory:
+    while (
+        slots < 2 * n
+        and memory_for(partitions, n, executor, table_slots=2 * slots) <= executor.max_memory
+    ):
         slots *= 2
     return slots
 
@@ -269,7 +301,9 @@ class BinQuery(Query):
     def zeros(self) -> tuple[list[BinTable], ...]:
         """See `Query.zeros`."""
         count = len(self.partitions)
-        return tuple([BinTable(partition.words, count, self.slots)] for partition in self.partitions)
+        return tuple(
+            [BinTable(partition.words, count, self.slots)] for partition in self.partitions
+        )
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -305,7 +339,9 @@ class BinQuery(Query):
         return 2 * sum(len(partition.columns) for partition in self.partitions)
 
 
-def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) -> list[tuple[IntArray, IntArray]]:
+def count_bins(
+    rows: Rows, partitions: Sequence[Partition], executor: Executor
+) -> list[tuple[IntArray, IntArray]]:
     """Return the finest keys and exact counts of every partition, private values."""
     slots = _table_slots(partitions, rows.n, executor)
     return list(executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows))
@@ -317,7 +353,9 @@ def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
         return
     keys = np.empty((len(chunk), partition.words), dtype=np.int64)
     first = partition.words - len(partition.columns)
-    for word, (column, rule) in enumerate(zip(partition.columns, partition.rules, strict=True), start=first):
+    for word, (column, rule) in enumerate(
+        zip(partition.columns, partition.rules, strict=True), start=first
+    ):
         bins.write_keys(chunk[:, column], rule, keys[:, word])
     if partition.labels is not None:
         labels = partition.labels(chunk)
@@ -325,7 +363,9 @@ def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
     table.insert(keys)
 
 
-def coarsen(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:
+def coarsen(
+    keys: IntArray, counts: IntArray, level: int, partition: Partition
+) -> tuple[IntArray, IntArray]:
     """Return keys and counts of bins 2^level times as wide as the given ones."""
     if level == 0:
         return keys, counts

@@ -86,7 +86,9 @@ class Measurement(abc.ABC, Generic[Price, Answer]):
     __slots__ = ()
 
     @abc.abstractmethod
-    def release(self, account: Any, rows: Rows, executor: Executor, *, name: str, cost: Price) -> Answer:
+    def release(
+        self, account: Any, rows: Rows, executor: Executor, *, name: str, cost: Price
+    ) -> Answer:
         """Charge `cost`, run the pass and add noise."""
 
 
@@ -120,19 +122,25 @@ class NoisyMeasurement(Measurement[Fraction, Released]):
     __slots__ = ()
 
     @abc.abstractmethod
-    def priced_query(self, account: Any, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: Any, cost: Fraction, n: int
+    ) -> tuple[ArrayQuery, NoiseEvent, float]:
         """Return the query over n rows, the event that is charged, and the size of a grid step in the unit of the answer."""
 
     def interpreted(self, value: FloatArray, event: NoiseEvent, unit: float) -> Released:
         """Return the result for the noisy answer `value`, which is in data units."""
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, run the pass and add noise."""
         query, event, unit = self.priced_query(account, cost, rows.n)
         ask = partial(executor.run, query, rows)
         return self.interpreted(
-            release(account, name=name, query=ask, shape=query.shape, event=event, unit=unit), event, unit
+            release(account, name=name, query=ask, shape=query.shape, event=event, unit=unit),
+            event,
+            unit,
         )
 
 
@@ -179,12 +187,16 @@ def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: i
 
 def gram_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
     """Return the grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
-    return (calibration.laplace_gram_grid if account.pure else calibration.gaussian_gram_grid)(cost, dim, n)
+    return (calibration.laplace_gram_grid if account.pure else calibration.gaussian_gram_grid)(
+        cost, dim, n
+    )
 
 
 def sum_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
     """Return the grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
-    return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(cost, dim, n)
+    return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(
+        cost, dim, n
+    )
 
 
 _NUMBERS = 1 << 17  # entries of statistics in memory at once
@@ -197,7 +209,8 @@ class MappedQuery(ArrayQuery):
     kernel: Callable[[Any, RowMap, IntArray], None]  # adds the rows of a chunk to the sum
     row_map: RowMap
     only: RowTree | None = None  # with one target
-    statistic: Callable[[Any], FloatArray] | None = None  # applied before `row_map`, to blocks of rows
+    # applied before `row_map`, to blocks of rows
+    statistic: Callable[[Any], FloatArray] | None = None
 
     def __post_init__(self) -> None:
         if self.only is not None and self.only.n_labels != 1:
@@ -240,12 +253,16 @@ class VectorSum(NoisyMeasurement):
     radius: float
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: BudgetAccount, cost: Fraction, n: int
+    ) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         grid = sum_grid(account, cost, dim, n)
         kernel = partial(kernels.rows_sum, box=self.box)
-        query = MappedQuery(shape=(dim,), kernel=kernel, row_map=self.affine.on_grid(grid, self.radius))
+        query = MappedQuery(
+            shape=(dim,), kernel=kernel, row_map=self.affine.on_grid(grid, self.radius)
+        )
         return query, grid.event, grid.step(self.radius)
 
 
@@ -256,26 +273,36 @@ class SecondMoment(SymmetricMeasurement):
     # Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     affine: AffineMap
     radius: float
-    only: RowTree | None = None  # to a node of a cluster tree; the event has the cost of entering or leaving it
+    # to a node of a cluster tree; the event has the cost of entering or leaving it
+    only: RowTree | None = None
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: BudgetAccount, cost: Fraction, n: int
+    ) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.only is None:
             grid = gram_grid(account, cost, dim, n)
         else:
-            grid = calibration.cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+            grid = calibration.cluster_gram_grid(
+                cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage
+            )
         shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
         query = MappedQuery(
-            shape=shape, lower=(dim, dim), row_cost=gram_cost(dim), kernel=kernels.rows_gram,
-            row_map=self.affine.on_grid(grid, self.radius), only=self.only,
-        )  # fmt: skip
+            shape=shape,
+            lower=(dim, dim),
+            row_cost=gram_cost(dim),
+            kernel=kernels.rows_gram,
+            row_map=self.affine.on_grid(grid, self.radius),
+            only=self.only,
+        )
         return query, grid.event, grid.step(self.radius) ** 2
 
 
 # Sums with the number of complete rows, which costs nothing. Privacy note: `notes/complete_rows.md`.
 
-_ANY_SHELL = np.ones(1)  # edges of two shells, which together hold the rows whose entries are all finite
+# edges of two shells, which together hold the rows whose entries are all finite
+_ANY_SHELL = np.ones(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -302,7 +329,8 @@ class CompleteRowsQuery(ArrayQuery):
             return
         self.total.add(chunk, (sums,))
         with np.errstate(all="ignore"):
-            is_whole = np.isfinite(chunk.sum())  # an entry that is not finite makes any sum with it so
+            # an entry that is not finite makes any sum with it so
+            is_whole = np.isfinite(chunk.sum())
         if is_whole:
             shells[0] += len(chunk)
         else:
@@ -320,7 +348,9 @@ class CompleteRowsQuery(ArrayQuery):
         return self.total.in_place
 
 
-def counted_kernel(total: VectorSum | SecondMoment) -> Callable[[Any, RowMap, IntArray, IntArray], None] | None:
+def counted_kernel(
+    total: VectorSum | SecondMoment,
+) -> Callable[[Any, RowMap, IntArray, IntArray], None] | None:
     """Return the kernel of a sum without a box that counts rows with a missing cell as well; None for other sums."""
     if isinstance(total, VectorSum):
         return kernels.rows_sum_counted if total.box is None else None
@@ -347,9 +377,13 @@ class WithCompleteRows(Measurement[Fraction, Released]):
 
     def __post_init__(self) -> None:
         if isinstance(self.total, SecondMoment) and self.total.only is not None:
-            raise InputError("a row that enters a node moves its sum as much as is charged for: no count is free there")
+            raise InputError(
+                "a row that enters a node moves its sum as much as is charged for: no count is free there"
+            )
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, run the pass and add noise."""
         query, event, unit = self.total.priced_query(account, cost, rows.n)
         times = free_count(self.total, query.row_map.quant_bound, pure=account.pure)
@@ -379,15 +413,20 @@ class MomentPieces(SymmetricMeasurement):
     affine: AffineMap
     radius: float
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: BudgetAccount, cost: Fraction, n: int
+    ) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         grid = gram_grid(account, cost / 2, dim, n)
         shape = (2, dim * (dim + 1) // 2) if account.pure else (2, dim, dim)
         query = MappedQuery(
-            shape=shape, lower=(2, dim, dim), row_cost=gram_cost(dim), kernel=kernels.rows_pieces,
+            shape=shape,
+            lower=(2, dim, dim),
+            row_cost=gram_cost(dim),
+            kernel=kernels.rows_pieces,
             row_map=self.affine.on_grid(grid, self.radius),
-        )  # fmt: skip
+        )
         event = type(grid.event)(2 * grid.event.worst, grid.log2_scale, 2 * grid.event.draws)
         return query, event, grid.step(self.radius) ** 2
 
@@ -419,16 +458,23 @@ class RadialQuery(ArrayQuery):
         sums, squares, counts = accumulators
         wanted = sums if self.pieces else None, squares if self.bound else None
         kernels.rows_radial(
-            chunk, self.row_map, *wanted, self.per_step, max(self.bound, 1), self.edges_sq,
+            chunk,
+            self.row_map,
+            *wanted,
+            self.per_step,
+            max(self.bound, 1),
+            self.edges_sq,
             None if self.edges_sq is None else counts,
-        )  # fmt: skip
+        )
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
         sums, squares, counts = accumulators
         parts = [counts * self.times, sums.reshape(-1)] if self.pieces else [counts * self.times]
         if self.bound:
-            parts.append(in_shape(squares, (0,) if self.triangle else (0, 0)).reshape(-1) * self.scale)
+            parts.append(
+                in_shape(squares, (0,) if self.triangle else (0, 0)).reshape(-1) * self.scale
+            )
         return np.concatenate(parts)
 
 
@@ -457,22 +503,39 @@ class RadialPieces(Measurement[Fraction, Released]):
     counts: ShellCounts | None = None
     counted: Fraction = Fraction(0)
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim, pure = self.affine.out_dim, account.pure
         grid = sum_grid(account, (cost - self.squares - self.counted) / 2, dim, rows.n)
         bound, times = square_grid(grid, self.squares, dim)
-        limit, length = float(grid.clip_steps), float(calibration.clip_steps(bound, dim)) if bound else 1.0
+        limit, length = (
+            float(grid.clip_steps),
+            float(calibration.clip_steps(bound, dim)) if bound else 1.0,
+        )
         unit = self.radius / 2.0 / limit
-        row_map = self.affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit)
+        row_map = self.affine.row_map(
+            quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit
+        )
         scale = 0 if self.counts is None else count_scale(self.counted, grid.event, pure=pure)
         edges_sq = None if self.counts is None else in_steps(self.counts.edges, row_map)
         cells = 0 if edges_sq is None else len(edges_sq) + 1
         query = RadialQuery(
-            shape=(cells + 2 * dim + (dim * dim if bound else 0),), row_cost=2 * gram_cost(dim), scale=times, bound=bound,
-            per_step=length / (2.0 * limit), row_map=row_map, edges_sq=edges_sq, times=scale,
-        )  # fmt: skip
-        worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2 + (2 * scale if pure else 2 * scale * scale)
+            shape=(cells + 2 * dim + (dim * dim if bound else 0),),
+            row_cost=2 * gram_cost(dim),
+            scale=times,
+            bound=bound,
+            per_step=length / (2.0 * limit),
+            row_map=row_map,
+            edges_sq=edges_sq,
+            times=scale,
+        )
+        worst = (
+            2 * grid.event.worst
+            + 2 * (times * bound**2) ** 2
+            + (2 * scale if pure else 2 * scale * scale)
+        )
         event = type(grid.event)(worst, grid.log2_scale, query.shape[0])
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=event, unit=1.0)
@@ -484,9 +547,12 @@ class RadialPieces(Measurement[Fraction, Released]):
             value = symmetrized(value, triangle=False)
             moment = Released(value=value, noise_std=noise, event=event, spectral_std=noise)
         return Released(
-            value=sums.reshape(2, dim) * unit, moment=moment, event=event, noise_std=std,
+            value=sums.reshape(2, dim) * unit,
+            moment=moment,
+            event=event,
+            noise_std=std,
             counts=None if self.counts is None else counts / scale,
-        )  # fmt: skip
+        )
 
 
 def square_grid(grid: Grid, cost: Fraction, dim: int) -> tuple[int, int]:
@@ -516,26 +582,41 @@ class ShellCounts(NoisyMeasurement):
     affine: AffineMap
     edges: FloatArray
     incomplete: bool = False  # one more cell, the last, of rows with a non-finite entry
-    only: RowTree | None = None  # to a node of a cluster tree; the event has the cost of entering or leaving it
+    # to a node of a cluster tree; the event has the cost of entering or leaving it
+    only: RowTree | None = None
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: BudgetAccount, cost: Fraction, n: int
+    ) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         edges = np.asarray(self.edges, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
             edges_sq = np.square(edges)
-        ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
+        ascending = edges.ndim == 1 and bool(
+            np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0)
+        )
         if not ascending or not np.all(np.isfinite(edges_sq)):
-            raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
+            raise InputError(
+                "edges must be positive and strictly ascending, and their squares finite and distinct"
+            )
         cells = len(edges_sq) + 1 + self.incomplete
         if self.only is None:
-            grid = (calibration.laplace_count_grid if account.pure else calibration.gaussian_count_grid)(cost, cells, n)
+            grid = (
+                calibration.laplace_count_grid if account.pure else calibration.gaussian_count_grid
+            )(cost, cells, n)
         else:
-            grid = calibration.cluster_shell_grid(cost, cells, n, pure=account.pure, lineage=self.only.lineage)
+            grid = calibration.cluster_shell_grid(
+                cost, cells, n, pure=account.pure, lineage=self.only.lineage
+            )
         counted = _shells_and_incomplete if self.incomplete else kernels.rows_shell_counts
         kernel = partial(counted, edges_sq=edges_sq, box=self.box)
         query = MappedQuery(
-            shape=(cells,), scale=grid.quant_bound, kernel=kernel, row_map=self.affine.row_map(), only=self.only
+            shape=(cells,),
+            scale=grid.quant_bound,
+            kernel=kernel,
+            row_map=self.affine.row_map(),
+            only=self.only,
         )
         return query, grid.event, 1.0 / grid.quant_bound
 
@@ -550,22 +631,32 @@ class CountedMoment(Measurement[Fraction, Released]):
     moment: SecondMoment
     counted: Fraction
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> Released:
         """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
         gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
         scale, row_map = count_scale(self.counted, event, pure=account.pure), gram.row_map
         cells = len(self.counts.edges) + 1
         draws = cells + math.prod(gram.shape)
         query = RadialQuery(
-            shape=(draws,), row_cost=gram.row_cost, row_map=replace(row_map, limit=row_map.limit / 2.0), pieces=False,
-            bound=row_map.quant_bound, triangle=account.pure, edges_sq=in_steps(self.counts.edges, row_map), times=scale,
-        )  # fmt: skip
+            shape=(draws,),
+            row_cost=gram.row_cost,
+            row_map=replace(row_map, limit=row_map.limit / 2.0),
+            pieces=False,
+            bound=row_map.quant_bound,
+            triangle=account.pure,
+            edges_sq=in_steps(self.counts.edges, row_map),
+            times=scale,
+        )
         worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
         joint = type(event)(worst, event.log2_scale, draws)
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
         moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
-        return Released(value=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
+        return Released(
+            value=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std
+        )
 
 
 # Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.
@@ -603,19 +694,33 @@ class StatisticSum(NoisyMeasurement):
     row_cost: int
     part_of: IntArray | None = None
 
-    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: Account, cost: Fraction, n: int
+    ) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         parts = 1 if self.part_of is None else int(self.part_of.max()) + 1
         width = self.dim // parts
         grid = statistic_grid(account, cost, parts, width, n)
-        given: dict[str, Any] = {"shape": (self.dim,), "statistic": self.statistic, "row_cost": self.row_cost}
+        given: dict[str, Any] = {
+            "shape": (self.dim,),
+            "statistic": self.statistic,
+            "row_cost": self.row_cost,
+        }
         affine = AffineMap(dim=self.dim)
         if self.part_of is None or not account.pure or parts == 1:
-            query = MappedQuery(kernel=kernels.rows_sum, row_map=affine.on_grid(grid, self.radius), **given)
+            query = MappedQuery(
+                kernel=kernels.rows_sum, row_map=affine.on_grid(grid, self.radius), **given
+            )
             return query, grid.event, grid.step(self.radius)
         unit = self.radius / (grid.quant_bound - calibration.parts_slack(parts, width) - 1)
-        row_map = affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps))
-        return MappedQuery(kernel=partial(_parts_sum, part_of=self.part_of), row_map=row_map, **given), grid.event, unit
+        row_map = affine.row_map(
+            quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps)
+        )
+        return (
+            MappedQuery(kernel=partial(_parts_sum, part_of=self.part_of), row_map=row_map, **given),
+            grid.event,
+            unit,
+        )
 
 
 # (rows, 1 / step) -> for each block of rows, the vectors of each part in steps, (some, side), and the positions of their rows in
@@ -639,7 +744,10 @@ class SoftGramQuery(ArrayQuery):
             for parts, places in self.rows_of(chunk, self.inv_step):
                 rounded = [np.rint(rows, out=rows) for rows in parts]
                 norms = [np.einsum("ij,ij->i", rows, rows) for rows in rounded]
-                within_bound = np.bincount(np.concatenate(places), np.concatenate(norms)) <= float(self.bound) ** 2
+                within_bound = (
+                    np.bincount(np.concatenate(places), np.concatenate(norms))
+                    <= float(self.bound) ** 2
+                )
                 for out, rows, at in zip(accumulators[0], rounded, places, strict=True):
                     inside = rows if within_bound.all() else rows[within_bound[at]]
                     out += (inside.T @ inside).astype(np.int64)
@@ -657,19 +765,28 @@ class SoftGrams(SymmetricMeasurement):
     radius: float
     row_cost: int
 
-    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: Account, cost: Fraction, n: int
+    ) -> tuple[SoftGramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         parts, side = self.parts, self.side
         shape: tuple[int, ...] = parts, side, side
         if account.pure:
-            grid, shape = calibration.laplace_parts_gram_grid(cost, parts, side, n), (parts, side * (side + 1) // 2)
+            grid, shape = (
+                calibration.laplace_parts_gram_grid(cost, parts, side, n),
+                (parts, side * (side + 1) // 2),
+            )
         else:
             grid = calibration.gaussian_gram_grid(cost, parts * side, n)
         step = grid.step(self.radius)
         query = SoftGramQuery(
-            shape=shape, lower=(parts, side, side), row_cost=self.row_cost, rows_of=self.rows_of, inv_step=1.0 / step,
+            shape=shape,
+            lower=(parts, side, side),
+            row_cost=self.row_cost,
+            rows_of=self.rows_of,
+            inv_step=1.0 / step,
             bound=grid.quant_bound,
-        )  # fmt: skip
+        )
         return query, replace(grid.event, draws=math.prod(shape)), step**2
 
 
@@ -697,7 +814,10 @@ class AxisFeatures:
         out = np.empty((n, 2 * dim))
         with np.errstate(all="ignore"):
             for begin in range(0, n, BLOCK):
-                self._block(np.asarray(chunk[begin : begin + BLOCK], dtype=np.float64), out[begin : begin + BLOCK])
+                self._block(
+                    np.asarray(chunk[begin : begin + BLOCK], dtype=np.float64),
+                    out[begin : begin + BLOCK],
+                )
         return out
 
     def _block(self, rows: FloatArray, out: FloatArray) -> None:

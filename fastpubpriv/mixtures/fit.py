@@ -48,9 +48,12 @@ class Gaussians:
             roots[place], inverses[place] = scale[:, None] * root, np.tril(inverse) / scale
         constants = np.log(weights) - np.log(np.einsum("kii->ki", roots)).sum(axis=1)
         return cls(
-            weights=weights, means=means, covariances=covariances, roots=roots,
+            weights=weights,
+            means=means,
+            covariances=covariances,
+            roots=roots,
             table=NormalTable(means, inverses, constants),
-        )  # fmt: skip
+        )
 
     @property
     def dim(self) -> int:
@@ -69,7 +72,9 @@ def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
     """Return for each column the share of tied pairs of public rows, 0 if possibly chance or rounding, and the least step."""
     tied, steps = _ties(x_pub)
     shares = tied / max(1.0, len(x_pub) * (len(x_pub) - 1.0) / 2.0)
-    return np.where((tied >= LEAST_TIED) & (shares > PUBLIC_SHARE), shares, 0.0).tolist(), steps.tolist()
+    return np.where(
+        (tied >= LEAST_TIED) & (shares > PUBLIC_SHARE), shares, 0.0
+    ).tolist(), steps.tolist()
 
 
 def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -86,13 +91,15 @@ def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 # ---- The histogram.
 
-SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)  # share of the budget, with Gaussian and with Laplace noise
+# share of the budget, with Gaussian and with Laplace noise
+SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)
 SHELLS = (0.5, 0.95, 0.999)  # probabilities of a component within its shells
 SURE = 0.9  # largest responsibility below which a row lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
 DRAWS, LEAST_DRAWS, DRAWN_NUMBERS, DRAWN_AT_ONCE = 100_000, 20_000, 1 << 22, 1 << 17
-MOST_COUNTED = 200_000  # maximum rows that are counted, spread over all: more take time and hardly increase the power
+# maximum rows that are counted, spread over all: more take time and hardly increase the power
+MOST_COUNTED = 200_000
 SEED = 20_227
 # Mean of max(|Z| - 1, 0) / 2: expected gap of a perfect fit, in standard deviations of the cells.
 CHANCE = 0.5 * 0.1666
@@ -106,7 +113,9 @@ MOST_OPEN = 0.1  # predicted total variation of a component above which it gets 
 def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> FloatArray:
     """Return the first-order total variation between Gaussians for l2 errors of the mean and Frobenius errors of the covariance."""
     # Half the mean absolute value of a centered score, which is nearly normal with variance m^2 + F^2 / 2.
-    distance = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
+    distance = np.sqrt(
+        (np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi)
+    )
     return np.minimum(distance, 1.0)
 
 
@@ -137,7 +146,10 @@ def expected_cells(at: Gaussians, axes: FloatArray, public: FloatArray) -> tuple
     origin, steps = public[0][known], steps[known]
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
-    counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, DRAWN_AT_ONCE // at.dim)
+    counts, block = (
+        np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64),
+        max(64, DRAWN_AT_ONCE // at.dim),
+    )
     for number, begin in enumerate(range(0, size, block)):
         rows = draw_normals((min(block, size - begin), at.dim), random_state=SEED + number)
         for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -185,7 +197,9 @@ class ComponentFit:
             return before
         if before == (Reason.TIES,):  # shells of atoms say nothing about tails
             return (Reason.POOR_FIT, Reason.TIES)
-        return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)
+        return (
+            Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,
+        )
 
     def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:
         """Return the diagnostics of a result whose components are in this order."""
@@ -198,7 +212,14 @@ class ComponentFit:
 
 
 def compared(
-    counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int, *, pure: bool = False
+    counts: FloatArray,
+    n: int,
+    noise_std: float,
+    expected: FloatArray,
+    draws: int,
+    parts: int,
+    *,
+    pure: bool = False,
 ) -> ComponentFit:
     """Compare released counts (cells,) of n rows with the shares of a mixture of `parts` components; `pure`: Laplace noise."""
     # Rows with non-finite entries are in no cell; if their number is significant, shares refer to the other rows.
@@ -239,7 +260,12 @@ def count_share(*, pure: bool) -> Fraction:
 
 
 def measure(
-    run: Session, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray
+    run: Session,
+    weights: FloatArray,
+    means: FloatArray,
+    covariances: FloatArray,
+    *,
+    public: FloatArray,
 ) -> ComponentFit:
     """Release the count of rows in the cells of a mixture, at `count_share` of the allowance, and compare it with the mixture."""
     at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
@@ -264,13 +290,18 @@ def measure(
     return compared(counted.value, run.rows.n, counted.noise_std, expected, draws, k, pure=pure)
 
 
-def with_fit(run: Session, result: MixtureResult, public: FloatArray, predicted: Any = None) -> MixtureResult:
+def with_fit(
+    run: Session, result: MixtureResult, public: FloatArray, predicted: Any = None
+) -> MixtureResult:
     """Return the result with reasons and diagnostics from a count of its fit; `predicted` (k,) are total variation errors."""
     predicted = np.zeros(len(result.weights)) if predicted is None else predicted
     fit = measure(run, result.weights, result.means, result.covariances, public=public)
     return replace(
         result,
-        part_reasons=tuple(fit.reasons(place, own, predicted[place]) for place, own in enumerate(result.part_reasons)),
+        part_reasons=tuple(
+            fit.reasons(place, own, predicted[place])
+            for place, own in enumerate(result.part_reasons)
+        ),
         diagnostics={**result.diagnostics, **fit.facts_in()},
         **run.fields(result.n_pub),
     )

@@ -15,22 +15,28 @@ SEARCHES: dict[str, Fraction] = {
     "one_shot": Fraction(2, 25),
     "tree": Fraction(1, 10),
 }  # share of a search that gives one of several starts
-DIRECTIONS_SHARE = Fraction(7, 10)  # share of the principal directions in the cost of a node; histograms get the rest
+# share of the principal directions in the cost of a node; histograms get the rest
+DIRECTIONS_SHARE = Fraction(7, 10)
 CLIP_MARGIN = 1.15  # clip radius over the distance of the farthest public row of a node
 LEAST_GAP = 1.3  # minimum ratio of radii of a public gap that is tested on private rows
-ATTEMPTS = 2  # maximum number of gaps that a node tests, each with an equal part of the histogram's share
+# maximum number of gaps that a node tests, each with an equal part of the histogram's share
+ATTEMPTS = 2
 # Length of a histogram beyond the gap on either side and width of its bins, in logarithms of the radius; minimum number of bins.
 OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
 WIDEST_GAP = 1e3  # maximum ratio of radii that a histogram covers
-VALLEY_SHARE, VALLEY_NOISE = 0.03, 2.0  # maximum rows in a valley: share of the smaller side, plus noise deviations
+# maximum rows in a valley: share of the smaller side, plus noise deviations
+VALLEY_SHARE, VALLEY_NOISE = 0.03, 2.0
 
 # ---- Public rows alone: k-means, and coordinates for searches (the same command).
 RESTARTS, MOST_LLOYD = 10, 100  # restarts of k-means, and maximum iterations of each
-RESTART_ROWS = 10_000  # maximum number of rows, evenly spaced, of restarts; the best one continues with all rows
-GAP_ROWS = 50  # maximum rows per piece, evenly spaced, in the search for a gap: thousands would fill every gap
+# maximum number of rows, evenly spaced, of restarts; the best one continues with all rows
+RESTART_ROWS = 10_000
+# maximum rows per piece, evenly spaced, in the search for a gap: thousands would fill every gap
+GAP_ROWS = 50
 # Maximum rows, rounds and restarts of the fits that choose coordinates.
 MOST_SCALING_ROWS, SCALING_ROUNDS, SCALING_RESTARTS = 2_000, 2, 3
-LEAST_WITHIN = 1e-3  # added to variances within groups, over a column's variance, since values are rounded
+# added to variances within groups, over a column's variance, since values are rounded
+LEAST_WITHIN = 1e-3
 # A fit is as good as the best if its log likelihood is within MARGIN nats plus MARGIN_PER_ROW nats per row. The first protects few
 # public rows of groups in different units against one column; the second, thousands against whitening nearly collinear columns.
 MARGIN, MARGIN_PER_ROW = 5.0, 0.05
@@ -40,12 +46,17 @@ WIDER = 1.2  # minimum factor by which whitening must widen a gap if its fit is 
 STARTS, KEPT = 60, 5  # number of scale-free starts, and of those that are continued
 SHORT_STEPS, LONG_STEPS = 6, 40  # iterations of all starts, and of the continued ones
 MOST_ROWS = 2_000  # maximum number of rows for starts
-FARTHEST_SEED = 25.0  # cap of the squared distance of a row to the seeds, in their scales, when the next seed is drawn
+# cap of the squared distance of a row to the seeds, in their scales, when the next seed is drawn
+FARTHEST_SEED = 25.0
 LACKING = 20.0  # penalty in nats per row that a component has less than its least number
-LEAST_PART = 0.4  # least number of rows of a component, over the expected rows of the lightest component
-FEW_ROWS = 8  # rows below which a shape is pooled with that of other components, and the weight of the latter in rows
+# least number of rows of a component, over the expected rows of the lightest component
+LEAST_PART = 0.4
+# rows below which a shape is pooled with that of other components, and the weight of the latter in
+# rows
+FEW_ROWS = 8
 FEWEST_ROWS = 2  # minimum public rows per component to estimate any shape
-WITHIN = 16.0  # squared distance to the nearest component over the variance that is assumed with fewer
+# squared distance to the nearest component over the variance that is assumed with fewer
+WITHIN = 16.0
 # Minimum rows per component for excluding distant rows, and their distance over that of typical rows.
 TYPICAL, FAR = 4, 20.0
 SETTLED_FIT = 1e-8  # change of the log likelihood per row below which iterations end
@@ -54,7 +65,8 @@ LEAST_VARIANCE = 1e-14  # minimum variance over a column's variance
 # ---- Rounds of soft EM: the plan.
 CHOICE = Fraction(1, 50)  # share of a choice among starts
 TREE_START_ROWS = 20  # public rows per component below which the tree's labels are a start
-POOLED_ROWS = 3  # minimum public rows per component and column for pooling them with the moments of a round
+# minimum public rows per component and column for pooling them with the moments of a round
+POOLED_ROWS = 3
 # Relative noise of an early round, and bounds of its share.
 EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
 # Laplace noise decreases with the share, not with its root: early rounds of full covariances above this noise are omitted.
@@ -62,10 +74,14 @@ PURE_EARLY_NOISE, PURE_MOST_EARLY = 0.3, 1.0 / 4.0
 # Relative noise of the whole budget above which it is reserved for the last round: starts are compared without early rounds, and
 # only the rounds that need a wide clip radius precede it. Pooled public rows are then a better start than a search.
 NOISY = 0.4
-BEFORE_LAST, MOST_MORE = 0.3, 8  # maximum share of early rounds, and maximum rounds of the chosen start
-EARLY_ROUNDS = 2  # maximum rounds of each start before the choice; number of rounds with a wider clip radius
-SETTLED = 0.1  # change of means, in deviations, and relative change of variances, below which early rounds end
-LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25  # minimum rows of an early round, in total and per covariance entry
+# maximum share of early rounds, and maximum rounds of the chosen start
+BEFORE_LAST, MOST_MORE = 0.3, 8
+# maximum rounds of each start before the choice; number of rounds with a wider clip radius
+EARLY_ROUNDS = 2
+# change of means, in deviations, and relative change of variances, below which early rounds end
+SETTLED = 0.1
+# minimum rows of an early round, in total and per covariance entry
+LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 # Rows for the choice of a start: these suffice for an error of a hundredth of a nat per row from sampling, and from noise.
 CHOICE_ROWS, CHOICE_STDS = 6_000, 100.0
 
@@ -73,25 +89,33 @@ CHOICE_ROWS, CHOICE_STDS = 6_000, 100.0
 INSIDE = 0.95  # share of a component's rows within the clip radius
 # Squared clip radius of early rounds, and of a first round by labels, over that of the last round.
 EARLY_CLIP, LABELED_CLIP = 1.6, 4.0
-AXIS_EARLY_CLIP, AXIS_LABELED_CLIP = 1.25, 1.5  # the same ratios of the clip radius itself, in axis-aligned rounds
+# the same ratios of the clip radius itself, in axis-aligned rounds
+AXIS_EARLY_CLIP, AXIS_LABELED_CLIP = 1.25, 1.5
 LIFT = 0.35  # squared constant coordinate of a lifted row, over the squared clip radius
 CLIP_NATS = 4.0  # clip of log densities in a choice among starts
 MOST_CHANGE = 0.1, 12.0  # minimum and maximum factor by which a round changes variances
-MOST_HIDDEN = 0.5  # noise of a mean, in deviations, above which a round leaves an axis-aligned component unchanged
-LEAST_ROWS, LEAST_STDS = 10, 5.0  # rows, and noise deviations of its count, below which a component is lost
-GROWTH = 3  # ratio of budgets of successive iterations without public rows: only the noise of the last one remains
+# noise of a mean, in deviations, above which a round leaves an axis-aligned component unchanged
+MOST_HIDDEN = 0.5
+# rows, and noise deviations of its count, below which a component is lost
+LEAST_ROWS, LEAST_STDS = 10, 5.0
+# ratio of budgets of successive iterations without public rows: only the noise of the last one
+# remains
+GROWTH = 3
 
 # ---- Leaves by the lifted CoinPress (`python -m benchmarks.papers a-figure-1`).
 LEAF_COND_MAX = 100.0  # assumed condition number of a component within public bounds
 PARENT_SLACK = 100.0  # squared radius of a node over the largest variance inside
-MOST_PRECONDITIONED = 1e6  # maximum condition number for preconditioning rounds; above it the trace bound is used
-PURE_COUNT_SHARE = Fraction(1, 20)  # share of the counts with Laplace noise; with Gaussian noise they cost nothing
+# maximum condition number for preconditioning rounds; above it the trace bound is used
+MOST_PRECONDITIONED = 1e6
+# share of the counts with Laplace noise; with Gaussian noise they cost nothing
+PURE_COUNT_SHARE = Fraction(1, 20)
 TYPICAL_ROUNDS = 6  # number of rounds in predictions, which hardly depend on it
 LLOYD_ROUNDS = 5  # iterations without public rows
 
 # ---- Lists from public rows (`python -m benchmarks.papers c-public`).
 ITERATE_FROM = 1_500  # rows of one column from which EM is more accurate than a list
-PLAIN_STARTS, BOOTSTRAPS, BOOTSTRAP_STEPS = 20, 100, 60  # starts and Bayesian bootstraps of the fits; iterations
+# starts and Bayesian bootstraps of the fits; iterations
+PLAIN_STARTS, BOOTSTRAPS, BOOTSTRAP_STEPS = 20, 100, 60
 PRIOR = 0.3  # weight, in rows, of the prior that a std is the harmonic mean over the components
 DEPTH = 6.0  # difference of log likelihood in nats at which a fit gets 1 / e as many perturbations
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
@@ -100,19 +124,23 @@ TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 # Relative rows of the blocks: scales (unless known), places, cells, choice.
 LINE_SHARES, LINE_KNOWN_SHARES = (15, 15, 40, 30), (20, 45, 35)
 LINE_SCALES, LINE_LEAST_ROWS = 20, 16  # maximum number of scales; minimum rows of a call
-ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # scales that are used if none was found
-CELLS_PER_SCALE = 4.0  # width of the cells of places in scales: a component of that scale is nearly in one or two cells
+# scales that are used if none was found
+ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]
+# width of the cells of places in scales: a component of that scale is nearly in one or two cells
+CELLS_PER_SCALE = 4.0
 EXCESS = 2.5  # z-score, with noise and sampling, required of the excess pairs of a scale
 # Approximate number of cells of a column; rows per cell, four noise standard deviations at epsilon = 1.
 LINE_CELLS, ROWS_PER_CELL = 320, 12.0
 # Maximum number of released cells that are cut (of a scale, and of all), and of cuts.
 MOST_PIECES, MOST_CUTS = 100, 1024
 DOUBLINGS = 24  # cells of doubling width on each side of an island
-UNEVEN, LEAST_TEETH = 0.5, 4.0  # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
+# unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
+UNEVEN, LEAST_TEETH = 0.5, 4.0
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells
 BEAM = 32  # number of subsets of atoms kept and refined for each size
 JITTER = 0.7  # size of perturbations of a fit in standard errors, also of public rows
-LEAST_WEIGHT = 1e-3  # minimum weight of a component: less is within the noise and makes the normal equations singular
+# minimum weight of a component: less is within the noise and makes the normal equations singular
+LEAST_WEIGHT = 1e-3
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final
 
 # ---- Several columns from private rows alone (the same command).
@@ -120,7 +148,8 @@ MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does 
 ANCHOR_SHARES = (14, 14, 18, 8, 8, 24, 14)
 ANCHOR_LEAST_ROWS, ANCHOR_STEPS = 32, 4  # minimum rows of a call; number of EM iterations
 CONFUSED = 0.1  # maximum misclassified rows of a cut, over the rows of the lighter side
-MOST_ANCHORS, MOST_COMBINATIONS = 4, 256  # maximum number of anchor columns, and of combinations of their modes
+# maximum number of anchor columns, and of combinations of their modes
+MOST_ANCHORS, MOST_COMBINATIONS = 4, 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
@@ -130,12 +159,17 @@ EVIDENCE = 5.0
 
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged
-FINE_STEP = 0.5  # bound on the step between values, in deviations of a component, below which a comb would be detected
+# bound on the step between values, in deviations of a component, below which a comb would be
+# detected
+FINE_STEP = 0.5
 # A fit is poor if its total variation beyond chance exceeds POOR_CELLS, and POOR_SPREAD times the root sum of squares of the
 # groups' standard deviations (2.5 standard deviations of chance).
 POOR_CELLS, POOR_SPREAD = 0.02, 0.44
 # Bins in the tails of a Gaussian that a threshold hides, and noise standard deviations, that may look like ties.
 HIDDEN_BINS, HIDDEN_STDS = 4.0, 3.0
-STEPS_WIDE = 2.0  # std of a component, in steps between values, from which a density is an adequate model
-MOST_UNEXPLAINED = 3.0  # ratio of ties to those expected from rounding above which rounding does not explain them
-NARROW = 100.0  # ratio of another component's std to its own from which a component may represent one value
+# std of a component, in steps between values, from which a density is an adequate model
+STEPS_WIDE = 2.0
+# ratio of ties to those expected from rounding above which rounding does not explain them
+MOST_UNEXPLAINED = 3.0
+# ratio of another component's std to its own from which a component may represent one value
+NARROW = 100.0

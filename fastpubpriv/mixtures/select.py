@@ -30,7 +30,9 @@ MOST_DRAWS = 2**15 - 1
 
 
 @shared_docs
-def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = FAILURE_PROB) -> int:
+def required_n(
+    candidates: int, accuracy: float, epsilon: float, failure_prob: float = FAILURE_PROB
+) -> int:
     """Number of rows from which the selected hypothesis is within 3 OPT + accuracy/2 of the distribution of the rows.
 
     Parameters
@@ -72,7 +74,9 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
     candidates = validation.integer("candidates", candidates, minimum=1)
     accuracy = validation.probability("accuracy", accuracy)
     epsilon = validation.positive("epsilon", epsilon)
-    return selection.required_rows(candidates, accuracy, epsilon, validation.probability("failure_prob", failure_prob))
+    return selection.required_rows(
+        candidates, accuracy, epsilon, validation.probability("failure_prob", failure_prob)
+    )
 
 
 @shared_docs
@@ -196,7 +200,9 @@ def select_hypothesis(
     compared = {
         "method": validation.choice("method", method, get_args(SelectionMethod)),
         "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
-        "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
+        "draws": None
+        if draws is None
+        else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
         "public_seed": validation.integer("public_seed", public_seed, minimum=0),
         "clip": checked_clip(validation.positive("clip", clip)),
     }
@@ -223,14 +229,28 @@ def select_hypothesis(
     epsilon = epsilon_of(Fraction(run.account.allowance), used_law, pure=run.account.pure)
     if accuracy is not None:
         warn_few("select_hypothesis", rows.n, listed.size, accuracy, float(epsilon), failure_prob)
-    used_method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
-    slack = math.inf if score == "log_ratio" else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
+    used_method, evaluation = prepare(
+        listed, rows.n, score=score, **compared, threads=run.executor.threads
+    )
+    slack = (
+        math.inf
+        if score == "log_ratio"
+        else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
+    )
     used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
     choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=used_law)
     with run.paid():
         chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
-        facts = {"score": score, "method": used_method, "law": used_law, "epsilon": float(epsilon), "slack": slack}
-        return _result(run, listed, chosen, index=int(listed.positions[chosen]), left_out=left_out, **facts)
+        facts = {
+            "score": score,
+            "method": used_method,
+            "law": used_law,
+            "epsilon": float(epsilon),
+            "slack": slack,
+        }
+        return _result(
+            run, listed, chosen, index=int(listed.positions[chosen]), left_out=left_out, **facts
+        )
 
 
 def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypotheses | None]:
@@ -250,7 +270,14 @@ def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypo
 
 
 def warn_few(
-    name: str, n: int, size: int, accuracy: float, epsilon: float, failure_prob: float, *, share: float = 1.0
+    name: str,
+    n: int,
+    size: int,
+    accuracy: float,
+    epsilon: float,
+    failure_prob: float,
+    *,
+    share: float = 1.0,
 ) -> None:
     """Warn if, by public numbers, a selection by this share of the rows does not guarantee the desired accuracy."""
     needed = round(selection.required_rows(size, accuracy, epsilon, failure_prob) / share)
@@ -271,7 +298,14 @@ def _result(
     **facts: Any,
 ) -> SelectionResult:
     """Return the result; without `facts`, no selection took place."""
-    facts = {"score": "none", "method": "none", "law": "none", "epsilon": 0.0, "slack": 0.0, **facts}
+    facts = {
+        "score": "none",
+        "method": "none",
+        "law": "none",
+        "epsilon": 0.0,
+        "slack": 0.0,
+        **facts,
+    }
     present = listed.weights[chosen] > 0.0
     spreads = listed.spreads[chosen][present]
     covariances = spreads[:, :, None] * np.eye(listed.dim) if listed.axis_aligned else spreads

@@ -32,7 +32,8 @@ MOST_COUNT = 2**53
 MOST_ROWS = 2**40
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
 STRIDE = 16  # ratio of the ends of the first bracket of a search
-MOST_PURE = 32.0  # maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
+# maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
+MOST_PURE = 32.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,11 @@ def halve(low: Number, high: Number, holds: Callable[[Number], bool], close: flo
 
 
 def turning_point(
-    start: Number, lowest: Number, highest: Number, holds: Callable[[Number], bool], close: float = 1.001
+    start: Number,
+    lowest: Number,
+    highest: Number,
+    holds: Callable[[Number], bool],
+    close: float = 1.001,
 ) -> float:
     """Return the least number, to a factor `close`, at which monotone `holds` is true; inf if it is false at `highest`."""
     low: Any = start
@@ -109,15 +114,29 @@ def plan_mean(
 ) -> Forecast:
     """Forecast the expected l2 error of `estimate_mean`, in standard deviations of a row; "gaussian" with known covariance."""
     if n_pub < 1:
-        raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
-    settings = MeanSettings(pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode)
+        raise InputError(
+            "plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'"
+        )
+    settings = MeanSettings(
+        pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode
+    )
     if groups is not None:
-        if (clipping, pub_priv_gap, steps, mode, failure_prob) != ("auto", 0.0, 2, "practical", FAILURE_PROB):
+        if (clipping, pub_priv_gap, steps, mode, failure_prob) != (
+            "auto",
+            0.0,
+            2,
+            "practical",
+            FAILURE_PROB,
+        ):
             raise InputError("groups= goes with the defaults of all other settings")
-        return Forecast(predict=predict_groups(dim, n_pub, groups), unit="standard deviations within a group")
+        return Forecast(
+            predict=predict_groups(dim, n_pub, groups), unit="standard deviations within a group"
+        )
     method = method_of(MEAN_METHODS.choose(clipping, "clipping"), settings)
     if method.ignored(settings):
-        raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")
+        raise InputError(
+            "pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out"
+        )
     if method.predict is None:
         raise InputError(f"plan('mean') has no prediction for clipping={clipping!r}")
     return Forecast(predict=method.predict(dim, n_pub, settings), unit=method.unit)
@@ -132,7 +151,9 @@ def plan_coinpress_mean(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
-    predict = predict_from_ball(dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0)
+    predict = predict_from_ball(
+        dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0
+    )
     return Forecast(predict=predict, unit=BALL.unit)
 
 
@@ -148,7 +169,9 @@ def plan_weighted_mean(
     bound = radii.size("norm_bound", norm_bound)
     spread = bound**2 if variance is None else radii.size("variance", variance)
     if n_pub == 0 and row_weight == "throw_away":
-        raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")
+        raise InputError(
+            "row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1"
+        )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = allowance_of(budget, dim)
@@ -188,14 +211,20 @@ def plan_gaussian(
     )
     errors = choose_method(method, options).predict
     if errors is None:
-        able = ", ".join(repr(name) for name, each in GAUSSIAN_METHODS.items() if each.predict is not None)
-        raise InputError(f"plan('gaussian') has no prediction for method={method!r}; it has one for {able}")
+        able = ", ".join(
+            repr(name) for name, each in GAUSSIAN_METHODS.items() if each.predict is not None
+        )
+        raise InputError(
+            f"plan('gaussian') has no prediction for method={method!r}; it has one for {able}"
+        )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         covariance, details = errors(options, dim, n_pub, n_priv, budget)
         details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
         # Pinsker's inequality, with the Kullback-Leibler divergence of two close Gaussians.
-        details["total_variation"] = min(1.0, 0.5 * math.sqrt(0.5 * covariance**2 + details["mean_error"] ** 2))
+        details["total_variation"] = min(
+            1.0, 0.5 * math.sqrt(0.5 * covariance**2 + details["mean_error"] ** 2)
+        )
         return math.inf if details.get("unresolved") else covariance, details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the covariance")
@@ -208,7 +237,9 @@ CELLS, ENDS = 10, 3  # cells of the last counts for each q, and additional cells
 ZOOMS = 1  # typical number of rounds between the first and the last edges for columns without atoms
 
 
-def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), groups: int = 1) -> Forecast:
+def plan_quantiles(
+    *, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), groups: int = 1
+) -> Forecast:
     """Forecast the rank error, as a share of rows, of the least certain quantile of `quantiles`; groups have equal sizes."""
     if n_pub < 1:
         raise InputError("plan('quantiles') needs n_pub of at least 1")
@@ -223,12 +254,22 @@ def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), grou
         cells = CELLS * len(qs) + ENDS
         # The total number of rows is known, so noise below and above a quantile partly cancels (a Brownian bridge).
         noise = [std * math.sqrt(cells * each * (1.0 - each)) for each in qs]
-        errors = [math.hypot(math.sqrt(n * each * (1.0 - each)), own) for each, own in zip(qs, noise, strict=True)]
+        errors = [
+            math.hypot(math.sqrt(n * each * (1.0 - each)), own)
+            for each, own in zip(qs, noise, strict=True)
+        ]
         worst = max(range(len(qs)), key=lambda i: errors[i])
         without = math.sqrt(n * qs[worst] * (1.0 - qs[worst]))
-        return errors[worst] / n, {"count_std": std, "noise_rows": noise[worst], "without_privacy": without / n}
+        return errors[worst] / n, {
+            "count_std": std,
+            "noise_rows": noise[worst],
+            "without_privacy": without / n,
+        }
 
-    return Forecast(predict=predict, unit="share of the rows below; divided by the density, in units of the column")
+    return Forecast(
+        predict=predict,
+        unit="share of the rows below; divided by the density, in units of the column",
+    )
 
 
 def plan_counts(*, cells: int) -> Forecast:

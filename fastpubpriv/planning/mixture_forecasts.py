@@ -11,10 +11,20 @@ from fastpubpriv import validation
 from fastpubpriv._types import AxisMixtureMethod, MixtureMethod, Mode
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
-from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mechanisms.selection import (
+    MOST_COMPARED,
+    choice_epsilon,
+    closed_form_rows,
+    pairs_of,
+    slack_at,
+)
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED_METHODS
-from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
+    MOST_CANDIDATES,
+    MOST_COMPONENTS,
+    chosen_method,
+)
 from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
@@ -31,9 +41,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 
-AXIS_ALIGNED_UNIT = (
-    "total variation beyond 3 times that of the best candidate (dp_em: standard deviations, a mean's l2 error)"
-)
+AXIS_ALIGNED_UNIT = "total variation beyond 3 times that of the best candidate (dp_em: standard deviations, a mean's l2 error)"
 
 
 def plan_axis_aligned_mixture(
@@ -47,10 +55,14 @@ def plan_axis_aligned_mixture(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the slack of the selection (for "dp_em" the error of a mean), with its list length and time in the details."""
-    components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
+    components = validation.integer(
+        "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
+    )
     wanted = AXIS_ALIGNED_METHODS.choose(method)
     if candidates is not None:
-        candidates = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
+        candidates = validation.integer(
+            "candidates", candidates, minimum=2, maximum=MOST_CANDIDATES
+        )
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
 
     def chosen_for(n_priv: int, budget: Budget) -> Any:
@@ -58,7 +70,9 @@ def plan_axis_aligned_mixture(
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # With too few rows for the blocks the error is infinite and no exception, so that `plan` can solve for rows.
-        chosen = chosen_for(max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget)
+        chosen = chosen_for(
+            max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget
+        )
         size = chosen.candidates if candidates is None else candidates
         rows = choice_rows(n_priv, chosen.shares)
         details = {
@@ -91,17 +105,22 @@ def plan_axis_aligned_mixture(
         return own
 
     def gaussian(n_priv: int, budget: Budget) -> bool:
-        return chosen_for(n_priv, budget).predict is not None  # the other methods select from a list
+        # the other methods select from a list
+        return chosen_for(n_priv, budget).predict is not None
 
     return Forecast(predict=predict, unit=AXIS_ALIGNED_UNIT, more=more, gaussian=gaussian)
 
 
 # ---- `plan("select_hypothesis")`
 
-SELECTION_UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
+SELECTION_UNIT = (
+    "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
+)
 
 
-def plan_select_hypothesis(*, dim: int, candidates: int, failure_prob: float = FAILURE_PROB) -> Forecast:
+def plan_select_hypothesis(
+    *, dim: int, candidates: int, failure_prob: float = FAILURE_PROB
+) -> Forecast:
     """Forecast the slack of `select_hypothesis` over a list of `candidates` hypotheses."""
     size = validation.integer(
         "candidates", candidates, minimum=2, maximum=MOST_COMPARED if dim == 1 else MOST_DENSITIES
@@ -118,7 +137,9 @@ def plan_select_hypothesis(*, dim: int, candidates: int, failure_prob: float = F
             "comparisons": float(pairs_of(size) * (CELLS if dim == 1 else n_priv)),
         }
         if slack < 0.5:
-            details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
+            details["closed_form_rows"] = float(
+                closed_form_rows(size, 2.0 * slack, epsilon, failure_prob)
+            )
         return slack, details
 
     return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=lambda n_priv, budget: False)
@@ -139,27 +160,47 @@ def plan_separated_mixture(
 ) -> Forecast:
     """Forecast the relative Frobenius error of the smallest component's covariance, given that the component was identified."""
     if n_pub < 2:
-        raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
+        raise InputError(
+            "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component"
+        )
     # The number of private rows is not known yet: n_pub passes its check.
     k, weight = separated.check_components(n_components, min_weight, n_pub, n_pub)
     wanted = SEARCH_METHODS.choose(method)
-    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
+    shape = Shape(
+        dim=dim,
+        n_pub=n_pub,
+        n_components=k,
+        min_weight=weight,
+        mode=mode,
+        failure_prob=failure_prob,
+    )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure = isinstance(budget, PureDP)
         chosen = choose_search(wanted, shape, pure=pure)
         depth = tree_depth(chosen, shape)
         practical, rows = mode == "practical", n_priv * weight
-        draws = search_draws(chosen, shape) + (soft_draws(dim, k) if practical else leaf_draws(dim, k))
+        draws = search_draws(chosen, shape) + (
+            soft_draws(dim, k) if practical else leaf_draws(dim, k)
+        )
         _, allowance = allowance_of(budget, draws)
         share = tuning.SEARCH_SHARE * (depth > 0)
         details = {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)}
         if practical:
             plan = SoftPlan.of(chosen, shape, n_priv, float(allowance), pure=pure)
-            error, share = plan.predicted(dim, rows, float(allowance)), sum(plan.searches.values(), Fraction(0))
-            details |= {"starts": float(plan.starts), "rounds": plan.rounds + 1.0, "last_share": float(plan.last)}
+            error, share = (
+                plan.predicted(dim, rows, float(allowance)),
+                sum(plan.searches.values(), Fraction(0)),
+            )
+            details |= {
+                "starts": float(plan.starts),
+                "rounds": plan.rounds + 1.0,
+                "last_share": float(plan.last),
+            }
         else:
-            error = separated.lifted_errors(shape, rows, pure=pure, allowance=allowance * (1 - share))
+            error = separated.lifted_errors(
+                shape, rows, pure=pure, allowance=allowance * (1 - share)
+            )
         if depth and not chosen.soft:
             details["search_depth"] = float(depth)
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.
@@ -169,4 +210,6 @@ def plan_separated_mixture(
         more = {"mean_error": error.mean, "search_share": float(share), "without_privacy": least}
         return error.covariance, more | details
 
-    return Forecast(predict=predict, unit="relative Frobenius error of the smallest component's covariance")
+    return Forecast(
+        predict=predict, unit="relative Frobenius error of the smallest component's covariance"
+    )

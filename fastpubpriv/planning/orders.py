@@ -24,7 +24,12 @@ def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
 
 @shared_docs
 def mixture_needs(
-    *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = FAILURE_PROB
+    *,
+    n_priv: int,
+    n_components: int,
+    min_weight: float,
+    accuracy: float = 0.1,
+    failure_prob: float = FAILURE_PROB,
 ) -> dict[str, float]:
     """Worst case of the sample sizes and the dimension that the proofs about separated mixtures require.
 
@@ -74,13 +79,17 @@ def mixture_needs(
     k = validation.integer("n_components", n_components, minimum=1)
     weight = validation.positive("min_weight", min_weight)
     if not weight <= (1.0 + 1e-9) / k:
-        raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}")
+        raise InputError(
+            f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}"
+        )
     alpha = validation.probability("accuracy", accuracy)
     beta = failure_probability(failure_prob)
     tail = math.log(2.0 * k / beta)
     regular = math.log(n * k / beta)
     return {
-        "rows_per_component": max(12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)),
+        "rows_per_component": max(
+            12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)
+        ),
         "public_rows": public_rows_for(k, weight, beta),
         "count_noise": n * weight / 1280.0,
         "dim": max(64.0 * regular, 8.0 * regular**2),
@@ -88,7 +97,9 @@ def mixture_needs(
 
 
 @shared_docs
-def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILURE_PROB) -> list[bool]:
+def condition_two(
+    covariances: Any, *, n_total: int, failure_prob: float = FAILURE_PROB
+) -> list[bool]:
     """Whether each of the given or released covariances meets paper A's Condition (2).
 
     Parameters
@@ -129,11 +140,19 @@ def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILU
         array = np.asarray(covariances, dtype=np.float64)
     except (ValueError, TypeError):
         array = np.empty(0)
-    if array.ndim != 3 or array.shape[1] != array.shape[2] or not np.isfinite(array).all() or not array.size:
+    if (
+        array.ndim != 3
+        or array.shape[1] != array.shape[2]
+        or not np.isfinite(array).all()
+        or not array.size
+    ):
         raise InputError("covariances must be a stack (k, dim, dim) of finite matrices")
     n = validation.integer("n_total", n_total, minimum=1)
     tail = math.log(n * len(array) / failure_probability(failure_prob))
-    sizes = [max(np.linalg.norm(each) * math.sqrt(tail), np.linalg.norm(each, 2) * tail**2) for each in array]
+    sizes = [
+        max(np.linalg.norm(each) * math.sqrt(tail), np.linalg.norm(each, 2) * tail**2)
+        for each in array
+    ]
     return [bool(size <= np.trace(each) / 8.0) for size, each in zip(sizes, array, strict=True)]
 
 
@@ -188,7 +207,9 @@ class OrderBounds(Value):
         fields = super(OrderBounds, cls)._fields_of(data)
         terms = fields["terms"]
         if not terms or not math.isfinite(sum(terms.values())):
-            raise InputError("bounds have one finite term or more: this text was not written by to_json")
+            raise InputError(
+                "bounds have one finite term or more: this text was not written by to_json"
+            )
         return fields
 
     def __repr__(self) -> str:
@@ -199,7 +220,11 @@ class OrderBounds(Value):
         names = sorted(self.terms)
         table = Table("term", names, [("private rows", [self.terms[name] for name in names])])
         rows = f"about {self.n_priv:.3g} private and {self.n_pub:.3g} public, {self.label}"
-        return table, [("Theorem", self.theorem), ("Rows", rows), ("Constant", f"{self.constant:g}")]
+        return table, [
+            ("Theorem", self.theorem),
+            ("Rows", rows),
+            ("Constant", f"{self.constant:g}"),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,13 +250,19 @@ class _Setting:
     def price(self) -> tuple[str, float]:
         """Name and value of the privacy parameter that divides the private terms."""
         amount = float(self.budget.amounts[0])
-        return ("sqrt(rho)", math.sqrt(amount)) if isinstance(self.budget, ZCDP) else ("epsilon", amount)
+        return (
+            ("sqrt(rho)", math.sqrt(amount))
+            if isinstance(self.budget, ZCDP)
+            else ("epsilon", amount)
+        )
 
     @staticmethod
     def given(about: str, **arguments: Any) -> tuple[Any, ...]:
         """Return the values of arguments that a theorem needs. Raise InputError if one is missing."""
         if None in arguments.values():
-            raise InputError(f"theorem {about}: pass {' and '.join(f'{name}=' for name in arguments)}")
+            raise InputError(
+                f"theorem {about}: pass {' and '.join(f'{name}=' for name in arguments)}"
+            )
         return tuple(arguments.values())
 
 
@@ -262,7 +293,11 @@ def _mean(s: _Setting, *, ranged: bool) -> Answer:
         terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = wide / (a * price)
     else:
         terms[f"d log^1.5(1/beta) / (alpha {name})"] = d * tail**1.5 / (a * price)
-    return (f"Lemma B.1 {label}, no public row", terms, 0.0) if ranged else (f"Theorem B.2 {label}", terms, 1.0)
+    return (
+        (f"Lemma B.1 {label}, no public row", terms, 0.0)
+        if ranged
+        else (f"Theorem B.2 {label}", terms, 1.0)
+    )
 
 
 def _sum_of_squares_mean(s: _Setting) -> Answer:
@@ -274,7 +309,9 @@ def _sum_of_squares_mean(s: _Setting) -> Answer:
     if s.radius is None:
         return "Theorem B.2 (3), HKM22, 1 public row", terms, 1.0
     far = _log(s.radius)
-    terms[f"(d log R + min(d, log R) log(1/beta)) / {name}"] = (d * far + min(d, far) * tail) / price
+    terms[f"(d log R + min(d, log R) log(1/beta)) / {name}"] = (
+        d * far + min(d, far) * tail
+    ) / price
     return "Lemma B.1 (3), HKM22, no public row", terms, 0.0
 
 
@@ -283,13 +320,19 @@ def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
     terms = {"(d^2 + log(1/beta)) / alpha^2": (d * d + s.tail) / a**2}
     if isinstance(s.budget, ZCDP):
         rho = 1.0 / price**2
-        terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
+        terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = (
+            d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
+        )
         terms[f"d log(d / (alpha beta rho (1 - gamma))) / (alpha {name})"] = (
             d * _log(d, 1 / a, 1 / b, rho, far) / (a * price)
         )
-        terms[f"d^1.5 polylog(d / (beta rho (1 - gamma))) / {name}"] = d**1.5 * _log(d, 1 / b, rho, far) / price
+        terms[f"d^1.5 polylog(d / (beta rho (1 - gamma))) / {name}"] = (
+            d**1.5 * _log(d, 1 / b, rho, far) / price
+        )
         return f"Theorem {label} (1), KLSU19", terms, d + 1.0
-    terms[f"d^2 log(d / (alpha beta (1 - gamma))) / (alpha {name})"] = d * d * _log(d, 1 / a, 1 / b, far) / (a * price)
+    terms[f"d^2 log(d / (alpha beta (1 - gamma))) / (alpha {name})"] = (
+        d * d * _log(d, 1 / a, 1 / b, far) / (a * price)
+    )
     return f"Theorem {label} (2), BKSW19, inefficient", terms, d + 1.0
 
 
@@ -311,16 +354,22 @@ def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
     else:
         rho = 1.0 / price**2
         poly = _log(d, k, 1 / a, 1 / b, rho)
-        terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = d * d * poly / (w * a * price)
+        terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = (
+            d * d * poly / (w * a * price)
+        )
         if not easy:
-            radius, cond = s.given(f"{theorem} depends on ranges", mean_radius=s.radius, cond_max=s.cond)
+            radius, cond = s.given(
+                f"{theorem} depends on ranges", mean_radius=s.radius, cond_max=s.cond
+            )
             terms[f"d log(d k log(R) / (alpha beta rho)) / (w_min alpha {name})"] = (
                 d * _log(d, k, _loglog(radius), 1 / a, 1 / b, rho) / (w * a * price)
             )
             terms[f"d^1.5 sqrt(k log(K)) polylog(d k log(K) / (rho beta)) / {name}"] = (
                 d**1.5 * math.sqrt(k * _log(cond)) * _log(d, k, _loglog(cond), rho, 1 / b) / price
             )
-            terms[f"sqrt(d k log(R d k / beta)) / {name}"] = math.sqrt(d * k * _log(radius, d, k, 1 / b)) / price
+            terms[f"sqrt(d k log(R d k / beta)) / {name}"] = (
+                math.sqrt(d * k * _log(radius, d, k, 1 / b)) / price
+            )
             terms[f"d^1.5 k^2.5 / {name}"] = d**1.5 * k**2.5 / price
     return f"Theorem {theorem}", terms, (d if easy else 1.0) * _log(k, 1 / b) / w
 
@@ -412,7 +461,9 @@ def order_bounds(
     notions, terms_of = THEOREMS[validation.choice("theorem", theorem, tuple(THEOREMS))]
     if not isinstance(budget, notions):
         wanted = " or ".join(notion.__name__ for notion in notions)
-        raise BudgetError(f"theorem {theorem} is about {wanted} budgets, got {type(budget).__name__}")
+        raise BudgetError(
+            f"theorem {theorem} is about {wanted} budgets, got {type(budget).__name__}"
+        )
     factor = validation.positive("constant", constant)
     setting = _Setting(
         d=validation.integer("dim", dim, minimum=1),
@@ -422,10 +473,15 @@ def order_bounds(
         gamma=validation.fraction("pub_priv_gap", pub_priv_gap),
         radius=None if mean_radius is None else validation.positive("mean_radius", mean_radius),
         cond=None if cond_max is None else validation.positive("cond_max", cond_max),
-        k=None if n_components is None else validation.integer("n_components", n_components, minimum=1),
+        k=None
+        if n_components is None
+        else validation.integer("n_components", n_components, minimum=1),
         w_min=None if min_weight is None else validation.positive("min_weight", min_weight),
     )
     name, terms, n_pub = terms_of(setting)
     return OrderBounds(
-        theorem=name, terms={key: factor * value for key, value in terms.items()}, n_pub=n_pub, constant=factor
+        theorem=name,
+        terms={key: factor * value for key, value in terms.items()},
+        n_pub=n_pub,
+        constant=factor,
     )

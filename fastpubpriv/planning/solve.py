@@ -22,16 +22,20 @@ class _Tasks(dict[str, Any]):
     """Functions of the tasks, each imported on first access, because importing all would slow down the first call."""
 
     def __getitem__(self, task: str) -> Callable[..., forecasts.Forecast]:
-        function: Callable[..., forecasts.Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
+        function: Callable[..., forecasts.Forecast] = getattr(
+            import_module(super().__getitem__(task)), f"plan_{task}"
+        )
         return function
 
 
 TASKS: Mapping[str, Callable[..., forecasts.Forecast]] = _Tasks(
     dict.fromkeys(
-        ("mean", "coinpress_mean", "weighted_mean", "gaussian", "quantiles", "counts"), "fastpubpriv.planning.forecasts"
+        ("mean", "coinpress_mean", "weighted_mean", "gaussian", "quantiles", "counts"),
+        "fastpubpriv.planning.forecasts",
     )
     | dict.fromkeys(
-        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "fastpubpriv.planning.mixture_forecasts"
+        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"),
+        "fastpubpriv.planning.mixture_forecasts",
     )
     | {"train": "fastpubpriv.planning.training_forecasts"}
 )
@@ -77,7 +81,10 @@ MEANINGS = {
     "rounds": "rounds of the covariance",
     "unresolved": "rounds are too few (1: yes)",
     **{f"takes_{name}": f"takes {words} (1: yes)" for name, (words, _) in _RUNGS.items()},
-    **{f"{name}_covariance_error": f"error of the covariance, {words}" for name, (_, words) in _RUNGS.items()},
+    **{
+        f"{name}_covariance_error": f"error of the covariance, {words}"
+        for name, (_, words) in _RUNGS.items()
+    },
     **{f"{name}_mean_error": f"error of the mean, {words}" for name, (_, words) in _RUNGS.items()},
     "mean_error": "error of the mean, in standard deviations",
     "condition": "condition number allowed for",
@@ -165,15 +172,22 @@ class Plan(Value):
     def _own(self, level: float) -> Contents:
         names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
         meanings = {"n_priv": "private rows", "error": self.unit, **MEANINGS}
-        explained = [meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "") for name in names]
-        table = Table("number", list(names), [("value", list(names.values())), ("meaning", explained)])
+        explained = [
+            meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "")
+            for name in names
+        ]
+        table = Table(
+            "number", list(names), [("value", list(names.values())), ("meaning", explained)]
+        )
         mark = " <- worked out" if self.solved_for == "budget" else ""
         price = explain(self.budget, epsilon=self.details.get(EPSILON))
         guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
         return table, [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
 
 
-def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
+def _solve_budget(
+    predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]
+) -> Budget:
     """Return the least budget, to a relative 1e-9, with a predicted error of at most `error`. Raise InputError if there is none."""
 
     def reaches(amount: float) -> bool:
@@ -311,10 +325,18 @@ def plan(
             raise InputError(
                 f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
             )
-    needed = [name for name, each in allowed.items() if each.default is each.empty and arguments.get(name) is None]
+    needed = [
+        name
+        for name, each in allowed.items()
+        if each.default is each.empty and arguments.get(name) is None
+    ]
     if needed:
         raise InputError(f"plan({task!r}) needs {needed[0]}=, {REQUIRED[needed[0]]}")
-    checked = {name: check(arguments[name]) for name, check in forecasts.CHECKS.items() if name in arguments}
+    checked = {
+        name: check(arguments[name])
+        for name, check in forecasts.CHECKS.items()
+        if name in arguments
+    }
     forecast = TASKS[task](**arguments | checked)
     predict = forecast.predict
     solved_for = "error"
@@ -322,7 +344,9 @@ def plan(
     if n_priv is None:
         assert budget is not None
         solved_for, given_budget = "n_priv", budget
-        least = forecasts.turning_point(2, 1, forecasts.MOST_ROWS, lambda n: predict(n, given_budget)[0] <= wanted, 1.0)
+        least = forecasts.turning_point(
+            2, 1, forecasts.MOST_ROWS, lambda n: predict(n, given_budget)[0] <= wanted, 1.0
+        )
         if math.isinf(least):
             raise InputError(
                 f"no number of rows up to 2^40 reaches an error of {wanted:.3g}; pass a larger error or budget"
@@ -331,7 +355,9 @@ def plan(
     elif budget is None:
         kind = NOTIONS[validation.choice("notion", notion, NOTIONS)]
         if (notion == "approx") != (delta is not None):
-            raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
+            raise InputError(
+                "delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6"
+            )
         given = () if delta is None else (delta,)
         budget = _solve_budget(predict, n_priv, wanted, lambda amount: kind(amount, *given))
         solved_for = "budget"

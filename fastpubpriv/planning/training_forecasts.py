@@ -20,7 +20,11 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import WORTH
-from fastpubpriv.training.gradient.gradient_problem import GradientProblem, make_gradient_problem, public_fit
+from fastpubpriv.training.gradient.gradient_problem import (
+    GradientProblem,
+    make_gradient_problem,
+    public_fit,
+)
 from fastpubpriv.training.inputs import DataSpec
 from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose
 from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
@@ -36,7 +40,11 @@ def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[
     if isinstance(budget, PureDP):
         cost = (dim / amount) ** 2
     else:
-        cost = dim * math.log(1.0 / float(budget.delta)) / amount**2 if isinstance(budget, ApproxDP) else dim / amount
+        cost = (
+            dim * math.log(1.0 / float(budget.delta)) / amount**2
+            if isinstance(budget, ApproxDP)
+            else dim / amount
+        )
     n = float(n_priv + n_pub)
     # 1 / n_pub < cost / n^2 + 1 / n is n_priv^2 < n_pub (cost - n_priv).
     spare = cost - n_priv
@@ -69,7 +77,9 @@ def plan_train(
 ) -> Forecast:
     """Forecast the excess of the loss over that of the best coefficients; details include the error of each method."""
     if n_pub < 2:
-        raise InputError("plan('train') needs n_pub of at least 2: training starts from public rows with labels")
+        raise InputError(
+            "plan('train') needs n_pub of at least 2: training starts from public rows with labels"
+        )
     if n_pub * (dim + 1) > _MOST_CELLS:
         raise InputError(
             f"plan('train') makes up public rows of at most 2^24 cells: pass n_pub up to {_MOST_CELLS // (dim + 1)}"
@@ -88,7 +98,13 @@ def plan_train(
     if weight is not None:
         stated = replace(stated, weights_pub=np.full(n_pub, weight), weight_cap=1.0)
     names = [f"x{j}" for j in range(dim)]
-    given: Any = {"loss": LOSSES[loss], "table": table, "names": names, "n_priv": 1, "stated": stated}
+    given: Any = {
+        "loss": LOSSES[loss],
+        "table": table,
+        "names": names,
+        "n_priv": 1,
+        "stated": stated,
+    }
     case = _Call(method=method, shape=(n_pub, dim), problem=make_problem(**given)[0], given=given)
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
 
@@ -124,7 +140,9 @@ class _Call:
         made = make_gradient_problem(**self.given, scaling="standard")[0]
         return replace(made, known=public_fit(made, 0.0))
 
-    def _ask(self, name: str, n_priv: int, budget: Budget) -> tuple[TrainingMethod, Any, Any, Account]:
+    def _ask(
+        self, name: str, n_priv: int, budget: Budget
+    ) -> tuple[TrainingMethod, Any, Any, Account]:
         """Return the method of a name, its plan, its problem, and the account that would pay."""
         record = METHODS.get(name, NEWTON)  # "auto" is not among them
         problem: Any = replace(self.problem, n_priv=n_priv)
@@ -136,10 +154,14 @@ class _Call:
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         """Return the predicted error of the method, and details of its plan."""
         chosen, plan, problem, account = self._ask(self.method, n_priv, budget)
-        details = {"steps": float(plan.steps), "noise_multiplier": chosen.noise(problem, plan, account)}
+        details = {
+            "steps": float(plan.steps),
+            "noise_multiplier": chosen.noise(problem, plan, account),
+        }
         if self.method == "auto":
             details |= {
-                f"takes_{word}": float(chosen is each) for word, each in (("newton", NEWTON), ("public", PUBLIC_ONLY))
+                f"takes_{word}": float(chosen is each)
+                for word, each in (("newton", NEWTON), ("public", PUBLIC_ONLY))
             }
         return _excess(plan), details
 
@@ -154,9 +176,13 @@ class _Call:
         amount, *delta = budget.amounts
         known, (n_pub, dim) = self.problem.posterior, self.shape
         if isinstance(known, Posterior):
-            all_rows = known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
+            all_rows = known.part * float(
+                np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance)))
+            )
         else:
-            all_rows = float(np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature)))
+            all_rows = float(
+                np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature))
+            )
         return {
             **details,
             "is_a_guess": float(n_pub <= dim + 1),
@@ -164,7 +190,9 @@ class _Call:
             "without_privacy": all_rows,
             "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
             "worth_budget": turning_point(
-                float(amount), *amounts_tried(budget), lambda each: self._worth(n_priv, type(budget)(each, *delta))
+                float(amount),
+                *amounts_tried(budget),
+                lambda each: self._worth(n_priv, type(budget)(each, *delta)),
             ),
             **minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=budget),
         }

@@ -37,7 +37,9 @@ def exact(value: object, name: str) -> Fraction:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, bool | np.bool_):
-        raise BudgetError(f"{name} must be a number, got the bool {bool(value)}; pass for example {name}=1.0")
+        raise BudgetError(
+            f"{name} must be a number, got the bool {bool(value)}; pass for example {name}=1.0"
+        )
     if isinstance(value, int | Fraction):
         number = Fraction(value)
     elif isinstance(value, np.integer):
@@ -45,12 +47,17 @@ def exact(value: object, name: str) -> Fraction:
     elif isinstance(value, float | np.floating):
         if not math.isfinite(value):
             raise BudgetError(f"{name} must be finite, got {float(value)}; pass a finite number")
-        number = Fraction(str(value))  # str() of a NumPy scalar is the shortest text of its own type
+        # str() of a NumPy scalar is the shortest text of its own type
+        number = Fraction(str(value))
     elif isinstance(value, Decimal):
         if not value.is_finite():
-            raise BudgetError(f"{name} must be finite, got Decimal('{value}'); pass a finite number")
+            raise BudgetError(
+                f"{name} must be finite, got Decimal('{value}'); pass a finite number"
+            )
         if value and abs(value.adjusted()) > 1200:
-            raise BudgetError(f"{name} has a decimal exponent beyond 1200; pass a number between 1e-300 and 1e300")
+            raise BudgetError(
+                f"{name} has a decimal exponent beyond 1200; pass a number between 1e-300 and 1e300"
+            )
         number = Fraction(value)
     else:
         raise BudgetError(
@@ -58,7 +65,9 @@ def exact(value: object, name: str) -> Fraction:
             f"convert it first, for example {name}=float(...)"
         )
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MAX_BITS:
-        raise BudgetError(f"{name} has more than {_MAX_BITS} bits; pass a float or a Fraction with a short denominator")
+        raise BudgetError(
+            f"{name} has more than {_MAX_BITS} bits; pass a float or a Fraction with a short denominator"
+        )
     return number
 
 
@@ -75,7 +84,9 @@ def whole(value: object, name: str, *, at_least: int = 1) -> int:
     if type(value) is int and value >= at_least:
         return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise BudgetError(f"{name} must be an int, got {type(value).__name__}; pass a whole number >= {at_least}")
+        raise BudgetError(
+            f"{name} must be an int, got {type(value).__name__}; pass a whole number >= {at_least}"
+        )
     if value < at_least:
         raise BudgetError(f"{name} must be >= {at_least}, got {int(value)}")
     return int(value)
@@ -201,7 +212,9 @@ def _in_range(name: str, value: object) -> Fraction:
         raise BudgetError(f"{name} must be > 0, got {show(number)}; pass for example {name}=1.0")
     if not exact(float(low), name) <= number <= high:
         why = "too small for any useful answer" if number < low else "too large to protect anybody"
-        raise BudgetError(f"{name} = {show(number)} is outside {text}: {why}; pass a number in that range")
+        raise BudgetError(
+            f"{name} = {show(number)} is outside {text}: {why}; pass a number in that range"
+        )
     return number
 
 
@@ -227,16 +240,25 @@ class Cost:
     amounts: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.notion, type) and issubclass(self.notion, Budget) and self.notion.parts):
+        if not (
+            isinstance(self.notion, type) and issubclass(self.notion, Budget) and self.notion.parts
+        ):
             raise BudgetError("notion must be ZCDP, ApproxDP or PureDP")
-        if len(self.amounts) != len(self.notion.parts) or not all(type(a) is Fraction for a in self.amounts):
+        if len(self.amounts) != len(self.notion.parts) or not all(
+            type(a) is Fraction for a in self.amounts
+        ):
             parts = ", ".join(self.notion.parts)
             raise BudgetError(f"a cost in {self.notion.__name__} needs exact Fractions for {parts}")
         for name, amount in zip(self.notion.parts, self.amounts, strict=True):
             if amount < 0:
                 raise BudgetError(f"a cost cannot be negative: {name} would be {show(amount)}")
-            if max(amount.numerator.bit_length(), amount.denominator.bit_length()) > _AMOUNT_BITS_MAX:
-                raise BudgetError(f"{name} has more than {_AMOUNT_BITS_MAX} bits; use budgets with short denominators")
+            if (
+                max(amount.numerator.bit_length(), amount.denominator.bit_length())
+                > _AMOUNT_BITS_MAX
+            ):
+                raise BudgetError(
+                    f"{name} has more than {_AMOUNT_BITS_MAX} bits; use budgets with short denominators"
+                )
 
     @classmethod
     def zero(cls, notion: type[Budget]) -> Cost:
@@ -260,7 +282,11 @@ class Cost:
     def from_dict(cls, data: Mapping[str, Any]) -> Cost:
         """Inverse of `to_dict`; only the exact texts are read."""
         name = data.get("notion") if isinstance(data, Mapping) else None
-        notion = {each.__name__: each for each in (ZCDP, ApproxDP, PureDP)}.get(name) if isinstance(name, str) else None
+        notion = (
+            {each.__name__: each for each in (ZCDP, ApproxDP, PureDP)}.get(name)
+            if isinstance(name, str)
+            else None
+        )
         if notion is None:
             raise BudgetError("unknown privacy notion; expected one of ZCDP, ApproxDP, PureDP")
         return cls(notion, tuple(from_ratio(data.get(part), part) for part in notion.parts))
@@ -283,7 +309,9 @@ class Cost:
         return all(a <= b for a, b in zip(self.amounts, theirs, strict=True))
 
     def __repr__(self) -> str:
-        body = ", ".join(f"{name}={show(a)}" for name, a in zip(self.notion.parts, self.amounts, strict=True))
+        body = ", ".join(
+            f"{name}={show(a)}" for name, a in zip(self.notion.parts, self.amounts, strict=True)
+        )
         return f"Cost({self.notion.__name__}, {body})"
 
 
@@ -294,7 +322,9 @@ class Budget:
     parts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *amounts: Number) -> None:
-        raise BudgetError("Budget is abstract; use ZCDP(rho), ApproxDP(epsilon, delta) or PureDP(epsilon)")
+        raise BudgetError(
+            "Budget is abstract; use ZCDP(rho), ApproxDP(epsilon, delta) or PureDP(epsilon)"
+        )
 
     @property
     def amounts(self) -> tuple[Fraction, ...]:
@@ -365,7 +395,9 @@ class Budget:
         return self.cost <= other
 
     def __repr__(self) -> str:
-        body = ", ".join(f"{name}={show(a)}" for name, a in zip(self.parts, self.amounts, strict=True))
+        body = ", ".join(
+            f"{name}={show(a)}" for name, a in zip(self.parts, self.amounts, strict=True)
+        )
         return f"{type(self).__name__}({body})"
 
 
@@ -455,7 +487,9 @@ class RowApproxDP(ApproxDP):
 
 def _amounts(notion: type[Budget], other: object, verb: str) -> tuple[Fraction, ...]:
     if not isinstance(other, Budget | Cost):
-        raise BudgetError(f"cannot {verb} {notion.__name__} and {type(other).__name__}; both must be budgets or costs")
+        raise BudgetError(
+            f"cannot {verb} {notion.__name__} and {type(other).__name__}; both must be budgets or costs"
+        )
     theirs = other.notion if isinstance(other, Cost) else type(other)
     if theirs is not notion:
         raise BudgetError(
@@ -531,7 +565,9 @@ class Composition:
         """Total cost of the releases."""
         return sum((max(pair) for pair in self._by_case.values()), Fraction(0))
 
-    def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> Composition | None:
+    def within(
+        self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None
+    ) -> Composition | None:
         """Return a copy with one more release, or None if its total would exceed `limit`."""
         more = Composition()
         more._by_case = dict(self._by_case)

@@ -68,7 +68,9 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
             f"delta = {show(budget.delta)} is too small for {draws} noise draws, each 2^-100 from exact; "
             f"pass delta >= {show(least)}, or PureDP"
         )
-    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(draws)) - 1)))
+    return min(
+        budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(draws)) - 1))
+    )
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +92,11 @@ def gaussian_rho(
     if isinstance(budget, ZCDP):
         return budget.rho
     if isinstance(budget, RowApproxDP):  # k rows have k times the mu of one row, at the same delta
-        of_person = Fraction(group_approx(epsilon, delta, budget.rows)[1]) if epsilon else delta * budget.rows
+        of_person = (
+            Fraction(group_approx(epsilon, delta, budget.rows)[1])
+            if epsilon
+            else delta * budget.rows
+        )
         return gaussian_rho(budget.person, draws, epsilon * budget.rows, of_person) / budget.rows**2
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
@@ -107,7 +113,8 @@ def gaussian_rho(
             "a smaller epsilon or a larger delta"
         )
     mu = Fraction(gdp_mu(*left)) * _DEFLATION
-    while Fraction(gdp_delta(left[0], mu)) > left[1]:  # a safeguard: gdp_mu already returns the safe end
+    # a safeguard: gdp_mu already returns the safe end
+    while Fraction(gdp_delta(left[0], mu)) > left[1]:
         mu *= _DEFLATION
     # Later code takes square roots of this number in floats: keep it short, rounding down.
     return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
@@ -178,7 +185,9 @@ def row_budget(budget: Budget, rows: int) -> Budget:
         delta = trial * budget.delta / Fraction(group_approx(epsilon, trial, k)[1])
         return RowApproxDP(epsilon, delta * (1 - Fraction(1, 2**40)), budget, k)
     except BudgetError as error:
-        raise BudgetError(f"with {k} rows per person, {budget!r} leaves too little for a row: {error}") from None
+        raise BudgetError(
+            f"with {k} rows per person, {budget!r} leaves too little for a row: {error}"
+        ) from None
 
 
 def person_budget(budget: Budget, rows: int) -> Budget:

@@ -31,8 +31,23 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy.budgets import ApproxDP, Clusters, Number, exact, float_down, positive, show, whole
-from fastpubpriv.privacy.conversions import Law, gdp_mu, largest, optimal_composition_delta, stable_delta
+from fastpubpriv.privacy.budgets import (
+    ApproxDP,
+    Clusters,
+    Number,
+    exact,
+    float_down,
+    positive,
+    show,
+    whole,
+)
+from fastpubpriv.privacy.conversions import (
+    Law,
+    gdp_mu,
+    largest,
+    optimal_composition_delta,
+    stable_delta,
+)
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
     LOG2_SCALE_MIN,
@@ -48,7 +63,10 @@ _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP
 _MAX_ROW_SQ = 2**53  # dim * Q^2: the norm check is exact in doubles
 _MAX_TOTAL = 2**62  # bound on sums plus noise, well inside int64
 _CUT: dict[Law, int] = {"gaussian": 16, "laplace": 128}  # the samplers never exceed cut * 2^m
-_EVENTS: dict[Law, type[GaussianEvent | LaplaceEvent]] = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
+_EVENTS: dict[Law, type[GaussianEvent | LaplaceEvent]] = {
+    "gaussian": GaussianEvent,
+    "laplace": LaplaceEvent,
+}
 _DEFAULT_ROWS = 2**35  # number of rows assumed if none is given
 
 
@@ -119,7 +137,10 @@ def _finest(
     amount, dim, n = positive(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
     highest = _MAX_ROW if power == 1 else _MAX_GRAM_ROW
     if not cells:
-        highest, least = min(highest, math.isqrt(_MAX_ROW_SQ // dim)), max(least, 8 * (math.isqrt(dim - 1) + 1))
+        highest, least = (
+            min(highest, math.isqrt(_MAX_ROW_SQ // dim)),
+            max(least, 8 * (math.isqrt(dim - 1) + 1)),
+        )
     problem = (
         f"no integer grid for {stated or f'{name} = {show(amount)}'}, {dim} columns, {n} rows (pass a budget between 1e-6 and 1e3, "
         "fewer columns (project with a public matrix), or fewer rows)"
@@ -130,12 +151,16 @@ def _finest(
         most = min(highest, room if power == 1 else math.isqrt(room))
         q = bisect_right(range(most + 2), allowed, key=lambda bound: sensitivity(bound, dim)) - 1
         if least <= q <= most:
-            return Grid(m, q, dim, _EVENTS[law](sensitivity(q, dim), m, dim if draws is None else draws))
+            return Grid(
+                m, q, dim, _EVENTS[law](sensitivity(q, dim), m, dim if draws is None else draws)
+            )
         if q <= most:
             raise InputError(
                 f"{problem}: the finest usable grid has {q} steps per clip radius, at least {least} are needed"
             )
-    raise InputError(f"{problem}: even the coarsest grid (noise scale 2^{LOG2_SCALE_MIN}) overflows 64-bit sums")
+    raise InputError(
+        f"{problem}: even the coarsest grid (noise scale 2^{LOG2_SCALE_MIN}) overflows 64-bit sums"
+    )
 
 
 @lru_cache(maxsize=256)
@@ -154,7 +179,9 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
 @lru_cache(maxsize=256)
 def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
     """The finest grid on which a Gram matrix plus dim^2 Gaussian noise values costs 2 Q^4/(2 4^m) <= rho, exactly."""
-    return _finest("gaussian", rho, dim, n, lambda q, _: 2 * q**4, draws=whole(dim, "dim") ** 2, power=2)
+    return _finest(
+        "gaussian", rho, dim, n, lambda q, _: 2 * q**4, draws=whole(dim, "dim") ** 2, power=2
+    )
 
 
 @lru_cache(maxsize=256)
@@ -186,14 +213,29 @@ def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
     """`laplace_sum_grid` for rows of `parts` parts with rounded-up norms of sum at most Q: 2 isqrt(width Q^2) <= epsilon 2^m."""
     # A bound on the norm of the whole row would give sqrt(parts) times this sensitivity (`mechanisms/notes/statistic_sum.md`).
     least = 8 * parts_slack(parts, width)
-    return _finest("laplace", epsilon, parts * width, n, lambda q, _: 2 * math.isqrt(width * q * q), least=least)
+    return _finest(
+        "laplace",
+        epsilon,
+        parts * width,
+        n,
+        lambda q, _: 2 * math.isqrt(width * q * q),
+        least=least,
+    )
 
 
 @lru_cache(maxsize=256)
 def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
     """`laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m."""
     draws = whole(dim, "dim") * (dim + 1) // 2
-    return _finest("laplace", epsilon, dim, n, lambda q, d: math.isqrt(d * (d + 3) // 2 * q**4), draws=draws, power=2)
+    return _finest(
+        "laplace",
+        epsilon,
+        dim,
+        n,
+        lambda q, d: math.isqrt(d * (d + 3) // 2 * q**4),
+        draws=draws,
+        power=2,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -201,7 +243,13 @@ def laplace_parts_gram_grid(epsilon: Number, parts: int, side: int, n: int) -> G
     """`laplace_gram_grid` for the upper triangles of Gram matrices of parts: 2 floor((side + 1) Q^2/2) <= epsilon 2^m."""
     draws = parts * (side * (side + 1) // 2)
     return _finest(
-        "laplace", epsilon, parts * side, n, lambda q, _: 2 * ((side + 1) * q * q // 2), draws=draws, power=2
+        "laplace",
+        epsilon,
+        parts * side,
+        n,
+        lambda q, _: 2 * ((side + 1) * q * q // 2),
+        draws=draws,
+        power=2,
     )
 
 
@@ -217,33 +265,47 @@ Lineage = tuple[str, ...]  # as in `Clusters`
 def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> Grid:
     """Return the grid with an event for `draws` integers over clusters of sensitivities `stay` and `move`."""
     cases = Clusters(stay, move, lineage)
-    return replace(grid, event=type(grid.event)(cases.worst, grid.log2_scale, draws, clusters=cases))
+    return replace(
+        grid, event=type(grid.event)(cases.worst, grid.log2_scale, draws, clusters=cases)
+    )
 
 
 @lru_cache(maxsize=256)
-def cluster_sum_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
+def cluster_sum_grid(
+    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage
+) -> Grid:
     """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters."""
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
-    stay, move = (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q)) if pure else (4 * q * q, 2 * q * q)
+    stay, move = (
+        (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q))
+        if pure
+        else (4 * q * q, 2 * q * q)
+    )
     return _priced(grid, stay, move, clusters * dim, lineage)
 
 
 @lru_cache(maxsize=256)
-def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
+def cluster_gram_grid(
+    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage
+) -> Grid:
     """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`."""
     if not pure:
         grid = gaussian_gram_grid(cost, dim, n)
         stay = 2 * grid.quant_bound**4
         return _priced(grid, stay, stay, clusters * dim * dim, lineage)
     # A row that stays costs less than one that moves, for every dim.
-    grid = _finest("laplace", cost, dim, n, lambda q, d: 2 * ((d + 1) * q * q // 2), draws=1, power=2)
+    grid = _finest(
+        "laplace", cost, dim, n, lambda q, d: 2 * ((d + 1) * q * q // 2), draws=1, power=2
+    )
     stay = math.isqrt(dim * (dim + 3) // 2 * grid.quant_bound**4)
     return _priced(grid, stay, grid.event.worst, clusters * (dim * (dim + 1) // 2), lineage)
 
 
 @lru_cache(maxsize=256)
-def cluster_count_grid(cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
+def cluster_count_grid(
+    cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage
+) -> Grid:
     """The finest grid for the number of rows of each cluster."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, clusters, n)
     return _priced(grid, 0, grid.event.worst, clusters, lineage)
@@ -272,7 +334,9 @@ def sampled_sum_grid(
     # Noise of 2^m steps is at least `multiplier` norms of Q steps: 4 Q^2 / (2 4^m) is at most the rho of full batches.
     rho, stated = 2 / Fraction(multiplier) ** 2, f"noise_multiplier = {show(Fraction(multiplier))}"
     grid = _finest("gaussian", rho, dim, n, lambda q, _: 4 * q * q, stated=stated)
-    event = SampledGaussianEvent(sampling, grid.event.worst, grid.log2_scale, grid.dim, steps, delta)
+    event = SampledGaussianEvent(
+        sampling, grid.event.worst, grid.log2_scale, grid.dim, steps, delta
+    )
     return SampledGrid(grid.log2_scale, grid.quant_bound, grid.dim, event, multiplier)
 
 
@@ -281,7 +345,8 @@ def sampled_sum_grid(
 HISTOGRAMS_MAX = 2**20  # histograms of one release
 _SCALES = range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1)  # the samplers' log2 scales, finest first
 _STEP_MAX = 2**40  # grid steps per row
-_GAUSSIAN_INFLATION = 1 + Fraction(1, 10**4)  # factor on the noise that leaves a part of delta for the threshold
+# factor on the noise that leaves a part of delta for the threshold
+_GAUSSIAN_INFLATION = 1 + Fraction(1, 10**4)
 _KOV_FROM = 4  # histograms from which on optimal composition (Kairouz, Oh, Viswanath) is tried too
 
 
@@ -293,7 +358,9 @@ def stable_event(
     # That count is taken to be count_threshold + 2 count_noise_std.
     e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
     if e <= 0 or not 0 < d < 1:
-        raise BudgetError(f"a stable histogram needs epsilon > 0 and delta in (0, 1), got {show(e)}, {show(d)}")
+        raise BudgetError(
+            f"a stable histogram needs epsilon > 0 and delta in (0, 1), got {show(e)}, {show(d)}"
+        )
     m = whole(histograms, "histograms")
     if m > HISTOGRAMS_MAX:
         raise InputError(f"at most {HISTOGRAMS_MAX} histograms can be released together, got {m}")
@@ -312,7 +379,9 @@ def stable_event(
     return min(events, key=lambda event: event.count_threshold + 2 * event.count_noise_std)
 
 
-def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, draws: int) -> list[StableHistogramEvent]:
+def _candidates(
+    law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, draws: int
+) -> list[StableHistogramEvent]:
     sizes: list[Callable[[int], int]]  # log2 scale -> grid steps per row
     if law == "gaussian":
         squared = Fraction(gdp_mu(epsilon, delta)) ** 2 / (2 * m * _GAUSSIAN_INFLATION**2)
@@ -323,7 +392,9 @@ def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, dr
             goal, pieces = float_down(delta) / 2, 2 * m
             high = min(float(epsilon), 30.0)
             best = largest(
-                lambda x: optimal_composition_delta(x, 0, pieces, epsilon) <= goal, float_down(epsilon / pieces), high
+                lambda x: optimal_composition_delta(x, 0, pieces, epsilon) <= goal,
+                float_down(epsilon / pieces),
+                high,
             )
             sizes.append(lambda s: math.floor(Fraction(best) * 2**s))
     events = []
@@ -334,12 +405,16 @@ def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, dr
             if 1 <= step <= _STEP_MAX and n * step + (_CUT[law] + 64) * 2**scale < _MAX_TOTAL:
                 threshold = _least_threshold(law, m, step, scale, epsilon, delta)
                 if threshold is not None:
-                    events.append(StableHistogramEvent(law, m, step, threshold, scale, epsilon, draws))
+                    events.append(
+                        StableHistogramEvent(law, m, step, threshold, scale, epsilon, draws)
+                    )
                 break
     return events
 
 
-def _least_threshold(law: Law, m: int, step: int, scale: int, epsilon: Fraction, delta: Fraction) -> int | None:
+def _least_threshold(
+    law: Law, m: int, step: int, scale: int, epsilon: Fraction, delta: Fraction
+) -> int | None:
     """Return the least threshold that meets delta, or None; raising it is post-processing, so delta decreases with it."""
     cut = _CUT[law] // 2 if law == "laplace" else _CUT[law]
 
@@ -347,4 +422,8 @@ def _least_threshold(law: Law, m: int, step: int, scale: int, epsilon: Fraction,
         return Fraction(stable_delta(law, m, step, threshold, scale, epsilon)) <= delta
 
     highest = step + cut * 2**scale
-    return step + 1 + bisect_left(range(step + 1, highest), True, key=keeps) if keeps(highest) else None
+    return (
+        step + 1 + bisect_left(range(step + 1, highest), True, key=keeps)
+        if keeps(highest)
+        else None
+    )

@@ -44,14 +44,17 @@ __all__ = [
     "zcdp_rho",
 ]
 
-_MARGIN = 4e-13  # relative; the formulas were compared with 60-digit arithmetic and stay below half of it
+# relative; the formulas were compared with 60-digit arithmetic and stay below half of it
+_MARGIN = 4e-13
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 _FLOAT_TINY = 2.0**-1022
 
 
-def real(value: Number, name: str, to_float: Callable[[Fraction], float], *, zero: bool = False) -> float:
+def real(
+    value: Number, name: str, to_float: Callable[[Fraction], float], *, zero: bool = False
+) -> float:
     """Return `value` rounded by `to_float`; BudgetError if it is negative or, unless `zero`, zero."""
     number = exact(value, name)
     if number < 0 or (number == 0 and not zero):
@@ -66,7 +69,9 @@ def delta_in(value: Number) -> float:
     """Return a delta as a float, rounded down; BudgetError unless strictly between 0 and 1."""
     delta = real(value, "delta", float_down)
     if not _FLOAT_TINY <= delta < 1:
-        raise BudgetError(f"delta must lie strictly between 0 and 1 (and not below 1e-307), got {delta!r}")
+        raise BudgetError(
+            f"delta must lie strictly between 0 and 1 (and not below 1e-307), got {delta!r}"
+        )
     return delta
 
 
@@ -87,7 +92,11 @@ def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
 def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Return neighboring floats (a, b) with is_below(a), not is_below(b): geometric bisection to a factor 2, then arithmetic."""
     while True:
-        middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
+        middle = (
+            math.sqrt(low) * math.sqrt(high)
+            if low > 0 and high / low > 2
+            else low + (high - low) / 2
+        )
         if not low < middle < high:
             return low, high
         low, high = (middle, high) if is_below(middle) else (low, middle)
@@ -216,7 +225,9 @@ def zcdp_epsilon(delta: Number, rho: Number) -> float:
     # log1p(s).
     s = smallest(lambda s: r * s * s - log_inverse + math.log1p(s) > 0, 1e-300, 1e140)
     terms = ((1 + s) * r, log_inverse / s, -math.log1p(s) / s, -math.log1p(1 / s))
-    return max(0.0, math.nextafter(math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)), math.inf))
+    return max(
+        0.0, math.nextafter(math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)), math.inf)
+    )
 
 
 def zcdp_rho(epsilon: Number, delta: Number) -> float:
@@ -229,7 +240,8 @@ def zcdp_rho(epsilon: Number, delta: Number) -> float:
     """
     e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
     low = bun_steinke_rho(e, d)
-    high = gdp_rho(e, d) * 1.01 + low  # no conversion of rho-zCDP can beat the Gaussian mechanism itself
+    # no conversion of rho-zCDP can beat the Gaussian mechanism itself
+    high = gdp_rho(e, d) * 1.01 + low
     return largest(lambda r: zcdp_epsilon(d, r) <= e, low, high)
 
 
@@ -288,7 +300,8 @@ def pure_to_zcdp(epsilon: Number) -> Fraction:
     """
     number = exact(epsilon, "epsilon")
     half = real(number, "epsilon", float_up, zero=True) / 2
-    tanh = Fraction(math.tanh(half) * (1 + 2.0**-48))  # 2^-48 is 16 units in the last place: above any libm's error
+    # 2^-48 is 16 units in the last place: above any libm's error
+    tanh = Fraction(math.tanh(half) * (1 + 2.0**-48))
     return number * min(Fraction(1), number / 2, tanh)
 
 
@@ -344,9 +357,13 @@ def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, flo
     # log of 1 + e^epsilon + ... + e^((g-1) epsilon), by its largest term alone where the quotient would cancel
     log_factor = (g - 1) * e + math.log(g)
     if e > 1e-3:
-        log_factor = min(log_factor, (g - 1) * e + math.log(-math.expm1(-g * e)) - math.log(-math.expm1(-e)))
+        log_factor = min(
+            log_factor, (g - 1) * e + math.log(-math.expm1(-g * e)) - math.log(-math.expm1(-e))
+        )
     value = math.log(d) + log_factor
-    return float_up(exact(epsilon, "epsilon") * g), 1.0 if value > 0 else min(1.0, _up(math.exp(value + 1e-12)))
+    return float_up(exact(epsilon, "epsilon") * g), 1.0 if value > 0 else min(
+        1.0, _up(math.exp(value + 1e-12))
+    )
 
 
 # Composition theorems for (epsilon, delta) reports. The pipelines add zCDP or pure costs and do not need them.
@@ -364,11 +381,17 @@ def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, fl
     """
     pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in calls]
     if not pairs or any(e < 0 or d < 0 for e, d in pairs):
-        raise BudgetError("basic_composition needs at least one (epsilon, delta) pair, none negative")
-    return float_for(sum((e for e, _ in pairs), Fraction(0))), float_for(sum((d for _, d in pairs), Fraction(0)))
+        raise BudgetError(
+            "basic_composition needs at least one (epsilon, delta) pair, none negative"
+        )
+    return float_for(sum((e for e, _ in pairs), Fraction(0))), float_for(
+        sum((d for _, d in pairs), Fraction(0))
+    )
 
 
-def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:
+def advanced_composition(
+    epsilon: Number, delta: Number, count: int, slack: Number
+) -> tuple[float, float]:
     """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP; total delta count * delta + slack.
 
     The shortcut epsilon sqrt(6 count log(1/slack)), often quoted for every epsilon <= 1, is false for large counts.
@@ -381,7 +404,9 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
     """
     e, times = real(epsilon, "epsilon", float_up), whole(count, "count")
     if e > 700:
-        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; use basic_composition")
+        raise BudgetError(
+            f"advanced_composition needs epsilon <= 700, got {e}; use basic_composition"
+        )
     s = delta_in(slack)
     total = e * math.sqrt(2 * times * -math.log(s)) + times * e * math.expm1(e)
     exact_delta = exact(delta, "delta")
@@ -392,7 +417,9 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
     )
 
 
-def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target_epsilon: Number) -> float:
+def optimal_composition_delta(
+    epsilon: Number, delta: Number, count: int, target_epsilon: Number
+) -> float:
     """Kairouz, Oh, Viswanath 2015: least delta of `count` calls of (epsilon, delta)-DP, rounded up.
 
     `count` adaptive calls are never worse than that many randomized responses; their exact profile is a binomial sum.
@@ -405,7 +432,10 @@ def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target
     times = whole(count, "count")
     if times > _COUNT_MAX:
         raise BudgetError(f"count must be at most {_COUNT_MAX}, got {times}")
-    e, goal = real(epsilon, "epsilon", float_up), real(target_epsilon, "target_epsilon", float_down, zero=True)
+    e, goal = (
+        real(epsilon, "epsilon", float_up),
+        real(target_epsilon, "target_epsilon", float_down, zero=True),
+    )
     d = real(delta, "delta", float_up, zero=True)
     if d >= 1:
         return 1.0
@@ -426,7 +456,9 @@ def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target
     return min(1.0, (lost + (1 - lost) * response) * (1 + 1e-14) + 1e-300)
 
 
-def optimal_composition_epsilon(epsilon: Number, delta: Number, count: int, target_delta: Number) -> float:
+def optimal_composition_epsilon(
+    epsilon: Number, delta: Number, count: int, target_delta: Number
+) -> float:
     """The least epsilon of `count` calls of (epsilon, delta)-DP at `target_delta`, rounded up (Kairouz, Oh, Viswanath).
 
     Examples
@@ -443,7 +475,9 @@ def optimal_composition_epsilon(epsilon: Number, delta: Number, count: int, targ
         )
     if optimal_composition_delta(epsilon, delta, count, 0) <= goal:
         return 0.0
-    return smallest(lambda e: optimal_composition_delta(epsilon, delta, count, e) <= goal, 0.0, high)
+    return smallest(
+        lambda e: optimal_composition_delta(epsilon, delta, count, e) <= goal, 0.0, high
+    )
 
 
 # ---- Cost of stable histograms
@@ -452,7 +486,8 @@ Law = Literal["laplace", "gaussian"]
 
 _ROUNDING = 1e-12  # relative margin for the rounding of the special functions and products below
 _TINY = 1e-300
-_WHOLE_GRID = 48  # histograms up to which all v and a are tried; beyond, blocks with an upper bound for each
+# histograms up to which all v and a are tried; beyond, blocks with an upper bound for each
+_WHOLE_GRID = 48
 _KOV_BLOCKS = 6  # the same for Laplace noise, whose profile is slow to evaluate
 
 
@@ -468,7 +503,9 @@ def singleton_rate(law: Law, gap: int, log2_scale: int) -> float:
 
 
 @lru_cache(maxsize=4096)
-def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scale: int, epsilon: Fraction) -> float:
+def stable_delta(
+    law: Law, histograms: int, step: int, threshold: int, log2_scale: int, epsilon: Fraction
+) -> float:
     """Least known delta at `epsilon` of noisy counts above a threshold, rounded up.
 
     A row counts in at most one bin of each of `histograms`. For every occupied bin the integer step * count + noise is released
@@ -486,20 +523,34 @@ def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scal
         return 1.0
     single = -math.log1p(-rate)  # lambda
     piece = Fraction(step, 2**log2_scale)
-    if law == "laplace" and 2 * histograms * piece <= epsilon and single * (1 + _ROUNDING) <= float_down(piece):
+    if (
+        law == "laplace"
+        and 2 * histograms * piece <= epsilon
+        and single * (1 + _ROUNDING) <= float_down(piece)
+    ):
         # Every other likelihood ratio is at most e^epsilon: only bins that become empty contribute to delta.
         return min(1.0, -math.expm1(-histograms * single) * (1 + _ROUNDING))
     profile: Callable[[FloatArray, IntArray], FloatArray]
     if law == "gaussian":
-        most, profile = _WHOLE_GRID, partial(_gaussian_profile, math.ldexp(step, -log2_scale) * (1 + _ROUNDING))
+        most, profile = (
+            _WHOLE_GRID,
+            partial(_gaussian_profile, math.ldexp(step, -log2_scale) * (1 + _ROUNDING)),
+        )
     else:
-        most, profile = _KOV_BLOCKS, np.vectorize(partial(_laplace_profile, float_up(piece)), otypes=[np.float64])
+        most, profile = (
+            _KOV_BLOCKS,
+            np.vectorize(partial(_laplace_profile, float_up(piece)), otypes=[np.float64]),
+        )
     # The maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end.
-    edges = np.unique(np.linspace(0, histograms + 1, min(histograms + 1, most) + 1).astype(np.int64))
+    edges = np.unique(
+        np.linspace(0, histograms + 1, min(histograms + 1, most) + 1).astype(np.int64)
+    )
     v_low, a_low = np.meshgrid(edges[:-1], edges[:-1], indexing="ij")
     v_high, a_high = np.meshgrid(edges[1:] - 1, edges[1:] - 1, indexing="ij")
     shift = (a_high - v_low) * single
-    moved = profile(float_down(epsilon) - shift - np.abs(shift) * _ROUNDING, 2 * histograms - v_low - a_low)
+    moved = profile(
+        float_down(epsilon) - shift - np.abs(shift) * _ROUNDING, 2 * histograms - v_low - a_low
+    )
     worst = float((-np.expm1(-v_high * single) + np.exp(-v_low * single) * moved).max())
     return min(1.0, worst * (1 + 4 * _ROUNDING) + _TINY)
 

@@ -83,7 +83,9 @@ class Event(ABC):
         if self.gdp:
             return Cost(ZCDP, (self.price(ZCDP),))
         epsilon = self.price(ApproxDP)
-        return Cost(ApproxDP, (epsilon, self.own_delta)) if self._delta else Cost(PureDP, (epsilon,))
+        return (
+            Cost(ApproxDP, (epsilon, self.own_delta)) if self._delta else Cost(PureDP, (epsilon,))
+        )
 
     def price(self, notion: type[Budget]) -> Fraction:
         """Return the rho or epsilon that an account of this notion adds up; BudgetError, with advice, if there is none."""
@@ -91,14 +93,18 @@ class Event(ABC):
             raise BudgetError("Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
         if notion is not ApproxDP and self._delta:
             raise BudgetError(NEEDS_APPROX)
-        amount: Fraction | None = getattr(self, "rho" if notion is ZCDP or self.gdp else "epsilon", None)
+        amount: Fraction | None = getattr(
+            self, "rho" if notion is ZCDP or self.gdp else "epsilon", None
+        )
         if amount is None:
             raise BudgetError("this release is calibrated in epsilon; pass PureDP")
         return amount
 
     def record(self) -> dict[str, Any]:
         """Return the noise distribution, scale and exact cost of the release, for the record of a result."""
-        public = {"noise": _NOISES[self.law]} | {name: getattr(self, name) for name in self.recorded}
+        public = {"noise": _NOISES[self.law]} | {
+            name: getattr(self, name) for name in self.recorded
+        }
         if self._delta:
             public["delta"] = self.own_delta
         if (cases := self.clusters) is not None:
@@ -146,7 +152,8 @@ class IntegerEvent(Event):
 
     __slots__ = ()
 
-    sensitivity_field: ClassVar[str] = ""  # name of the field of the sensitivity: squared l2, or l1 for Laplace noise
+    # name of the field of the sensitivity: squared l2, or l1 for Laplace noise
+    sensitivity_field: ClassVar[str] = ""
 
     if TYPE_CHECKING:
 
@@ -174,7 +181,9 @@ class IntegerEvent(Event):
         checked_relation(self.relation)
         cases = self.clusters
         if cases is not None and (not isinstance(cases, Clusters) or cases.worst != self.worst):
-            raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
+            raise BudgetError(
+                "clusters must be a Clusters value whose worse case is the sensitivity of the event"
+            )
 
     def moved(self, query: IntArray, other: IntArray) -> int:
         """Return the distance of two answers, as the sensitivity measures it; ReplayError if it is larger."""
@@ -188,7 +197,9 @@ class IntegerEvent(Event):
 
     def cost_of(self, moved: int) -> Fraction:
         """Return the exact rho, or epsilon for Laplace noise, of answers at this distance."""
-        return Fraction(int(moved), 2**self.log2_scale if self.law == "laplace" else 2 * 4**self.log2_scale)
+        return Fraction(
+            int(moved), 2**self.log2_scale if self.law == "laplace" else 2 * 4**self.log2_scale
+        )
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return the exact cost of the distance of two answers."""
@@ -362,7 +373,9 @@ class SelectionEvent(Event):
         gaps = signed_gaps(query, other)
         most = max(abs(gap) for gap in gaps)
         if most > self.sensitivity:
-            raise ReplayError(f"a score moved by {most} where its sensitivity allows {self.sensitivity}")
+            raise ReplayError(
+                f"a score moved by {most} where its sensitivity allows {self.sensitivity}"
+            )
         epsilon = self.rate * (max(0, *gaps) + max(0, *(-gap for gap in gaps)))
         # The pair is a mechanism of the same kind at its own, smaller epsilon.
         return self.rho_at(epsilon) if notion is ZCDP else epsilon
@@ -424,7 +437,9 @@ class StableHistogramEvent(IntegerEvent):
     def delta(self) -> Fraction:
         """delta at `epsilon`, rounded up; exact for one histogram and for Gaussian noise."""
         return Fraction(
-            stable_delta(self.law, self.histograms, self.step, self.threshold, self.log2_scale, self.epsilon)
+            stable_delta(
+                self.law, self.histograms, self.step, self.threshold, self.log2_scale, self.epsilon
+            )
         )
 
     @property
@@ -444,7 +459,9 @@ class StableHistogramEvent(IntegerEvent):
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return epsilon times the fraction of counts that changed; rows of an answer are (histogram, count, key ...)."""
-        tables = [{(row[0], *row[2:]): row[1] for row in answer.tolist()} for answer in (query, other)]
+        tables = [
+            {(row[0], *row[2:]): row[1] for row in answer.tolist()} for answer in (query, other)
+        ]
         moved = 0
         for index in range(self.histograms):
             bins = {key for table in tables for key in table if key[0] == index}
@@ -493,7 +510,10 @@ class SampledGaussianEvent(IntegerEvent):
     """
 
     law: ClassVar[str] = "gaussian"
-    sensitivity_field, recorded = "squared_sensitivity", ("log2_scale", "sampling_rate", "steps", "epsilon")
+    sensitivity_field, recorded = (
+        "squared_sensitivity",
+        ("log2_scale", "sampling_rate", "steps", "epsilon"),
+    )
 
     sampling: Sampling
     squared_sensitivity: int
@@ -512,7 +532,10 @@ class SampledGaussianEvent(IntegerEvent):
         keep_whole(self, "steps")
         if not isinstance(self.first, bool):
             raise BudgetError(f"first must be a bool, got {type(self.first).__name__}")
-        if not isinstance(self.sampling, Sampling) or self.sampling.squared_mu(self.steps, self.relation) is not None:
+        if (
+            not isinstance(self.sampling, Sampling)
+            or self.sampling.squared_mu(self.steps, self.relation) is not None
+        ):
             raise BudgetError(
                 "sampling must be Poisson or WithoutReplacement of fewer than all rows; else pass a GaussianEvent"
             )
@@ -546,7 +569,9 @@ class SampledGaussianEvent(IntegerEvent):
         """Epsilon of the whole run at `delta`, rounded up; 0 for a later step."""
         if not self.first:
             return Fraction(0)
-        return Fraction(epsilon_of(self.noise_multiplier, self.sampling, self.steps, self.delta, self.relation))
+        return Fraction(
+            epsilon_of(self.noise_multiplier, self.sampling, self.steps, self.delta, self.relation)
+        )
 
     @property
     def own_delta(self) -> Fraction:

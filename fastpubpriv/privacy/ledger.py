@@ -10,7 +10,15 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP, checked_relation
+from fastpubpriv.privacy.budgets import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Cost,
+    Neighbors,
+    PureDP,
+    checked_relation,
+)
 from fastpubpriv.privacy.conversions import pure_to_zcdp
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
@@ -55,7 +63,9 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
     if isinstance(amount, Event | Budget):
         amount = amount.cost
     if not isinstance(amount, Cost):
-        raise BudgetError(f"a debit must be a budget, a Cost or an event, got {type(amount).__name__}")
+        raise BudgetError(
+            f"a debit must be a budget, a Cost or an event, got {type(amount).__name__}"
+        )
     if amount.notion is notion:
         return amount
     if amount.notion is PureDP:
@@ -68,12 +78,16 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
         PureDP: "debit a PureDP budget, or open a ledger with ZCDP or ApproxDP as its total",
         ApproxDP: "debit the ApproxDP budget from which the noise was calibrated, or open a ZCDP ledger",
     }[notion]
-    raise BudgetError(f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}")
+    raise BudgetError(
+        f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}"
+    )
 
 
 def _short_text(value: object, name: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-        raise InputError(f"{name} must be a printable text of 1 to 200 characters, without private content")
+        raise InputError(
+            f"{name} must be a printable text of 1 to 200 characters, without private content"
+        )
     return value
 
 
@@ -143,10 +157,18 @@ class Ledger:
         checked_relation(relation)
         wait = checked_timeout(timeout)
         file = None if path is None else LedgerFile(path, wait)
-        self._start(total, relation, None if label is None else _short_text(label, "label"), file, new=True)
+        self._start(
+            total, relation, None if label is None else _short_text(label, "label"), file, new=True
+        )
 
     def _start(
-        self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None, *, new: bool
+        self,
+        total: Budget,
+        relation: Neighbors,
+        label: str | None,
+        file: LedgerFile | None,
+        *,
+        new: bool,
     ) -> None:
         self._total = total
         self._relation = relation
@@ -155,7 +177,8 @@ class Ledger:
         self._home = here()
         self._closed = False
         self._entries: list[LedgerEntry] = []
-        self._state = _State(Position(), 0, Cost.zero(type(total)))  # one assignment, which an interrupt cannot split
+        # one assignment, which an interrupt cannot split
+        self._state = _State(Position(), 0, Cost.zero(type(total)))
         self._file = file
         if file is not None:
             if new:
@@ -171,7 +194,11 @@ class Ledger:
         file = LedgerFile(path, timeout)
         header = file.locked(lambda held: file.read_from(held, Position())[0][0], write=False)
         try:
-            total, relation, label = Budget.from_dict(header["total"]), Neighbors(header["relation"]), header["label"]
+            total, relation, label = (
+                Budget.from_dict(header["total"]),
+                Neighbors(header["relation"]),
+                header["label"],
+            )
             label = None if label is None else _short_text(label, "label")
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LedgerError(
@@ -236,7 +263,9 @@ class Ledger:
             if self._file is not None:
                 return self._file.locked(partial(self._append, amount, text, who), write=True)
             if here() != self._home:
-                raise LedgerError("an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)")
+                raise LedgerError(
+                    "an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)"
+                )
             self._check_person(who)
             self._check_room(amount)
             return self._record(Position(), amount, text, who)
@@ -297,7 +326,11 @@ class Ledger:
         )
 
     def _header(self) -> dict[str, Any]:
-        return {"total": self._total.to_dict(), "label": self._label, "relation": self._relation.value}
+        return {
+            "total": self._total.to_dict(),
+            "label": self._label,
+            "relation": self._relation.value,
+        }
 
     def _current(self) -> _State:
         """Return the state after reading the lines that other processes have added."""
@@ -379,7 +412,11 @@ class Ledger:
                 cost = Cost.from_dict(record["cost"])
                 number = state.count + 1
                 stated = record["number"]
-                if type(stated) is not int or stated != number or cost.notion is not type(self._total):
+                if (
+                    type(stated) is not int
+                    or stated != number
+                    or cost.notion is not type(self._total)
+                ):
                     raise LedgerError(f"{where} is corrupt at debit {number}")
                 # Debits by hand, and those of earlier versions, have no person.
                 person = _short_text(record["person"], "person") if "person" in record else None
@@ -388,7 +425,9 @@ class Ledger:
                     raise LedgerError(f"{where} holds debits for two kinds of persons")
                 new.append(LedgerEntry(number, _short_text(record["name"], "name"), cost))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise LedgerError(f"{where} holds a debit that cannot be read ({type(error).__name__})") from None
+            raise LedgerError(
+                f"{where} holds a debit that cannot be read ({type(error).__name__})"
+            ) from None
         if not state.spent <= self._total:
             raise LedgerError(f"{where} holds more debits than its total allows")
         del self._entries[known:]

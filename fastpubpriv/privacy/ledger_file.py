@@ -53,7 +53,8 @@ _PAUSE = 0.002  # seconds between attempts to lock
 # Held while a file is opened or closed, so that no fork happens between the system call and its entry in `_open`. Reentrant,
 # because a signal handler may fork in the thread that holds it.
 _gate = threading.RLock()
-_leave_gate = cast(Callable[[Any], object], _gate.__exit__)  # unlike `release`, it accepts and ignores an argument
+# unlike `release`, it accepts and ignores an argument
+_leave_gate = cast(Callable[[Any], object], _gate.__exit__)
 _open: set[OpenFile] = set()
 
 
@@ -140,7 +141,8 @@ class OpenFile(HeldResources):
         with (gate := HeldResources()), gate:
             gate.take(_gate.acquire, back=_leave_gate)
             if fd is not None:
-                with contextlib.suppress(OSError):  # closing unlocks as well, unless a child without handlers lives
+                # closing unlocks as well, unless a child without handlers lives
+                with contextlib.suppress(OSError):
                     fcntl.flock(fd, fcntl.LOCK_UN)
             super().give_back()
             _open.discard(self)
@@ -183,7 +185,9 @@ def _after_fork_in_child() -> None:
 
 # Bound methods of the lock, as a signal handler could run and raise in a Python function. The child inherits the held lock.
 os.register_at_fork(after_in_child=_after_fork_in_child)
-os.register_at_fork(before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_gate.release)
+os.register_at_fork(
+    before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_gate.release
+)
 
 
 _LINE_UNIT = 1024  # bytes; the length of a line is a multiple of it
@@ -208,7 +212,9 @@ class Position:
 
 def encode(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
     """Return one padded line and its check."""
-    body = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    body = json.dumps(
+        record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     check = hashlib.sha256((previous + body).encode("ascii")).hexdigest()
     line = f'{body[:-1]},"check":"{check}"}}'.encode("ascii")
     size = -(-(len(line) + 1) // _LINE_UNIT) * _LINE_UNIT
@@ -317,7 +323,9 @@ class LedgerFile:
         except OSError as error:
             raise self._error("cannot be locked", error) from None
         if not locked:
-            raise self._error(f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout")
+            raise self._error(
+                f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout"
+            )
 
     def _open(self, file: OpenFile, write: bool) -> None:
         mode = (os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY
@@ -339,7 +347,9 @@ class LedgerFile:
         if not stat.S_ISREG(kind):
             raise self._error("is not a regular file")
 
-    def read_from(self, file: OpenFile, position: Position) -> tuple[list[dict[str, Any]], Position]:
+    def read_from(
+        self, file: OpenFile, position: Position
+    ) -> tuple[list[dict[str, Any]], Position]:
         """Return the verified records after `position`, and the new position. The first record of a file is its header."""
         records, position, torn = self._scan(file, position)
         if torn:
@@ -349,10 +359,14 @@ class LedgerFile:
             )
         return records, position
 
-    def _scan(self, file: OpenFile, position: Position) -> tuple[list[dict[str, Any]], Position, bytes]:
+    def _scan(
+        self, file: OpenFile, position: Position
+    ) -> tuple[list[dict[str, Any]], Position, bytes]:
         """Return the records after `position`, the position after them, and an incomplete line at the end, if any."""
         size = self._check_unchanged(file, position)
-        if position.offset == 0 and f'"format":"{_FORMAT}"'.encode() not in self._read(file, 256, 0):
+        if position.offset == 0 and f'"format":"{_FORMAT}"'.encode() not in self._read(
+            file, 256, 0
+        ):
             raise self._error("is not a fastpubpriv ledger; pass another path")
         records: list[dict[str, Any]] = []
         offset, check, last, rest = position.offset, position.check, position.last, b""
@@ -371,7 +385,9 @@ class LedgerFile:
                 check, last = decoded[1], line + b"\n"
                 offset += len(last)
             if len(rest) >= _MAX_LINE:
-                raise self._error(f"is corrupt at byte {offset}: a line has no end, which cannot be repaired")
+                raise self._error(
+                    f"is corrupt at byte {offset}: a line has no end, which cannot be repaired"
+                )
         return records, Position(offset, check, last, self._identity(file)), rest
 
     def _check_unchanged(self, file: OpenFile, position: Position) -> int:
@@ -388,7 +404,10 @@ class LedgerFile:
             raise self._error("became shorter: somebody removed debits")
         if size == 0:
             raise self._error("is empty; if no release ever used it, delete it and start again")
-        if self._read(file, len(position.last), position.offset - len(position.last)) != position.last:
+        if (
+            self._read(file, len(position.last), position.offset - len(position.last))
+            != position.last
+        ):
             raise self._error(
                 "was rolled back: the debit that this process saw last is no longer in it. Put the newest copy back, or "
                 "start a new ledger with what is really left"
@@ -421,7 +440,9 @@ class LedgerFile:
         except OSError as error:
             raise self._error("could not be written, so nothing was charged", error) from None
         if written != len(line):
-            raise self._error("could not be written because the disk is full, so nothing was charged; free some space")
+            raise self._error(
+                "could not be written because the disk is full, so nothing was charged; free some space"
+            )
         try:
             os.fsync(file.fd)
         except OSError as error:
@@ -442,7 +463,9 @@ class LedgerFile:
         """Move half a line at the end of the file into a file beside it; return the number of bytes moved."""
         _, position, torn = self._scan(file, Position())
         if not position.offset:
-            raise self._error("has no complete header; if no release ever used it, delete it and start again")
+            raise self._error(
+                "has no complete header; if no release ever used it, delete it and start again"
+            )
         if torn:
             aside = self.path.with_name(f"{self.path.name}.torn-{secrets.token_hex(4)}")
             try:
@@ -476,7 +499,9 @@ class LedgerFile:
             os.fsync(folder.fd)
         except OSError as error:
             if error.errno != errno.EINVAL:  # some network file systems cannot flush directories
-                raise self._error("cannot be opened: its directory cannot be flushed", error) from None
+                raise self._error(
+                    "cannot be opened: its directory cannot be flushed", error
+                ) from None
 
     def _is_a_directory(self) -> LedgerError:
         return self._error("is a directory; pass the path of a file in it")

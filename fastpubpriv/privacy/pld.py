@@ -56,7 +56,8 @@ def poisson_replace(rate: float, noise_multiplier: float) -> StepProfile:
 def poisson_remove(rate: float, noise_multiplier: float) -> StepProfile:
     """Each row sampled with probability `rate`, one row removed: (1-q) N(0) + q N(1) against N(0). Adding a row is `.swapped`."""
     return StepProfile(
-        partial(_remove, q=rate, z=noise_multiplier, s=1.0), partial(_add, q=rate, z=noise_multiplier, s=1.0)
+        partial(_remove, q=rate, z=noise_multiplier, s=1.0),
+        partial(_add, q=rate, z=noise_multiplier, s=1.0),
     )
 
 
@@ -73,7 +74,9 @@ def _log_expm1(epsilon: FloatArray) -> FloatArray:
     return epsilon + np.log(-np.expm1(-epsilon))
 
 
-def _rounded_up(gain: FloatArray, cost: FloatArray, epsilon: FloatArray, far: FloatArray) -> FloatArray:
+def _rounded_up(
+    gain: FloatArray, cost: FloatArray, epsilon: FloatArray, far: FloatArray
+) -> FloatArray:
     """Return gain - cost plus a bound on rounding: the error of a term e^(-a^2/2 + ...) is a few ULP (1 + a^2 + epsilon)."""
     # `far` is the largest |a|. The threshold x maximizes the difference, so the rounding of x has an effect of second order only.
     error = ULP * (16.0 + 2.0 * epsilon + 4.0 * far * far) * (gain + cost)
@@ -84,7 +87,9 @@ def _replace(epsilon: FloatArray, *, q: float, z: float) -> FloatArray:
     with np.errstate(divide="ignore", under="ignore"):
         odds = math.log1p(-q) - math.log(q) if q < 1 else -math.inf
         log_y = odds + 0.5 / (z * z) + _log_expm1(epsilon) - 0.5 * epsilon - math.log(2.0)
-        asinh = np.where(log_y > _LARGE, log_y + math.log(2.0), np.arcsinh(np.exp(np.minimum(log_y, _LARGE))))
+        asinh = np.where(
+            log_y > _LARGE, log_y + math.log(2.0), np.arcsinh(np.exp(np.minimum(log_y, _LARGE)))
+        )
         x = z * z * (0.5 * epsilon + asinh)
         gain = q * np.exp(log_ndtr((1.0 - x) / z))
         cost = q * np.exp(epsilon + log_ndtr(-(x + 1.0) / z))
@@ -97,7 +102,9 @@ def _remove(epsilon: FloatArray, *, q: float, z: float, s: float) -> FloatArray:
     with np.errstate(divide="ignore", under="ignore"):
         near = np.expm1(np.minimum(epsilon, _LARGE))
         # log(e^epsilon - 1 + q)
-        log_weight = np.where(epsilon < _LARGE, np.log(near + q), epsilon + np.log1p(-(1.0 - q) * np.exp(-epsilon)))
+        log_weight = np.where(
+            epsilon < _LARGE, np.log(near + q), epsilon + np.log1p(-(1.0 - q) * np.exp(-epsilon))
+        )
         log_ratio = np.where(epsilon < _LARGE, np.log1p(near / q), log_weight - math.log(q))
         x = z * z / s * log_ratio + 0.5 * s
         gain = q * np.exp(log_ndtr((s - x) / z))
@@ -119,11 +126,13 @@ def _add(epsilon: FloatArray, *, q: float, z: float, s: float) -> FloatArray:
 
 
 _TAIL = 1 / 40000  # fraction of delta for each tail that counts as an infinite loss
-_EXCESS, _EXCESS_MAX = 2.5e-4, 1e-3  # amount that the grid may add to epsilon, relative and absolute
+# amount that the grid may add to epsilon, relative and absolute
+_EXCESS, _EXCESS_MAX = 2.5e-4, 1e-3
 _CELLS = 2**21  # maximum number of cells of one half of the grid of one step
 _WINDOW = 2**23  # maximum number of cells of the grid of the sum
 _LOG_WRAPPED = math.log(1e-9)  # log of the tilted probability outside the window
-_LOG_SHARP = math.log(1e4)  # log of the maximum ratio of the Chernoff bound of a tilt to the delta it is used for
+# log of the maximum ratio of the Chernoff bound of a tilt to the delta it is used for
+_LOG_SHARP = math.log(1e4)
 _LOG_RANGE = 600.0  # e^_LOG_RANGE is a float with room for sums
 _LOG_LEAST = 746.0  # e^-_LOG_LEAST is zero as a float
 
@@ -190,7 +199,9 @@ def reach(profile: Profile, tail: float) -> float:
     losses = np.geomspace(1e-9, 1e7, 700)
     rare = np.flatnonzero(falling(profile(losses)) <= tail)
     if not rare.size:
-        raise BudgetError("the noise is too small for an accountant: a loss of 1e7 is not rare; pass more noise")
+        raise BudgetError(
+            "the noise is too small for an accountant: a loss of 1e7 is not rare; pass more noise"
+        )
     return float(losses[rare[0]])
 
 
@@ -253,7 +264,8 @@ class Curve:
     infinite: float  # probability of infinite losses, added to delta
     errors: FloatArray  # (cells,), bounds on the error of the FFT, added to delta at k
     inflation: float  # relative bound on all other rounding
-    excess: float  # approximate amount that the grid adds to epsilon (for information, not subtracted)
+    # approximate amount that the grid adds to epsilon (for information, not subtracted)
+    excess: float
 
     def cell(self, epsilon: float) -> int:
         """Return the last cell whose loss is at most epsilon; -1 below the window."""
@@ -269,7 +281,9 @@ class Curve:
             return 1.0
         discount = self.discounted[k] * math.exp(min(epsilon - self.reference, _LOG_RANGE))
         cancelled = 4 * ULP * (8.0 + abs(epsilon - self.reference)) * (self.mass[k] + discount)
-        value = (self.mass[k] - discount + cancelled) * self.inflation + self.errors[k] + self.infinite
+        value = (
+            (self.mass[k] - discount + cancelled) * self.inflation + self.errors[k] + self.infinite
+        )
         return min(1.0, max(float(value), 0.0))
 
     def epsilon(self, delta: float) -> float:
@@ -278,7 +292,9 @@ class Curve:
             return 0.0
         low, high = max(self.first, 0) - 1, self.first + self.mass.size - 1
         if self.delta(high * self.step) > delta:
-            raise BudgetError(f"delta = {delta:.3g} is below what the floating-point accountant can show")
+            raise BudgetError(
+                f"delta = {delta:.3g} is below what the floating-point accountant can show"
+            )
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.delta(middle * self.step) <= delta else (middle, high)
@@ -293,7 +309,9 @@ def grid_halves(step: StepProfile, width: float, tail: float) -> tuple[FloatArra
     """Return grids of the given width for the two halves of `loss_law`, as far as the profiles exceed `tail`."""
 
     def half(profile: Profile) -> FloatArray:
-        return width * np.arange(max(math.ceil(reach(profile, tail) / width), 2) + 1, dtype=np.float64)
+        return width * np.arange(
+            max(math.ceil(reach(profile, tail) / width), 2) + 1, dtype=np.float64
+        )
 
     return half(step.above), half(step.below)
 
@@ -321,7 +339,9 @@ def grid_width(rough: LossLaw, steps: int, epsilon: float, t: float) -> float:
     return short(max(wanted, span / _CELLS))
 
 
-def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> tuple[Curve, float]:
+def solved(
+    step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0
+) -> tuple[Curve, float]:
     """Return a curve that is tight at delta, and its epsilon there; its excess falls with the square of `fineness`."""
     # The Chernoff bound gives the first tilt. If it is far above the resulting epsilon (rare, large losses), the FFT error is not
     # negligible; the tilt is then recomputed from that epsilon, until the error is negligible.
@@ -330,11 +350,16 @@ def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0
     t = tilt_for_tail(rough.growth, steps, math.log(delta))
     epsilon = level(rough.growth, steps, math.log(delta), t)
     for _ in range(8):
-        curve = summed(step, steps, outside, t, short(grid_width(rough, steps, epsilon, t) / fineness), rough)
+        curve = summed(
+            step, steps, outside, t, short(grid_width(rough, steps, epsilon, t) / fineness), rough
+        )
         epsilon = curve.epsilon(delta)
         bound = steps * rough.growth(t)[0] - t * epsilon
         narrow = curve.step <= max(epsilon / 16, 2e-4, 2 * float(rough.losses[-1]) / _CELLS)
-        sharp = bound - math.log(delta) <= _LOG_SHARP and curve.errors[curve.cell(epsilon)] <= 1e-4 * delta
+        sharp = (
+            bound - math.log(delta) <= _LOG_SHARP
+            and curve.errors[curve.cell(epsilon)] <= 1e-4 * delta
+        )
         if epsilon == 0.0 or (narrow and sharp):
             break
         t = tilt_for(rough.growth, steps, epsilon)
@@ -347,7 +372,9 @@ def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
     for _ in range(6):  # until the omitted tails are small relative to delta
         rough = rough_law(step, outside / steps)
         t = tilt_for(rough.growth, steps, epsilon)
-        curve = summed(step, steps, outside, t, grid_width(rough, steps, max(epsilon, 0.01), t), rough)
+        curve = summed(
+            step, steps, outside, t, grid_width(rough, steps, max(epsilon, 0.01), t), rough
+        )
         least = min(least, curve.delta(epsilon))
         if outside <= 4 * _TAIL * least or least <= 1e-60:
             break
@@ -355,11 +382,16 @@ def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
     return least
 
 
-def summed(step: StepProfile, steps: int, outside: float, t: float, width: float, rough: LossLaw) -> Curve:
+def summed(
+    step: StepProfile, steps: int, outside: float, t: float, width: float, rough: LossLaw
+) -> Curve:
     """Return the curve of `steps` steps from the tilt t; `outside` is the probability of each tail that counts as infinite."""
     top_tilt = tilt_for_tail(rough.growth, steps, math.log(outside))
     # Tilted losses beyond the window wrap around to its other end, where they only add mass; this keeps that mass small.
-    high, low = (tilt_for_tail(tilted_growth(rough.growth, t, sign), steps, _LOG_WRAPPED) for sign in (1.0, -1.0))
+    high, low = (
+        tilt_for_tail(tilted_growth(rough.growth, t, sign), steps, _LOG_WRAPPED)
+        for sign in (1.0, -1.0)
+    )
     while True:
         law = loss_law(step, *grid_halves(step, width, outside / steps))
         top = level(law.growth, steps, math.log(outside), top_tilt)
@@ -380,7 +412,9 @@ def summed(step: StepProfile, steps: int, outside: float, t: float, width: float
     return untilted(law, losses, sums, tilted, steps=steps, outside=outside, width=width, **tilt)
 
 
-def power(places: FloatArray, masses: FloatArray, center: int, steps: int, length: int) -> FloatArray:
+def power(
+    places: FloatArray, masses: FloatArray, center: int, steps: int, length: int
+) -> FloatArray:
     """Return the distribution of the sum of `steps` losses modulo `length` cells, each relative to `center` for small phases."""
     folded = np.bincount((places - center) % length, weights=masses, minlength=length)
     spectrum = fft.rfft(folded)
@@ -393,9 +427,18 @@ def power(places: FloatArray, masses: FloatArray, center: int, steps: int, lengt
 
 
 def untilted(
-    law: LossLaw, losses: FloatArray, sums: FloatArray, tilted: FloatArray, *,
-    steps: int, outside: float, width: float, t: float, growth: float, mean: float,
-) -> Curve:  # fmt: skip
+    law: LossLaw,
+    losses: FloatArray,
+    sums: FloatArray,
+    tilted: FloatArray,
+    *,
+    steps: int,
+    outside: float,
+    width: float,
+    t: float,
+    growth: float,
+    mean: float,
+) -> Curve:
     """Return the curve from the distribution of the sum (of this `mean`) tilted by e^(t loss) / e^growth, with error bounds."""
     # Log of the factors that undo the tilt; losses at which a factor overflows are dropped.
     scale = steps * growth - t * losses
@@ -407,11 +450,21 @@ def untilted(
     after = [np.append(np.cumsum(part[::-1])[::-1][1:], 0.0) for part in (masses, discounted)]
     # l2 norm of the weights of the sum over losses after epsilon: at most the root of 1 / (1 - e^(-2 t width)) and of their number.
     spread = math.sqrt(min(losses.size, 1.0 / -math.expm1(-2 * t * width)))
-    transform = 8 * ULP * (math.log2(sums.size) + 1) * steps * math.sqrt(float(np.sum(tilted * tilted))) * spread
+    transform = (
+        8
+        * ULP
+        * (math.log2(sums.size) + 1)
+        * steps
+        * math.sqrt(float(np.sum(tilted * tilted)))
+        * spread
+    )
     total = max(1.0, float(law.masses.sum()) + law.infinite)
     farthest = float(np.abs(law.losses).max())
-    log_error = ULP * (steps * (32 + 2 * abs(growth)) + 4 * t * (farthest + abs(mean)) + losses.size)
-    with np.errstate(divide="ignore"):  # magnitude of the exponents of the tilted masses: the error of one step, in ULP
+    log_error = ULP * (
+        steps * (32 + 2 * abs(growth)) + 4 * t * (farthest + abs(mean)) + losses.size
+    )
+    # magnitude of the exponents of the tilted masses: the error of one step, in ULP
+    with np.errstate(divide="ignore"):
         exponents = np.abs(np.log(np.maximum(law.masses, 5e-324))) + t * np.abs(law.losses)
     log_error += ULP * 4 * steps * float(np.sum(tilted * exponents))
     return Curve(

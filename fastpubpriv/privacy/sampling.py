@@ -122,7 +122,9 @@ class Poisson(Sampling):
         if not 0 < self.rate <= 1:
             raise BudgetError(f"rate must lie in (0, 1], got {show(self.rate)}")
         if self.rate < Fraction(1, 2**60):
-            raise BudgetError(f"rate = {show(self.rate)} is below 2^-60; no table has that many rows")
+            raise BudgetError(
+                f"rate = {show(self.rate)} is below 2^-60; no table has that many rows"
+            )
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
         """Return one pair under replace-one; the pairs of removing and adding a row under add/remove."""
@@ -153,7 +155,9 @@ class WithoutReplacement(Sampling):
 
     def __post_init__(self) -> None:
         if keep_whole(self, "batch") > keep_whole(self, "rows"):
-            raise BudgetError(f"a batch of {self.batch} cannot be drawn without replacement from {self.rows} rows")
+            raise BudgetError(
+                f"a batch of {self.batch} cannot be drawn without replacement from {self.rows} rows"
+            )
 
     @property
     def rate(self) -> Fraction:
@@ -175,21 +179,26 @@ def rate_up(rate: Fraction) -> float:
     """Return a rate below 1 as a float below 1, rounded up: the cost increases with the rate."""
     value = float_up(rate)
     if value >= 1.0:
-        raise BudgetError("a rate within 2^-53 of 1 and not 1 cannot be accounted for; pass rate=1 or FullBatch()")
+        raise BudgetError(
+            "a rate within 2^-53 of 1 and not 1 cannot be accounted for; pass rate=1 or FullBatch()"
+        )
     return max(value, math.ulp(0.0))
 
 
 def check_fixed_size(relation: Neighbors) -> None:
     """Raise BudgetError under add/remove: batches of fixed size need a public number of rows."""
     if relation is Neighbors.ADD_REMOVE_ONE:
-        raise BudgetError("batches of fixed size are accounted for under replace-one only; pass Poisson(rate)")
+        raise BudgetError(
+            "batches of fixed size are accounted for under replace-one only; pass Poisson(rate)"
+        )
 
 
 _STEPS_MAX = 10**8
 _MULTIPLIERS = (Fraction(1, 100), Fraction(10**9))
 _PRECISION = 1e-5  # relative precision of a calibrated noise multiplier
 _NEAR = 3e-4  # relative precision of the search on a coarse grid
-_CLOSE = 1e-4  # log distance of multipliers below which grid and rounding errors of epsilon hide its slope
+# log distance of multipliers below which grid and rounding errors of epsilon hide its slope
+_CLOSE = 1e-4
 
 
 def epsilon_of(
@@ -299,7 +308,9 @@ def noise_multiplier_for(
     squared = sampling.squared_mu(count, relation)
     if isinstance(budget, ZCDP):
         if squared is None:
-            raise BudgetError("sampled rows have no useful cost in rho; pass ApproxDP(epsilon=..., delta=...)")
+            raise BudgetError(
+                "sampled rows have no useful cost in rho; pass ApproxDP(epsilon=..., delta=...)"
+            )
         return root_up(squared / (2 * budget.rho))
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
@@ -313,12 +324,16 @@ def noise_multiplier_for(
 
     def rough(z: float) -> float:
         # On a grid four times as coarse, minus 15/16 of its excess, which is 16 times as large.
-        pairs = [pld.solved(pair, count, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
+        pairs = [
+            pld.solved(pair, count, delta, fineness=0.25) for pair in sampling.pairs(z, relation)
+        ]
         return max(least - min(15 / 16 * curve.excess, least / 2) for curve, least in pairs)
 
     # The coarse grid only provides the start and the slope of the final search.
     near, slope = _least_multiplier(rough, epsilon, start, precision=_NEAR)
-    return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near, slope)[0]
+    return _least_multiplier(
+        lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near, slope
+    )[0]
 
 
 # ---- the parts
@@ -328,7 +343,8 @@ def _multiplier(value: Number) -> float:
     number = exact(value, "noise_multiplier")
     if not _MULTIPLIERS[0] <= number <= _MULTIPLIERS[1]:
         raise BudgetError("noise_multiplier must be between 0.01 and 1e9")
-    return float_for(number, float_down)  # the caller's own float: every cost has a margin far above its last bit
+    # the caller's own float: every cost has a margin far above its last bit
+    return float_for(number, float_down)
 
 
 def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:
@@ -352,7 +368,9 @@ def root_up(value: Fraction) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _composed_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
+def _composed_epsilon(
+    z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors
+) -> float:
     return max(pld.solved(pair, steps, delta)[1] for pair in sampling.pairs(z, relation))
 
 
@@ -379,13 +397,19 @@ def _least_multiplier(
         if len(points) > 1 and abs(points[-1][0] - points[-2][0]) > _CLOSE:
             (x0, y0), (x1, y1) = points[-2:]
             slope = min((y1 - y0) / (x1 - x0), -0.2)
-        close = epsilon <= goal and points[-1][1] >= precision * slope and (len(points) > 1 or known)
+        close = (
+            epsilon <= goal and points[-1][1] >= precision * slope and (len(points) > 1 or known)
+        )
         if close or high <= floor or (low > 0 and high <= low * (1 + precision)):
             return high, slope
         # A secant step to slightly beyond the root, on the safe side, or a bisection step.
         x, y = points[-1]
         z = math.exp(x + min(max(-y / slope, -2.0), 2.0) + 0.4 * precision)
         if (low > 0 and high < math.inf and not low < z < high) or len(points) > 12:
-            z = math.sqrt(low * high) if low > 0 and high < math.inf else (2 * low if low > 0 else high / 2)
+            z = (
+                math.sqrt(low * high)
+                if low > 0 and high < math.inf
+                else (2 * low if low > 0 else high / 2)
+            )
         z = min(max(z, floor), ceiling)
     raise BudgetError("no noise multiplier between 0.01 and 1e9 was found for this budget")

@@ -30,7 +30,9 @@ EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"
 
 
-_BEFORE_DEBIT: ContextVar[Callable[[], None] | None] = ContextVar("fastpubpriv_before_debit", default=None)
+_BEFORE_DEBIT: ContextVar[Callable[[], None] | None] = ContextVar(
+    "fastpubpriv_before_debit", default=None
+)
 
 
 @contextlib.contextmanager
@@ -61,18 +63,25 @@ class Spending:
     def __init__(self, name: str, budget: Budget, draws: int, reserved: ApproxDP | None) -> None:
         self.name = name
         self.pure = isinstance(budget, PureDP)  # True if the unit of cost is epsilon
-        self.composed = False  # True once releases with their own epsilon and delta were charged, outside the allowance
-        self.notion: type[Budget] = next(each for each in (ZCDP, ApproxDP, PureDP) if isinstance(budget, each))
+        # True once releases with their own epsilon and delta were charged, outside the allowance
+        self.composed = False
+        self.notion: type[Budget] = next(
+            each for each in (ZCDP, ApproxDP, PureDP) if isinstance(budget, each)
+        )
         self._tally = Composition()
-        self._paid_ahead: dict[Event, int] = {}  # number of prepaid steps not yet taken, by the event of the first step
+        # number of prepaid steps not yet taken, by the event of the first step
+        self._paid_ahead: dict[Event, int] = {}
         self._reserved = reserved
         # The sampler error grows with epsilon; where it would exhaust delta, a smaller epsilon is used.
         self._epsilon = Fraction(0) if isinstance(budget, ZCDP) else laplace_epsilon(budget, draws)
-        self._left = Fraction(0), Fraction(0)  # (epsilon, delta) for releases with an epsilon of their own
+        # (epsilon, delta) for releases with an epsilon of their own
+        self._left = Fraction(0), Fraction(0)
         if self.pure:
             self.allowance, self._epsilon = self._epsilon, budget.amounts[0]
         else:  # maximum total cost of the releases, exact
-            self.allowance = gaussian_rho(budget, draws, *(() if reserved is None else reserved.amounts))
+            self.allowance = gaussian_rho(
+                budget, draws, *(() if reserved is None else reserved.amounts)
+            )
         if reserved is not None:
             self._left = reserved.epsilon, reserved.delta
         elif isinstance(budget, ApproxDP):
@@ -97,7 +106,9 @@ class Spending:
             if not event.beside_gaussian:
                 raise self._refusal(NEEDS_APPROX)
             if not covered:
-                raise self._refusal("the epsilon or delta of a release exceeds what was reserved for it")
+                raise self._refusal(
+                    "the epsilon or delta of a release exceeds what was reserved for it"
+                )
         else:
             if self.charged:
                 raise self._refusal(TWO_ACCOUNTS)
@@ -169,7 +180,9 @@ class TreeBudget:
     release, all nodes are of one tree, no node has two budgets, and none may be above another that was charged before.
     """
 
-    def __init__(self, book: CallRecord, path: tuple[int, ...], cost: Fraction, max_depth: int, number: int) -> None:
+    def __init__(
+        self, book: CallRecord, path: tuple[int, ...], cost: Fraction, max_depth: int, number: int
+    ) -> None:
         self.book = book
         self.path = path
         self.cost = cost
@@ -198,9 +211,13 @@ class TreeBudget:
             if common == len(paid):
                 above += 1
             elif not common or paid[common].split("/")[0] != lineage[common].split("/")[0]:
-                raise BudgetError(f"{name}: this node is of another tree than one that has paid; grow a single tree")
+                raise BudgetError(
+                    f"{name}: this node is of another tree than one that has paid; grow a single tree"
+                )
         if above > depth:
-            raise BudgetError(f"{name}: {above} nodes above this one have paid; pass depth={above}, not {depth}")
+            raise BudgetError(
+                f"{name}: {above} nodes above this one have paid; pass depth={above}, not {depth}"
+            )
         self._paid.add(lineage)
 
 
@@ -229,7 +246,9 @@ class NodeBudget(BudgetAccount):
                 f"{book.name}: a node pays for Gaussian releases over its own rows; pass only=tree.only(node)"
             )
         if self._lineage is not None and clusters.lineage != self._lineage:
-            raise BudgetError(f"{book.name}: this payer belongs to another node; take one for each node")
+            raise BudgetError(
+                f"{book.name}: this payer belongs to another node; take one for each node"
+            )
         unit = event.price(ZCDP) / clusters.worst if clusters.worst else Fraction(0)
         # A move leaves one node and enters another, so entering or leaving costs half as much.
         stay, move = self._stay + unit * clusters.stay, self._move + unit * clusters.move
@@ -290,7 +309,11 @@ class Account(Spending, BudgetAccount):
         if ledger is not None and not isinstance(ledger, Ledger):
             raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
         if ledger is not None and ledger.relation is not relation:
-            promise = "replace-one, with a public number of rows" if relation is RELATION else relation.name
+            promise = (
+                "replace-one, with a public number of rows"
+                if relation is RELATION
+                else relation.name
+            )
             raise BudgetError(
                 f"{name} is private under {promise}, and the ledger counts under "
                 f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.{relation.name}"
@@ -311,7 +334,8 @@ class Account(Spending, BudgetAccount):
         many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"
         self.statement = relation.statement + many  # text of the relation, for results
         self.book = CallRecord(name, key_source(random_state), draws)
-        self.events = self.book.events  # all events charged in this call, its blocks and its trees, in order
+        # all events charged in this call, its blocks and its trees, in order
+        self.events = self.book.events
         self.path: tuple[int, ...] = ()
         self._ledger = ledger
         self._blocks = self._scopes = 0
@@ -328,9 +352,12 @@ class Account(Spending, BudgetAccount):
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         announce_debit()
-        self.book.keys.check()  # raise without randomness before the debit; bind the keys to this process
+        # raise without randomness before the debit; bind the keys to this process
+        self.book.keys.check()
         if self._ledger is not None:
-            self._ledger.debit(self.price, name=self.name, relation=self.relation, person=self._person)
+            self._ledger.debit(
+                self.price, name=self.name, relation=self.relation, person=self._person
+            )
         self.book.price = self.price
         if (transcript := current()) is not None:
             self.book.number = len(transcript.accounts)
@@ -359,7 +386,9 @@ class Account(Spending, BudgetAccount):
         """Add the price of an event; raise, and change nothing, if the allowance or the declared draws do not cover it."""
         self.book.check(event)
         if self._blocks:
-            raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
+            raise BudgetError(
+                f"{self.name}: the rows have been split into blocks, which are charged by themselves"
+            )
         self._pay(event)
         self.book.add(event)
 

@@ -20,8 +20,21 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
-from fastpubpriv.privacy import Event, Poisson, Sampling, SelectionEvent, StableHistogramEvent, WithoutReplacement
-from fastpubpriv.release.transcript import BudgetAccount, ReleaseRecord, Transcript, check_known, current
+from fastpubpriv.privacy import (
+    Event,
+    Poisson,
+    Sampling,
+    SelectionEvent,
+    StableHistogramEvent,
+    WithoutReplacement,
+)
+from fastpubpriv.release.transcript import (
+    BudgetAccount,
+    ReleaseRecord,
+    Transcript,
+    check_known,
+    current,
+)
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.threads.pool import share_out
 
@@ -55,7 +68,9 @@ def _series(y: int) -> tuple[int, int]:
         order += 1
         term_low = term_low * y // (order << BITS)
         term_high = -(-term_high * y // (order << BITS))
-        low, high = (low - term_high, high - term_low) if order % 2 else (low + term_low, high + term_high)
+        low, high = (
+            (low - term_high, high - term_low) if order % 2 else (low + term_low, high + term_high)
+        )
     return low - 1, high + 1
 
 
@@ -86,7 +101,8 @@ def levels(scores: IntArray, rate: Fraction) -> list[tuple[int, IntArray]]:
     groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1])
     best = int(values[-1])
     weighed = (
-        (weight(best - value, rate), group) for value, group in zip(values.tolist()[::-1], groups[::-1], strict=True)
+        (weight(best - value, rate), group)
+        for value, group in zip(values.tolist()[::-1], groups[::-1], strict=True)
     )
     return list(itertools.takewhile(operator.itemgetter(0), weighed))
 
@@ -107,8 +123,12 @@ _PIECE = 1 << 16  # draws at a time, which fit into the second-level cache
 
 # The noise distributions that an event may name.
 _SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
-    "gaussian": lambda key, count, event, begin: noise.gaussian_floor(key, count, event.log2_scale, begin=begin),
-    "laplace": lambda key, count, event, begin: noise.discrete_laplace(key, count, event.log2_scale, begin=begin),
+    "gaussian": lambda key, count, event, begin: noise.gaussian_floor(
+        key, count, event.log2_scale, begin=begin
+    ),
+    "laplace": lambda key, count, event, begin: noise.discrete_laplace(
+        key, count, event.log2_scale, begin=begin
+    ),
 }
 
 
@@ -145,9 +165,13 @@ def release(
     """
     check_known(event)
     if event.law not in _SAMPLERS:
-        raise KernelError(f"release {name!r}: no noise has the law {event.law!r}; a choice is made by release_choice")
+        raise KernelError(
+            f"release {name!r}: no noise has the law {event.law!r}; a choice is made by release_choice"
+        )
     if event.draws != math.prod(shape):
-        raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
+        raise KernelError(
+            f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}"
+        )
     account.charge(event)
     exact = np.ascontiguousarray(_answered(name, query, shape))
     transcript = current()
@@ -161,7 +185,8 @@ def release(
         noisy += exact
         if transcript is None:
             del exact  # free a large matrix early
-        answer = np.add(noisy, event.half_step, dtype=np.float64)  # converts each integer to float64 first
+        # converts each integer to float64 first
+        answer = np.add(noisy, event.half_step, dtype=np.float64)
         answer *= unit
     if transcript is not None:
         _write_down(transcript, account, ReleaseRecord(name, exact, event, unit, answer.copy()))
@@ -172,11 +197,15 @@ def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) 
     """Run the query and return its exact answer, never cast: the sensitivity of a non-integer answer is unproven."""
     exact = call_guarded(query)
     if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
-        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+        raise KernelError(
+            f"release {name!r}: the query must return an int64 array of shape {shape}"
+        )
     return exact
 
 
-def release_choice(account: BudgetAccount, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+def release_choice(
+    account: BudgetAccount, *, name: str, query: Callable[[], IntArray], event: SelectionEvent
+) -> int:
     """Charge the event, run the query, take a key, and select by the exponential mechanism or permute-and-flip.
 
     As `release`, but the query returns exact int64 scores (event.candidates,), whose sensitivity the event states. The returned
@@ -192,7 +221,9 @@ def release_choice(account: BudgetAccount, *, name: str, query: Callable[[], Int
         key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
             parts = levels(exact, event.rate)
-            chosen = candidate(parts, _below(key, sum(one * len(candidates) for one, candidates in parts)))
+            chosen = candidate(
+                parts, _below(key, sum(one * len(candidates) for one, candidates in parts))
+            )
         else:
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
@@ -220,11 +251,17 @@ def release_stable(
     """
     check_known(event)
     if len(slots) != event.histograms or sum(slots) != event.draws:
-        raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
+        raise KernelError(
+            f"release {name!r}: the slots do not add up to the histograms and draws of the event"
+        )
     account.charge(event)
     exact = call_guarded(query)
     for (keys, counts), bound in zip(iterate_guarded(iter(exact)), slots, strict=True):
-        if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
+        if (
+            keys.dtype != np.int64
+            or counts.dtype != np.int64
+            or not len(keys) == len(counts) <= bound
+        ):
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
             )
@@ -232,19 +269,31 @@ def release_stable(
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, stable = 0, []
-    for index, ((keys, counts), bound) in enumerate(zip(iterate_guarded(iter(exact)), slots, strict=True)):
+    for index, ((keys, counts), bound) in enumerate(
+        zip(iterate_guarded(iter(exact)), slots, strict=True)
+    ):
         if answer is None:
-            drawn = bound if pad_all else max(noise.DRAW_BLOCK, 1 << max(0, len(keys) - 1).bit_length())
-            released = call_guarded(partial(_above, key, begin, keys, counts, min(drawn, bound), event, threads))
+            drawn = (
+                bound if pad_all else max(noise.DRAW_BLOCK, 1 << max(0, len(keys) - 1).bit_length())
+            )
+            released = call_guarded(
+                partial(_above, key, begin, keys, counts, min(drawn, bound), event, threads)
+            )
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
         stable.append(released)
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
-        _write_down(transcript, account, ReleaseRecord(name, _table(exact), event, unit, _table(stable), shape=shape))
+        _write_down(
+            transcript,
+            account,
+            ReleaseRecord(name, _table(exact), event, unit, _table(stable), shape=shape),
+        )
     # The half step is added after the comparison with the threshold.
-    return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in stable]
+    return [
+        (keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in stable
+    ]
 
 
 def _above(
@@ -277,7 +326,9 @@ def _write_down(transcript: Transcript, payer: BudgetAccount, call: ReleaseRecor
     """Add a release to the transcript of an audit, with the identity of the account that was charged."""
     batch, transcript.batch = transcript.batch, None
     transcript.calls.append(
-        dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number, batch=batch)
+        dataclasses.replace(
+            call, block=payer.path, reserve=payer.reserve, account=payer.number, batch=batch
+        )
     )
 
 
@@ -315,7 +366,11 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
     for turn, place in enumerate(noise.permutation(key, len(scores)).tolist()):
         if turn % together == 0:
             begin = turn // together * noise.DRAW_BLOCK
-            drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
+            drawn = (
+                noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin)
+                .astype("<u4")
+                .reshape(together, _COIN_WORDS)
+            )
         gap = int(gaps[place])
         if gap not in coins:
             coins[gap] = weight(gap, rate, coin=True)
@@ -350,10 +405,15 @@ def _drawn(key: bytes, sampling: Sampling, n: int) -> IntArray:
     if isinstance(sampling, Poisson):
         below = math.floor(sampling.rate * 2**_COIN_BITS)
         chosen = [
-            begin + np.flatnonzero(noise.below(key, min(_COINS, n - begin), 2**_COIN_BITS, begin=begin) < below)
+            begin
+            + np.flatnonzero(
+                noise.below(key, min(_COINS, n - begin), 2**_COIN_BITS, begin=begin) < below
+            )
             for begin in range(0, n, _COINS)
         ]
         return np.concatenate(chosen)
     if isinstance(sampling, WithoutReplacement) and sampling.rows == n:
         return np.sort(noise.permutation(key, n)[: sampling.batch])
-    raise KernelError("batches are drawn for Poisson and for WithoutReplacement of as many rows as there are")
+    raise KernelError(
+        "batches are drawn for Poisson and for WithoutReplacement of as many rows as there are"
+    )

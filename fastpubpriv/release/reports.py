@@ -35,7 +35,13 @@ def report_keys(random_state: int | None) -> KeySource:
 
 
 def release_reports(
-    rows: Rows | FloatArray, law: ReportLaw, *, seeds: bool, entry_bytes: int, keys: KeySource, threads: int | None
+    rows: Rows | FloatArray,
+    law: ReportLaw,
+    *,
+    seeds: bool,
+    entry_bytes: int,
+    keys: KeySource,
+    threads: int | None,
 ) -> npt.NDArray[Any]:
     """Draw one report per row, which its user may send: with `seeds` (n, 32) uint8, else integer vectors (n, dim) int32.
 
@@ -52,7 +58,9 @@ def release_reports(
     return made
 
 
-def _narrow_integers(rows: FloatArray, law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], **where: int) -> None:
+def _narrow_integers(
+    rows: FloatArray, law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], **where: int
+) -> None:
     """Draw reports and clip their entries to two bytes, in the thread that draws them."""
     kernels.report_integers(rows, law, key, out, **where)
     np.minimum(out, 32767, out=out)
@@ -67,7 +75,15 @@ def release_codes(
     Each user may send this report. Rows, keys and threads as for `release_reports`.
     """
     made = np.empty((len(rows), CODE_BYTES), dtype=np.uint8)
-    _draw(rows, law, kernels.report_codes, made, normals=law.words * law.vectors.dim, keys=keys, threads=threads)
+    _draw(
+        rows,
+        law,
+        kernels.report_codes,
+        made,
+        normals=law.words * law.vectors.dim,
+        keys=keys,
+        threads=threads,
+    )
     return made
 
 
@@ -86,7 +102,9 @@ def _draw(
         kernel(rows, law, keys.fresh(), made)
         return
     row_nanoseconds = _ROW_NANOSECONDS + 15 * normals
-    fitting = max(1, min(_CHUNK_ENTRIES // rows.dim, max(_PIECES, _PIECES * _CHUNK_ENTRIES // normals)))
+    fitting = max(
+        1, min(_CHUNK_ENTRIES // rows.dim, max(_PIECES, _PIECES * _CHUNK_ENTRIES // normals))
+    )
 
     def pieces() -> Iterator[tuple[npt.NDArray[Any], bytes, int, npt.NDArray[Any]]]:
         begin = 0

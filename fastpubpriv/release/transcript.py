@@ -72,9 +72,13 @@ class Transcript:
     def forced_batch(self) -> IntArray | None:
         """Return the batch of the running query in the recorded run, so that neighbors are compared on equal coins."""
         index = len(self.calls)
-        return None if self.script is None or index >= len(self.script) else self.script[index].batch
+        return (
+            None if self.script is None or index >= len(self.script) else self.script[index].batch
+        )
 
-    def forced(self, name: str, shape: tuple[int, ...], event: Event, unit: float) -> np.ndarray[Any, Any] | None:
+    def forced(
+        self, name: str, shape: tuple[int, ...], event: Event, unit: float
+    ) -> np.ndarray[Any, Any] | None:
         """Return the recorded answer that replaces the next release, or None while recording.
 
         `event` and `unit` determine the possible answers, for audits that generate answers.
@@ -86,7 +90,9 @@ class Transcript:
             raise ReplayError(f"call {index} ({name}) has no counterpart in the recorded run")
         recorded = self.script[index]
         if recorded.name != name or recorded.public_shape != shape:
-            raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.public_shape}")
+            raise ReplayError(
+                f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.public_shape}"
+            )
         return recorded.answer.copy()  # an estimator may work in place
 
 
@@ -132,7 +138,9 @@ class CallRecord:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
         self.keys.check_process()
         if event.relation is not RELATION:
-            raise BudgetError(f"{self.name}: a release states {event.relation.name}; estimators promise replace-one")
+            raise BudgetError(
+                f"{self.name}: a release states {event.relation.name}; estimators promise replace-one"
+            )
         if self.draws + event.draws > self.declared:
             raise BudgetError(f"{self.name}: more noise is drawn than the budget was corrected for")
 
@@ -149,7 +157,8 @@ class BudgetAccount(ABC):
     pure: bool  # True if the unit of cost is epsilon
     path: tuple[int, ...]  # the block of rows that it covers, () for all rows
     reserve: Prepaid | None = (
-        None  # prepaid cost of the tree budget that covers this node; None for an account or a block
+        # prepaid cost of the tree budget that covers this node; None for an account or a block
+        None
     )
 
     @property

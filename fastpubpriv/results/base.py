@@ -18,7 +18,18 @@ from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, UnionType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -36,7 +47,7 @@ from fastpubpriv.results.reasons import (
     explained,
     ordered,
     status_of,
-)  # fmt: skip
+)
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.open import public_table_of
@@ -65,18 +76,24 @@ def shortened(name: str) -> str:
 def read_json(text: Any, kind: str) -> dict[str, Any]:
     """Return the object in a JSON text, or in the file at a path; raise InputError for anything else."""
     if not isinstance(text, str | bytes | os.PathLike):
-        raise InputError(f"from_json reads the text that to_json returns, or a path to it, got {type(text).__name__}")
+        raise InputError(
+            f"from_json reads the text that to_json returns, or a path to it, got {type(text).__name__}"
+        )
     if not isinstance(text, bytes) and not str(text).lstrip().startswith(("{", "[")):
         try:
             text = Path(validation.path_name(text)).read_bytes()
         except (OSError, ValueError):
-            raise InputError(f"this is neither the JSON text of a {kind} nor a file that can be read") from None
+            raise InputError(
+                f"this is neither the JSON text of a {kind} nor a file that can be read"
+            ) from None
     try:
         data = json.loads(text, parse_constant=int)  # refuses NaN and Infinity, which are not JSON
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise InputError(f"this is not the JSON text of a {kind}: pass what to_json returned or wrote")
+        raise InputError(
+            f"this is not the JSON text of a {kind}: pass what to_json returned or wrote"
+        )
     return data
 
 
@@ -110,7 +127,8 @@ def read_field(name: str, kind: Any, value: Any) -> Any:
     if origin is Mapping:
         return {key: read_field(name, parts[1], item) for key, item in value.items()}
     if kind is float:
-        return math.inf if value is None else float(value)  # JSON cannot represent infinity, so it is written as null
+        # JSON cannot represent infinity, so it is written as null
+        return math.inf if value is None else float(value)
     return Reason(value) if kind is Reason else value  # type: ignore[call-arg]
 
 
@@ -125,9 +143,14 @@ def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
 
 
 def read_array(
-    name: str, value: Any, sizes: dict[str, int], *, axes: tuple[str, ...], missing: float | None = None,
+    name: str,
+    value: Any,
+    sizes: dict[str, int],
+    *,
+    axes: tuple[str, ...],
+    missing: float | None = None,
     dtype: type = np.float64,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return a read-only array of a shape with named axes, whose lengths `sizes` collects; null is read as `missing`."""
     try:
         array: Any = np.array(_numbers(value, missing, dtype), dtype=dtype)
@@ -138,10 +161,14 @@ def read_array(
     except (ValueError, TypeError, OverflowError, RecursionError):
         fine = False
     if not fine:
-        raise unreadable(f"field {shortened(name)} must be an array of finite numbers of shape ({', '.join(axes)})")
+        raise unreadable(
+            f"field {shortened(name)} must be an array of finite numbers of shape ({', '.join(axes)})"
+        )
     for axis, length in zip(axes, array.shape, strict=True):
         if sizes.setdefault(axis, length) != length:
-            raise unreadable(f"field {shortened(name)} must have {sizes[axis]} entries along {axis}, got {length}")
+            raise unreadable(
+                f"field {shortened(name)} must have {sizes[axis]} entries along {axis}, got {length}"
+            )
     array.flags.writeable = False
     return array
 
@@ -161,7 +188,9 @@ def _numbers(value: Any, missing: float | None, dtype: type) -> Any:
 _KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda value: type(value) is int and 0 <= value < 2**63, "a whole number"),
     float: (
-        lambda value: value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max),
+        lambda value: (
+            value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max)
+        ),
         "a number, or null for an infinite one",
     ),
     bool: (lambda value: type(value) is bool, "true or false"),
@@ -203,15 +232,25 @@ class Table:
         if rounded:
             return given
         return [
-            TableColumn(*pair) for each in given for pair in ((each.name, each.values), each.spread) if pair is not None
+            TableColumn(*pair)
+            for each in given
+            for pair in ((each.name, each.values), each.spread)
+            if pair is not None
         ]
 
 
 def with_ends(
-    name: str, values: Any, ends: tuple[Any, Any], scale: Any, names: tuple[str, str] = ("lower", "upper")
+    name: str,
+    values: Any,
+    ends: tuple[Any, Any],
+    scale: Any,
+    names: tuple[str, str] = ("lower", "upper"),
 ) -> list[TableColumn]:
     """Return the columns of an estimate and of its lower and upper interval ends."""
-    return [TableColumn(each, of, scale) for each, of in zip((name, *names), (values, *ends), strict=True)]
+    return [
+        TableColumn(each, of, scale)
+        for each, of in zip((name, *names), (values, *ends), strict=True)
+    ]
 
 
 def with_reasons(parts: PartReasons) -> list[TableColumn]:
@@ -242,7 +281,9 @@ def bracketed(array: Any) -> str:
 def short(budget: Budget | Cost) -> str:
     """Return the parameters of a budget and their amounts: "rho = 0.5"."""
     parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
-    return ", ".join(f"{name} = {float(value):.6g}" for name, value in zip(parts, budget.amounts, strict=True))
+    return ", ".join(
+        f"{name} = {float(value):.6g}" for name, value in zip(parts, budget.amounts, strict=True)
+    )
 
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
@@ -253,7 +294,10 @@ def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
 
 
 def explain(
-    budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...] = (), *, epsilon: float | None = None
+    budget: Budget | Cost | None,
+    releases: tuple[Mapping[str, Any], ...] = (),
+    *,
+    epsilon: float | None = None,
 ) -> str:
     """Return a budget in words; `epsilon` is the epsilon implied by a zCDP budget, by default computed from the releases."""
     if budget is None or (isinstance(budget, Cost) and budget.is_zero):
@@ -262,7 +306,9 @@ def explain(
         return short(budget)
     if isinstance(budget, ZCDP):
         if epsilon is None:
-            gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
+            gaussian = bool(releases) and all(
+                release.get("noise") == "gaussian" for release in releases
+            )
             epsilon = readers_epsilon(budget, all_gaussian=gaussian)
         return f"{short(budget)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
     if isinstance(budget, ApproxDP):
@@ -293,12 +339,21 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
+def cells(
+    table: Table, *, rounded: bool = False, where: str = "to_frame()"
+) -> tuple[list[list[str]], list[str]]:
     """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
-    columns = [each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)]
+    columns = [
+        each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)
+    ]
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
-    lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
+    lines = [
+        [
+            table.index,
+            *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown),
+        ]
+    ]
     for row, label in enumerate(table.labels[:MOST_ROWS]):
         line = [_cell(label)]
         for _, values, scale, spread in shown:
@@ -309,7 +364,11 @@ def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> 
         lines.append(line)
     kind = "columns" if table.index == "column" else "rows"
     left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - most, "columns")]
-    return lines, [f"... and {count} more {what}; {where} has all of them." for count, what in left if count > 0]
+    return lines, [
+        f"... and {count} more {what}; {where} has all of them."
+        for count, what in left
+        if count > 0
+    ]
 
 
 def _intervals(table: Table) -> list[str]:
@@ -319,27 +378,36 @@ def _intervals(table: Table) -> list[str]:
     if not {"lower", "upper"} <= columns.keys():
         return []
     before = list(columns)[list(columns).index("lower") - 1]
-    ends = np.column_stack([columns[name] for name in ("lower", before, "upper")]).astype(np.float64)
-    units = np.array([str(label) if table.index in ("column", "term") else "" for label in table.labels])
+    ends = np.column_stack([columns[name] for name in ("lower", before, "upper")]).astype(
+        np.float64
+    )
+    units = np.array(
+        [str(label) if table.index in ("column", "term") else "" for label in table.labels]
+    )
     cells = []
     for unit, row in zip(units, ends, strict=True):
         known = np.append(ends[units == unit], 0.0)
         low, high = (pick(known[np.isfinite(known)]) for pick in (np.min, np.max))
         with np.errstate(all="ignore"):
-            zero, *places = 2.0 + 116.0 * np.clip((np.append(0.0, row) - low) / (high - low), 0.0, 1.0)
+            zero, *places = 2.0 + 116.0 * np.clip(
+                (np.append(0.0, row) - low) / (high - low), 0.0, 1.0
+            )
         least, at, most = places
         cells.append(
             "<td><svg width='120' height='12' stroke='currentColor'>"
             f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='12' stroke-width='.5'/>"
             f"<line x1='{least:.1f}' x2='{most:.1f}' y1='6' y2='6'/><circle cx='{at:.1f}' cy='6' r='2'/></svg></td>"
-            if np.isfinite([zero, *places]).all() else "<td></td>"
-        )  # fmt: skip
+            if np.isfinite([zero, *places]).all()
+            else "<td></td>"
+        )
     return cells
 
 
 def listed_facts(facts: list[tuple[str, str]]) -> str:
     """Return (name, text) pairs as an escaped HTML list."""
-    pairs = (f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts)
+    pairs = (
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts
+    )
     return f"<dl>{''.join(pairs)}</dl>"
 
 
@@ -374,7 +442,8 @@ def read_only(value: Any) -> Any:
     kind = type(value)
     if kind in _READ_ONLY:
         return value
-    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # fast path for the records of most releases
+    # fast path for the records of most releases
+    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):
         return MappingProxyType(value.copy())
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
@@ -419,7 +488,9 @@ def plain(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(key): plain(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, (list, tuple)):
@@ -452,13 +523,18 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
         return ""
     with np.errstate(all="ignore"):  # released numbers may be of any size
         table, _ = result._contents(LEVEL)
-    labels = [f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels]
+    labels = [
+        f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels
+    ]
     texts = []
     for reason in (each for each in reasons if each.level == "unreliable"):
         parts = zip(labels, result.part_reasons, strict=False)
         named = list(dict.fromkeys(label for label, own in parts if reason in own))
         more = f" and {len(named) - MOST_NAMED} more" * (len(named) > MOST_NAMED)
-        texts.append(f"{reason.value} ({reason.sentence})" + f": {', '.join(named[:MOST_NAMED])}{more}" * bool(named))
+        texts.append(
+            f"{reason.value} ({reason.sentence})"
+            + f": {', '.join(named[:MOST_NAMED])}{more}" * bool(named)
+        )
     return "; ".join(texts)
 
 
@@ -517,15 +593,22 @@ class Value:
         """Return the fields of this class parsed from a JSON object; raise InputError for unknown or missing ones."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         no_default = (dataclasses.MISSING, dataclasses.MISSING)
-        needed = {name for name, field in fields.items() if (field.default, field.default_factory) == no_default}
+        needed = {
+            name
+            for name, field in fields.items()
+            if (field.default, field.default_factory) == no_default
+        }
         for name in [*data, *fields]:
             if name not in fields or (name not in data and name in needed):
                 word = "lacks" if name in fields else "has an unknown"
-                raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
+                raise InputError(
+                    f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}"
+                )
         sizes = {name: len(value) for name, value in data.items() if type(value) is list}
         sizes |= {"dim": data["dim"]} if "dim" in data else {}
         kinds, parsed = _type_hints(cls), {}
-        for name, field in fields.items():  # in order of definition, so that `dim` is checked before arrays
+        # in order of definition, so that `dim` is checked before arrays
+        for name, field in fields.items():
             if name in data and (value := data[name]) is not None and field.metadata:
                 parsed[name] = read_array(name, value, sizes, **field.metadata)
             elif name in data:
@@ -560,7 +643,10 @@ class Value:
         table, facts = shown(self)
         lines, more = cells(table)
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        rows = ["  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]) for first, *others in lines]
+        rows = [
+            "  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])])
+            for first, *others in lines
+        ]
         space = max((len(name) for name, _ in facts), default=0)
         notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
         return "\n".join(line.rstrip() for line in [type(self).__name__, *rows, *more, *notes])
@@ -570,7 +656,9 @@ class Value:
         try:
             import pandas
         except ImportError:
-            raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
+            raise InputError(
+                "to_frame needs pandas: pip install pandas, or use to_dict()"
+            ) from None
         table, _ = shown(self)
         columns = table.parts()
         frame = pandas.DataFrame(
@@ -678,7 +766,11 @@ class Result(Value):
     def _rows_in_use(self) -> str:
         """The rows that are counted or added, in words."""
         several = "1 row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
-        return f"at most {several} of each person" if self.about.startswith("at most") else "these rows"
+        return (
+            f"at most {several} of each person"
+            if self.about.startswith("at most")
+            else "these rows"
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -689,8 +781,12 @@ class Result(Value):
         """Return public rows for a plot, with missing cells if `gaps`; a file or table is restricted to the result's columns."""
         plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
         plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
-        columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
-        return public_table_of(x_pub, columns=columns, dim=self.dim, names=self.columns, finite=not gaps)[0]
+        columns = (
+            None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
+        )
+        return public_table_of(
+            x_pub, columns=columns, dim=self.dim, names=self.columns, finite=not gaps
+        )[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain lists, numbers and strings, ready for JSON; `kind` and `status` come first."""
@@ -713,9 +809,18 @@ class Result(Value):
                 "its status does not follow from its reasons",
             ),
             (fields["dim"] < 1, "it has no columns"),
-            (columns is not None and len(columns) != fields["dim"], f"it does not name {fields['dim']} columns"),
-            (cls._parted and len(parts) != fields[cls._parted].size, "it needs reasons for each of its parts"),
-            (fields.get("noise_law", "laplace") not in ("gaussian", "laplace"), "its law of noise is unknown"),
+            (
+                columns is not None and len(columns) != fields["dim"],
+                f"it does not name {fields['dim']} columns",
+            ),
+            (
+                cls._parted and len(parts) != fields[cls._parted].size,
+                "it needs reasons for each of its parts",
+            ),
+            (
+                fields.get("noise_law", "laplace") not in ("gaussian", "laplace"),
+                "its law of noise is unknown",
+            ),
         ):
             if wrong:
                 raise InputError(f"this JSON text is not a {cls.__name__}: {fault}")
@@ -725,10 +830,15 @@ class Result(Value):
         table, own = self._own(level)
         public = f"{self.n_pub:,}" if self.n_pub else "no"
         nouns = {"released": "released numbers"}
-        ranges = "; ".join(f"{name} from {nouns.get(of, of)}" for name, of in sorted(self.provenance.items()))
+        ranges = "; ".join(
+            f"{name} from {nouns.get(of, of)}" for name, of in sorted(self.provenance.items())
+        )
         sizes = [("Rows", f"{self.n_priv:,} private, {public} public")]
         if self.about:
-            sizes = [("Answers about", self.about), ("Persons", f"{self.n_priv:,} private; {public} public rows")]
+            sizes = [
+                ("Answers about", self.about),
+                ("Persons", f"{self.n_priv:,} private; {public} public rows"),
+            ]
         return table, [
             *sizes,
             *own,
@@ -736,7 +846,12 @@ class Result(Value):
             ("Spent", explain(self.spent, self.releases)),
             ("Neighbors", self.relation),
             *([("Ranges", ranges)] if ranges else []),
-            ("Private", "yes" if self.private else "NO: the noise came from a seed, so these values are not private"),
+            (
+                "Private",
+                "yes"
+                if self.private
+                else "NO: the noise came from a seed, so these values are not private",
+            ),
         ]
 
     # The field that `repr` shows: an array, or the number of entries of another field.
@@ -752,7 +867,11 @@ class Result(Value):
     def __repr__(self) -> str:
         name, value = self._estimate()
         if isinstance(value, np.ndarray):
-            shown = f"{name}={bracketed(value)}" if 0 < value.size <= MOST_IN_REPR else f"dim={self.dim}"
+            shown = (
+                f"{name}={bracketed(value)}"
+                if 0 < value.size <= MOST_IN_REPR
+                else f"dim={self.dim}"
+            )
         else:
             shown = f"dim={self.dim}, {name}={value}"
         flag = "" if self.private else ", private=False"

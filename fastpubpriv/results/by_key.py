@@ -38,7 +38,8 @@ def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[Tabl
     if len(by) == 1:
         return Table(by[0], list(keys), columns)
     parts = [
-        TableColumn(name, [key[j] if isinstance(key, tuple) else key for key in keys]) for j, name in enumerate(by)
+        TableColumn(name, [key[j] if isinstance(key, tuple) else key for key in keys])
+        for j, name in enumerate(by)
     ]
     return Table("key", list(range(len(keys))), [*parts, *columns])
 
@@ -115,7 +116,11 @@ class CountResult(Result):
     @property
     def named(self) -> IntArray:
         """Indices of the keys without "(other)" and "(missing)" in any part, in decreasing order of count."""
-        named = [i for i, key in enumerate(self.keys) if not {OTHER, MISSING} & set(key) or self.threshold > 0.0]
+        named = [
+            i
+            for i, key in enumerate(self.keys)
+            if not {OTHER, MISSING} & set(key) or self.threshold > 0.0
+        ]
         places = np.array(named, dtype=np.int64)
         return places[np.argsort(-self.counts[places], kind="stable")]
 
@@ -131,13 +136,19 @@ class CountResult(Result):
         """
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population"))
-        together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
+        together = (
+            max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
+        )
         z = base.deviations(self.noise_law, level, together)
         n = float(self._most_rows)
         rows = n if math.isnan(rows_counted(self)) else min(max(rows_counted(self), 0.0), n)
         share = np.clip(self.counts / max(rows, 1.0), 0.0, 1.0)
         # Worst case: the rows of a person are identical.
-        sampling = np.sqrt(rows * share * (1.0 - share) * self.rows_per_person) if of == "population" else 0.0
+        sampling = (
+            np.sqrt(rows * share * (1.0 - share) * self.rows_per_person)
+            if of == "population"
+            else 0.0
+        )
         width = z * np.hypot(self.noise_std, sampling)
         return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
 
@@ -147,14 +158,19 @@ class CountResult(Result):
         Rank 1 is the largest count. "(other)" and "(missing)" have no rank: both bounds are 0.
         """
         lower, upper = self.confidence_interval(level, simultaneous=True)
-        first, last = np.zeros(len(self.keys), dtype=np.int64), np.zeros(len(self.keys), dtype=np.int64)
+        first, last = (
+            np.zeros(len(self.keys), dtype=np.int64),
+            np.zeros(len(self.keys), dtype=np.int64),
+        )
         named = self.named
         lows, highs = np.sort(lower[named]), np.sort(upper[named])
         first[named] = 1 + len(named) - np.searchsorted(lows, upper[named], side="right")
         last[named] = len(named) - np.searchsorted(highs, lower[named], side="left")
         return first, last
 
-    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+    ) -> Any:
         """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
@@ -186,7 +202,13 @@ class CountResult(Result):
         table = table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
         facts = [("Interval", f"{base.percent(level)} each, of the counts of {self._rows_in_use}")]
         if self.rows_used is not None:
-            facts = [("Rows used", f"{self.rows_used:,.0f}, with the noise of a count; shares are of these"), *facts]
+            facts = [
+                (
+                    "Rows used",
+                    f"{self.rows_used:,.0f}, with the noise of a count; shares are of these",
+                ),
+                *facts,
+            ]
         facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
         if self.threshold > 0.0:
             facts.append(("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows"))
@@ -203,7 +225,9 @@ class CountResult(Result):
     @property
     def levels(self) -> tuple[Key, ...]:
         """Distinct values of each column of `by`, in the order of `keys`."""
-        return tuple(tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by)))
+        return tuple(
+            tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by))
+        )
 
 
 def rows_counted(result: CountResult) -> float:
@@ -216,7 +240,9 @@ def rows_counted(result: CountResult) -> float:
 # Means and deviations of groups.
 
 
-def unseen_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons) -> list[bool]:
+def unseen_parts(
+    groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons
+) -> list[bool]:
     """Return which parts belong to the group of all other rows, which nobody named, while its count is within noise of zero."""
     # Such a part has no estimate, and "few_rows" as its only reason.
     each_group = values.size // max(len(groups), 1)
@@ -226,13 +252,17 @@ def unseen_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartRe
     return [all(facts) for facts in zip(unnamed, unknown, few, strict=False)]
 
 
-def judged_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons) -> PartReasons:
+def judged_parts(
+    groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons
+) -> PartReasons:
     """Return the reasons of the parts that enter a status: without those of `unseen_parts`."""
     unseen = unseen_parts(groups, values, parts)
     return tuple(own for own, left_out in zip(parts, unseen, strict=False) if not left_out)
 
 
-def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -> tuple[FloatArray, FloatArray]:
+def deviation_ends(
+    law: str, level: float, variance: Any, std: Any, tail: Any
+) -> tuple[FloatArray, FloatArray]:
     """Return interval ends for standard deviations from variances, their standard errors `std` and tail allowances `tail`."""
     middle = np.where(np.isnan(variance), 0.0, variance)
     with np.errstate(over="ignore"):
@@ -325,7 +355,9 @@ class GroupMeans(Result):
         with np.errstate(over="ignore"):
             return np.hypot(np.hypot(self.noise_std, self.sampling_std), self.clipping_std)
 
-    def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (groups, dim) each, of intervals for the means.
 
         They include privacy noise, sampling, clipping, and undetected rows; infinite where there is no mean. With `simultaneous`,
@@ -334,10 +366,16 @@ class GroupMeans(Result):
         """
         level = validation.confidence_level(level)
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
-        middle, z = np.where(np.isnan(self.mean), 0.0, self.mean), base.deviations(self.noise_law, level, together)
+        middle, z = (
+            np.where(np.isnan(self.mean), 0.0, self.mean),
+            base.deviations(self.noise_law, level, together),
+        )
         with np.errstate(over="ignore"):
             width = z * self.standard_error
-            lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
+            lower, upper = (
+                middle - np.hypot(width, self.tail_below),
+                middle + np.hypot(width, self.tail_above),
+            )
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
     @property
@@ -348,36 +386,63 @@ class GroupMeans(Result):
     def deviation_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (groups, dim) each, of intervals for the standard deviations; infinite under Laplace noise."""
         level = validation.confidence_level(level)
-        return deviation_ends(self.noise_law, level, self.variance, self.variance_std, self.variance_tail)
+        return deviation_ends(
+            self.noise_law, level, self.variance, self.variance_std, self.variance_tail
+        )
 
-    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+    ) -> Any:
         """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
         """
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
-        unseen = np.reshape(unseen_parts(self.groups, self.mean, self.part_reasons), self.mean.shape)
+        unseen = np.reshape(
+            unseen_parts(self.groups, self.mean, self.part_reasons), self.mean.shape
+        )
         shown = [np.flatnonzero(~unseen[:, j]) for j in range(self.dim)]
         groups = [(name, (j * k + shown[j]).tolist()) for j, name in enumerate(self.labels)]
         return plots.plot_forest(
             [plots.Estimate("private", self.mean.T.ravel(), lower, upper)],
             [label_of(group) for group in self.groups] * self.dim,
-            groups=groups, apart=True, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
-        )  # fmt: skip
+            groups=groups,
+            apart=True,
+            label=f"mean by {label_of(self.by)}, with {level:.0%} intervals",
+            path=path,
+        )
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count, names = np.clip(self.count, 0.0, float(self._most_rows)).reshape(-1), ("std_lower", "std_upper")
-        spread, *ends = (part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level)))
+        count, names = (
+            np.clip(self.count, 0.0, float(self._most_rows)).reshape(-1),
+            ("std_lower", "std_upper"),
+        )
+        spread, *ends = (
+            part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level))
+        )
         columns = [
-            *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),
-            *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
-            *base.with_ends("std", spread, (ends[0], ends[1]), np.sqrt(self.variance_std).reshape(-1), names),
+            *(
+                []
+                if self.dim == 1
+                else [TableColumn("column", list(self.labels) * len(self.groups))]
+            ),
+            *base.with_ends(
+                "mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)
+            ),
+            *base.with_ends(
+                "std", spread, (ends[0], ends[1]), np.sqrt(self.variance_std).reshape(-1), names
+            ),
             TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             *base.with_reasons(self.part_reasons),
         ]
-        return table_by(self.by, [group for group in self.groups for _ in range(self.dim)], columns), [
-            ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping"),
+        return table_by(
+            self.by, [group for group in self.groups for _ in range(self.dim)], columns
+        ), [
+            (
+                "Interval",
+                f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping",
+            ),
             ("Rows of a group", f"released with noise of {self.count_noise_std:.3g}"),
         ]

@@ -52,9 +52,15 @@ class Description(Result):
 
     means: MeanResult | None = None
     quantiles: QuantileResult | None = None
-    variance: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.nan))
-    variance_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
-    variance_tail: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
+    variance: FloatArray | None = dataclasses.field(
+        default=None, metadata=shape("numbers", missing=math.nan)
+    )
+    variance_std: FloatArray | None = dataclasses.field(
+        default=None, metadata=shape("numbers", missing=math.inf)
+    )
+    variance_tail: FloatArray | None = dataclasses.field(
+        default=None, metadata=shape("numbers", missing=math.inf)
+    )
     texts: tuple[CountResult, ...] = ()
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
@@ -63,8 +69,13 @@ class Description(Result):
 
     def _fits_together(self) -> bool:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
-        dims = {None if each is None else each.dim if isinstance(each, Result) else len(each) for each in numbers}
-        known = len(self.part_reasons) == self.dim and (self.means is None or self.means.report is not None)
+        dims = {
+            None if each is None else each.dim if isinstance(each, Result) else len(each)
+            for each in numbers
+        }
+        known = len(self.part_reasons) == self.dim and (
+            self.means is None or self.means.report is not None
+        )
         return known and len(dims) == 1 and self.dim == (dims.pop() or 0) + len(self.texts)
 
     @property
@@ -75,7 +86,11 @@ class Description(Result):
     @property
     def standard_deviation(self) -> FloatArray:
         """Standard deviations of the numeric columns, (d,)."""
-        return np.zeros(0) if self.variance is None else np.asarray(np.sqrt(np.maximum(self.variance, 0.0)))
+        return (
+            np.zeros(0)
+            if self.variance is None
+            else np.asarray(np.sqrt(np.maximum(self.variance, 0.0)))
+        )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (d,) each, of intervals for the standard deviations.
@@ -84,15 +99,24 @@ class Description(Result):
         `means`, `quantiles` and `texts`.
         """
         level = validation.confidence_level(level)
-        if self.means is None or self.variance is None or self.variance_std is None or self.variance_tail is None:
+        if (
+            self.means is None
+            or self.variance is None
+            or self.variance_std is None
+            or self.variance_tail is None
+        ):
             return np.zeros(0), np.zeros(0)
-        return deviation_ends(self.means.noise_law, level, self.variance, self.variance_std, self.variance_tail)
+        return deviation_ends(
+            self.means.noise_law, level, self.variance, self.variance_std, self.variance_tail
+        )
 
     def top(self, column: str) -> CountResult:
         """Return the counts of a text column; raise KeyError for any other column."""
         return {each.by[0]: each for each in self.texts}[column]
 
-    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+    ) -> Any:
         """Draw a panel for each column (needs matplotlib): quantiles and mean with intervals, or the most frequent texts.
 
         `x_pub` is ignored; it exists because other results draw public rows.
@@ -103,7 +127,10 @@ class Description(Result):
         if self.means is not None and self.quantiles is not None:
             shares = ", ".join(f"{q:g}" for q in self.quantiles.q)
             lower, upper = (end.ravel() for end in self.quantiles.confidence_interval(level))
-            places, values = np.repeat(np.arange(d), len(self.quantiles.q)), self.quantiles.quantile.ravel()
+            places, values = (
+                np.repeat(np.arange(d), len(self.quantiles.q)),
+                self.quantiles.quantile.ravel(),
+            )
             estimates = [
                 plots.Estimate(f"quantiles {shares}", values, lower, upper, places, "tick"),
                 plots.Estimate("mean", self.means.mean, *self.means.confidence_interval(level)),
@@ -119,24 +146,35 @@ class Description(Result):
             chosen.append([each[keys] / max(rows_counted(counts), 1.0) for each in numbers])
         if chosen:
             share, lower, upper = np.concatenate(chosen, axis=1)
-            estimates.append(plots.Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar"))
+            estimates.append(
+                plots.Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar")
+            )
         label = f"with {level:.0%} intervals"
-        return plots.plot_forest(estimates, names, groups=groups, apart=True, label=label, path=path)
+        return plots.plot_forest(
+            estimates, names, groups=groups, apart=True, label=label, path=path
+        )
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
         """Return a self-contained HTML page with a picture for each column, and write it to `path` if one is given."""
         level = validation.confidence_level(level)
         cards = [_of_numbers(self, j, level) for j in range(self.numbers)]
         cards += [_of_texts(self, counts, level) for counts in self.texts]
-        notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in self.part_reasons]
+        notes = [
+            f'<p class="note">{", ".join(own)}</p>' if own else "" for own in self.part_reasons
+        ]
         named = zip(self.labels, cards, notes, strict=True)
-        sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>" for name, card, note in named)
+        sections = "".join(
+            f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>"
+            for name, card, note in named
+        )
         facts = dict(base.shown(self)[1])
         shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(self.shares.items()))
-        spent = [("Spent", facts["Spent"]), *shares, *((name, facts[name]) for name in ("Neighbors", "Private"))]
-        head = (
-            f"{self.n_priv:,} private rows, {self.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
-        )
+        spent = [
+            ("Spent", facts["Spent"]),
+            *shares,
+            *((name, facts[name]) for name in ("Neighbors", "Private")),
+        ]
+        head = f"{self.n_priv:,} private rows, {self.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
         if self.about:
             head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {base.percent(level)} each"
         text = (
@@ -155,23 +193,35 @@ class Description(Result):
         first: list[TableColumn] = []
         last: list[TableColumn] = []
         missing = [float(each.published[-1]) for each in self.texts]
-        present = [rows_counted(each) - gone for each, gone in zip(self.texts, missing, strict=True)]
+        present = [
+            rows_counted(each) - gone for each, gone in zip(self.texts, missing, strict=True)
+        ]
 
         estimates: list[tuple[str, FloatArray, tuple[FloatArray, FloatArray]]] = []
         if self.means is not None and self.quantiles is not None and self.means.report is not None:
             report = self.means.report
-            known = self.n_priv - self.means.missing_rows if report.rows_used is None else report.rows_used
-            missing, present = [*self.means.missing_rows.tolist(), *missing], [*known.tolist(), *present]
+            known = (
+                self.n_priv - self.means.missing_rows
+                if report.rows_used is None
+                else report.rows_used
+            )
+            missing, present = (
+                [*self.means.missing_rows.tolist(), *missing],
+                [*known.tolist(), *present],
+            )
             estimates.append(("mean", self.means.mean, self.means.confidence_interval(level)))
             estimates.append(("std", self.standard_deviation, self.confidence_interval(level)))
             lower, upper = self.quantiles.confidence_interval(level)
             for k, q in enumerate(self.quantiles.q.tolist()):
-                estimates.append((f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k])))
+                estimates.append(
+                    (f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k]))
+                )
         for name, values, ends in estimates:
             scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
             added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
             added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
-            near = 3 if name == "mean" else 1  # the interval ends of others are at the right of the table
+            # the interval ends of others are at the right of the table
+            near = 3 if name == "mean" else 1
             first, last = first + added[:near], last + added[near:]
         rows = np.ones(self.dim)
         tops = [""] * self.numbers
@@ -215,10 +265,13 @@ def _with_ends(value: float, lower: float, upper: float) -> str:
     scale = (upper - lower) / 4.0
     if not math.isfinite(scale):
         return f"{value:.6g} (no interval)" if math.isfinite(value) else "not resolved"
-    return f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
+    return (
+        f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
+    )
 
 
-Estimates = list[tuple[str, str, tuple[float, float, float]]]  # name, text, and value with interval ends
+# name, text, and value with interval ends
+Estimates = list[tuple[str, str, tuple[float, float, float]]]
 
 
 def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) -> str:
@@ -229,7 +282,9 @@ def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) ->
     with np.errstate(all="ignore"):
         part = (ends / 2.0 - begin / 2.0) / max(end / 2.0 - begin / 2.0, 5e-324)
     parts = []
-    for (name, text, (value, *_)), line in zip(estimates, np.clip(np.nan_to_num(part), 0.0, 1.0), strict=True):
+    for (name, text, (value, *_)), line in zip(
+        estimates, np.clip(np.nan_to_num(part), 0.0, 1.0), strict=True
+    ):
         parts.append(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>")
         x, low, high = 2.0 + 296.0 * line
         if math.isfinite(value):
@@ -244,16 +299,25 @@ def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) ->
 def _of_numbers(described: Any, j: int, level: float) -> str:
     """Return the HTML card of a numeric column."""
     means, quantiles = described.means, described.quantiles
-    (lower, upper), (low, high) = means.confidence_interval(level), described.confidence_interval(level)
+    (lower, upper), (low, high) = (
+        means.confidence_interval(level),
+        described.confidence_interval(level),
+    )
     names = [*(f"{100 * q:g} % below" for q in quantiles.q.tolist()), "mean"]
-    of_quantiles = zip(quantiles.quantile[j], *(ends[j] for ends in quantiles.confidence_interval(level)), strict=True)
+    of_quantiles = zip(
+        quantiles.quantile[j],
+        *(ends[j] for ends in quantiles.confidence_interval(level)),
+        strict=True,
+    )
     values = [*of_quantiles, (means.mean[j], lower[j], upper[j])]
     facts = [("deviation", _with_ends(described.standard_deviation[j], low[j], high[j]))]
     if means.report.rows_used is None:
         facts.append(("missing", f"{means.missing_rows[j]:,.0f} of {described.n_priv:,}"))
     else:
         facts.append(("rows used", f"{means.report.rows_used[j]:,.0f}"))
-    return _drawn([(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts)
+    return _drawn(
+        [(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts
+    )
 
 
 def _of_texts(described: Any, counts: CountResult, level: float) -> str:
@@ -268,4 +332,6 @@ def _of_texts(described: Any, counts: CountResult, level: float) -> str:
         )
         for k in counts.named[: counts.top].tolist()
     ]
-    return _drawn(estimates, [("missing", f"{published[-1]:,.0f} of {rows_counted(counts):,.0f}")], 0.0)
+    return _drawn(
+        estimates, [("missing", f"{published[-1]:,.0f} of {rows_counted(counts):,.0f}")], 0.0
+    )

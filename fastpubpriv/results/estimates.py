@@ -32,7 +32,9 @@ def complete_interval(
     released = (result.complete_rows, result.complete_rows_std, *clipped)
     value, std, below, above = (math.nan if part is None else part for part in released)
     width = normal_quantile(0.5 + level / 2.0) * std
-    lower, upper = np.clip([value - width - below, value + width + above], 0.0, result._most_rows).tolist()
+    lower, upper = np.clip(
+        [value - width - below, value + width + above], 0.0, result._most_rows
+    ).tolist()
     return lower, upper
 
 
@@ -45,7 +47,10 @@ def complete_fact(
     lower, upper = complete_interval(result, level)
     number = f"{result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}]"
     if result.rows_per_person > 1:
-        return "Rows used", f"{number}; a row that a person does not have, or with a missing cell, is none"
+        return (
+            "Rows used",
+            f"{number}; a row that a person does not have, or with a missing cell, is none",
+        )
     return "Answers about", f"the complete rows, {number} of {result.n_priv:,}"
 
 
@@ -157,7 +162,9 @@ class MeanResult(Result):
 
     def _fits_together(self) -> bool:
         known = 0 if self.report is None else self.dim
-        return len(self.part_reasons) == known and (self.report is None or len(self.report.missing) == known)
+        return len(self.part_reasons) == known and (
+            self.report is None or len(self.report.missing) == known
+        )
 
     @property
     def standard_error(self) -> FloatArray:
@@ -176,7 +183,11 @@ class MeanResult(Result):
         """
         level = validation.confidence_level(level)
         width = base.deviations(self.noise_law, level) * self.standard_error
-        return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
+        return (
+            (self.mean - width, self.mean + width)
+            if self.report is None
+            else self.report.interval(self.mean, width)
+        )
 
     def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
@@ -204,7 +215,9 @@ class MeanResult(Result):
         if self.report is not None:
             rows_used = self.report.rows_used
             missing = self.missing_rows if rows_used is None else most_rows - rows_used
-            counted = [each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"]
+            counted = [
+                each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"
+            ]
             # A count of missing values within three noise standard deviations of zero is reported as zero.
             error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
         fewest = np.maximum(most_rows - missing - error, 0.0)
@@ -213,7 +226,9 @@ class MeanResult(Result):
         high = np.where(upper > 0.0, upper * most, upper * fewest)
         return self.mean * (most_rows - missing), low, high
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None
+    ) -> Any:
         """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
 
         Below each, if given, the mean of the public rows `x_pub` with its Student interval.
@@ -222,10 +237,14 @@ class MeanResult(Result):
         estimates = [plots.Estimate("private", self.mean, lower, upper)]
         if x_pub is not None:
             estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
-        return plots.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
+        return plots.plot_forest(
+            estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path
+        )
 
     def _own(self, level: float) -> Contents:
-        columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
+        columns = base.with_ends(
+            "mean", self.mean, self.confidence_interval(level), self.standard_error
+        )
         columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
         if self.report is not None and not np.isnan(self.report.missing).all():
             columns.append(TableColumn("missing", self.missing_rows.round()))
@@ -240,7 +259,9 @@ class MeanResult(Result):
             facts.append(("Unseen", text))
         if self.complete_rows is not None:
             facts.insert(0, complete_fact(self, level, UNCOUNTED))
-        return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)]), facts
+        return Table(
+            "column", self.labels, [*columns, *base.with_reasons(self.part_reasons)]
+        ), facts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -372,10 +393,14 @@ class PCAResult(Result):
         if self.along is None:
             unknown = np.full(len(self.eigenvalues), np.nan)
             return unknown, unknown.copy()
-        along, std, below, above = map(np.asarray, (self.along, self.along_std, self.along_below, self.along_above))
+        along, std, below, above = map(
+            np.asarray, (self.along, self.along_std, self.along_below, self.along_above)
+        )
         width = normal_quantile(0.5 + level / 2.0) * std
         lower, upper = along - width - below, along + width + above
-        return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(upper, self.eigenvalues)
+        return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(
+            upper, self.eigenvalues
+        )
 
     def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
@@ -390,11 +415,20 @@ class PCAResult(Result):
         return (array - self.center) @ self.components.T
 
     def _own(self, level: float) -> Contents:
-        columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(level), None)
-        columns = [*columns[: 1 if self.along is None else 3], *base.with_reasons(self.part_reasons)]
+        columns = base.with_ends(
+            "eigenvalue", self.eigenvalues, self.confidence_interval(level), None
+        )
+        columns = [
+            *columns[: 1 if self.along is None else 3],
+            *base.with_reasons(self.part_reasons),
+        ]
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         table = Table("component", range(len(self.components)), columns)
-        mostly = [("Directions", "those of the public rows, mostly")] if self.structure == "public" else []
+        mostly = (
+            [("Directions", "those of the public rows, mostly")]
+            if self.structure == "public"
+            else []
+        )
         return table, [
             complete_fact(self, level, AT_CENTER),
             ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
@@ -473,7 +507,9 @@ class GaussianResult(Result):
 
     _main = _parted = "mean"
 
-    def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
+    def confidence_interval(
+        self, level: float = 0.95, *, of: str = "mean"
+    ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
 
         Those of the last two are (dim, dim). They include noise, sampling, and rows beyond the clip radius, whose effect is bounded
@@ -481,9 +517,11 @@ class GaussianResult(Result):
         """
         level, kind = validation.confidence_level(level), validation.choice("of", of, KINDS)
         points = {
-            "mean": self.mean, "standard_deviation": np.sqrt(np.diag(self.covariance)), "covariance": self.covariance,
+            "mean": self.mean,
+            "standard_deviation": np.sqrt(np.diag(self.covariance)),
+            "covariance": self.covariance,
             "correlation": self.correlation,
-        }  # fmt: skip
+        }
         if self.report is None:
             unknown = np.full(points[kind].shape, np.nan)
             return unknown, unknown.copy()
@@ -522,11 +560,18 @@ class GaussianResult(Result):
     def log_prob(self, rows: Any) -> FloatArray:
         """Log density of the released Gaussian at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
         array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
-        half, constant = gaussians.log_density(array, self.mean, gaussians.factor_of(self.covariance))
+        half, constant = gaussians.log_density(
+            array, self.mean, gaussians.factor_of(self.covariance)
+        )
         return -half - constant
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None, bounds: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.95,
+        x_pub: Any = None,
+        bounds: Any = None,
     ) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
@@ -539,7 +584,9 @@ class GaussianResult(Result):
             rows = None if x_pub is None else self._public(x_pub)
             ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
-            return plots.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
+            return plots.plot_ellipses(
+                self, path=path, level=level, ends_level=LEVEL, points=rows, box=box
+            )
         # Error of one correlation: the Frobenius error has dim (dim + 1) / 2 free entries; off-diagonal ones count twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
@@ -550,7 +597,9 @@ class GaussianResult(Result):
         if self.structure in ("public", "mean"):
             note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
         elif self.status == "unreliable":
-            note = "; ".join(reason.sentence for reason in self.reasons if reason.level == "unreliable")
+            note = "; ".join(
+                reason.sentence for reason in self.reasons if reason.level == "unreliable"
+            )
         return plots.plot_correlations(self.correlation, self.labels, note, path=path)
 
     def _fits_together(self) -> bool:
@@ -577,7 +626,10 @@ class GaussianResult(Result):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        details += [("Predicted error", text), ("Method", f"{self.method}, structure {self.structure}")]
+        details += [
+            ("Predicted error", text),
+            ("Method", f"{self.method}, structure {self.structure}"),
+        ]
         diagnostics = self.diagnostics
         if diagnostics.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
@@ -586,7 +638,12 @@ class GaussianResult(Result):
         if fallback := diagnostics.get("fallback_columns", ()):
             details.append(("No public scale in", ", ".join(fallback)))
         if diagnostics.get("shifted", False):
-            details.append(("Public mean", f"{diagnostics['shift']:.3g} deviations off: it was given less weight"))
+            details.append(
+                (
+                    "Public mean",
+                    f"{diagnostics['shift']:.3g} deviations off: it was given less weight",
+                )
+            )
         if diagnostics.get("rescaled", False):
             off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
             details.append(("Public scale", f"{off}: that of a private count was used"))

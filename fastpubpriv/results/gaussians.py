@@ -51,10 +51,17 @@ class GaussianReport(Value):
         """Return interval ends of this level, extended to contain the estimate `point`, which may be shrunk or pooled."""
         if kind == "standard_deviation":
             lower, upper = self.interval("covariance", np.diag(np.square(point)), level)
-            return np.sqrt(np.maximum(np.diag(lower), 0.0)), np.sqrt(np.maximum(np.diag(upper), 0.0))
-        value, std, below, above = (getattr(self, f"{kind}{part}") for part in ("", "_std", "_below", "_above"))
+            return np.sqrt(np.maximum(np.diag(lower), 0.0)), np.sqrt(
+                np.maximum(np.diag(upper), 0.0)
+            )
+        value, std, below, above = (
+            getattr(self, f"{kind}{part}") for part in ("", "_std", "_below", "_above")
+        )
         width = normal_quantile(0.5 + level / 2.0) * std
-        lower, upper = np.minimum(value - width - below, point), np.maximum(value + width + above, point)
+        lower, upper = (
+            np.minimum(value - width - below, point),
+            np.maximum(value + width + above, point),
+        )
         if kind == "correlation":
             lower, upper = np.clip(lower, -1.0, 1.0), np.clip(upper, -1.0, 1.0)
             for ends in (lower, upper):
@@ -91,7 +98,9 @@ def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[flo
     if "bounds" not in diagnostics:
         return None
     low, high = diagnostics["bounds"]
-    return [-math.inf if each is None else each for each in low], [math.inf if each is None else each for each in high]
+    return [-math.inf if each is None else each for each in low], [
+        math.inf if each is None else each for each in high
+    ]
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:
@@ -129,7 +138,12 @@ def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArra
 
 def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Return a convex outline (n, 2) clipped to the box [low, high], (2,) each and perhaps infinite: (m, 2), closed, or empty."""
-    for axis, sign, end in ((0, 1.0, high[0]), (0, -1.0, -low[0]), (1, 1.0, high[1]), (1, -1.0, -low[1])):
+    for axis, sign, end in (
+        (0, 1.0, high[0]),
+        (0, -1.0, -low[0]),
+        (1, 1.0, high[1]),
+        (1, -1.0, -low[1]),
+    ):
         if not math.isfinite(end):
             continue
         outside, inside = sign * points[:, axis] - end, []

@@ -13,7 +13,15 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import MOST_IN_REPR, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results.base import (
+    MOST_IN_REPR,
+    Contents,
+    Result,
+    Table,
+    TableColumn,
+    Value,
+    shape,
+)
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
@@ -61,18 +69,29 @@ class Histogram(Value):
 
         -inf outside the released bins and in unbounded bins. For dyadic bins of absolute values, rows are absolute values.
         """
-        array = np.asarray(rows, dtype=np.float64) if len(self.columns) > 1 else np.reshape(rows, (-1, 1))
+        array = (
+            np.asarray(rows, dtype=np.float64)
+            if len(self.columns) > 1
+            else np.reshape(rows, (-1, 1))
+        )
         array = np.atleast_2d(points(array, len(self.columns), finite=True))
         density = np.full(len(array), -np.inf)
         if len(self):
             # In each column the intervals of one level are disjoint: only the last one that starts below a value can contain it.
             starts = map(np.unique, self.lower.T)
-            near = [begin[np.searchsorted(begin, of) - 1].tolist() for begin, of in zip(starts, array.T, strict=True)]
+            near = [
+                begin[np.searchsorted(begin, of) - 1].tolist()
+                for begin, of in zip(starts, array.T, strict=True)
+            ]
             places = {tuple(lower): place for place, lower in enumerate(self.lower.tolist())}
-            bins = np.array([places.get(lower, 0) for lower in zip(*near, strict=True)], dtype=np.int64)
+            bins = np.array(
+                [places.get(lower, 0) for lower in zip(*near, strict=True)], dtype=np.int64
+            )
             inside = np.all((self.lower[bins] < array) & (array <= self.upper[bins]), axis=1)
             with np.errstate(divide="ignore"):
-                heights = np.log(self.counts / self.counts.sum()) - np.log(self.upper - self.lower).sum(axis=1)
+                heights = np.log(self.counts / self.counts.sum()) - np.log(
+                    self.upper - self.lower
+                ).sum(axis=1)
             density[inside] = heights[bins[inside]]
         return density
 
@@ -136,12 +155,15 @@ class HistogramResult(Result):
     def count_error(self, failure_prob: float = FAILURE_PROB) -> float:
         """Bound on the error of every count, suppressed bins included, that holds with probability 1 - failure_prob."""
         beta = validation.probability("failure_prob", failure_prob)
-        return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self._most_rows * len(self)))
+        return self.threshold + noise_quantile(
+            self.noise_law, self.noise_std, beta / (2 * self._most_rows * len(self))
+        )
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
         level = validation.confidence_level(level)
-        several = len({item.level for item in self.histograms}) > 1  # a single level is not worth a label
+        # a single level is not worth a label
+        several = len({item.level for item in self.histograms}) > 1
         drawn = []
         for item in self.histograms:
             if len(item.columns) == 1:
@@ -150,20 +172,31 @@ class HistogramResult(Result):
                 name = self.labels[item.columns[0]] + (f", level {item.level}" if several else "")
                 drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], counts))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
-        return plots.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
+        return plots.plot_histograms(
+            drawn, noise=noise, level=level, threshold=self.threshold, path=path
+        )
 
     def _fits_together(self) -> bool:
         fine = self.n_priv >= 1 and bool(self.histograms)
-        fine = fine and bool(np.isfinite((self.noise_std, self.threshold, self.singleton_rate)).all())
-        return fine and all(column < self.dim for histogram in self.histograms for column in histogram.columns)
+        fine = fine and bool(
+            np.isfinite((self.noise_std, self.threshold, self.singleton_rate)).all()
+        )
+        return fine and all(
+            column < self.dim for histogram in self.histograms for column in histogram.columns
+        )
 
     def _estimate(self) -> tuple[str, Any]:
-        return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)
+        return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (
+            len(self) > MOST_IN_REPR
+        )
 
     def _own(self, level: float) -> Contents:
         table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
-        return table, [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
+        return table, [
+            ("Noise", noise),
+            ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows"),
+        ]
 
 
 def _bins_of(
@@ -185,7 +218,8 @@ def _bins_of(
         counts, frequency = np.minimum(item.counts, most), np.minimum(item.frequency, 1.0)
         numbers = zip(*ends, counts.tolist(), frequency.tolist(), strict=True)
         rows += [
-            (place if index == "histogram" else i, ", ".join(own), item.level, *line) for i, line in enumerate(numbers)
+            (place if index == "histogram" else i, ", ".join(own), item.level, *line)
+            for i, line in enumerate(numbers)
         ]
     heads = ("column", "level", "above", "up_to", "count", "frequency")
     columns = [TableColumn(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]

@@ -86,7 +86,9 @@ class Mixture(Result):
         # The width of a component on one repeated value is rounding error, and gives no digits.
         scales = np.where(spreads > ROUNDING * np.abs(self.means), spreads / 10.0, 0.0)
         numbers = [
-            TableColumn(f"mean {name}", self.means[:, j], scales[:, j], (f"std {name}", spreads[:, j]))
+            TableColumn(
+                f"mean {name}", self.means[:, j], scales[:, j], (f"std {name}", spreads[:, j])
+            )
             for j, name in enumerate(self.labels)
         ]
         sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
@@ -142,7 +144,12 @@ class MixtureResult(Mixture):
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None, bounds: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.95,
+        x_pub: Any = None,
+        bounds: Any = None,
     ) -> Any:
         """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
 
@@ -151,11 +158,18 @@ class MixtureResult(Mixture):
         """
         level = validation.confidence_level(level)
         rows = None if x_pub is None else self._public(x_pub)
-        words = [f" ({', '.join(own).replace('_', ' ')})" if own else "" for own in self.part_reasons]
-        names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
+        words = [
+            f" ({', '.join(own).replace('_', ' ')})" if own else "" for own in self.part_reasons
+        ]
+        names = [
+            f"{i}: {weight:.1%}{word}"
+            for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))
+        ]
         balls = self.diagnostics.get("balls", ())
         bounds = public_bounds(self.diagnostics) if bounds is None else bounds
-        return plots.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
+        return plots.plot_mixture(
+            self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds
+        )
 
     def _fits_together(self) -> bool:
         known = len(self.structure) == len(self.weights) and {*self.structure} <= {*STRUCTURES}
@@ -164,16 +178,25 @@ class MixtureResult(Mixture):
     def _own(self, level: float) -> Contents:
         table, _ = super(MixtureResult, self)._own(level)
         weight, *others = table.columns
-        table = dataclasses.replace(table, columns=[weight, TableColumn("structure", self.structure), *others])
+        table = dataclasses.replace(
+            table, columns=[weight, TableColumn("structure", self.structure), *others]
+        )
         asked = self.diagnostics.get("n_components_asked", self.n_components)
-        components = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
+        components = (
+            f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
+        )
         details = [("Found", components)]
         if (gap := self.diagnostics.get("fit_gap")) is not None:
             null, unexplained = self.diagnostics["fit_null"], self.diagnostics["unexplained"]
             fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"
-            details.append(("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component"))
+            details.append(
+                ("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component")
+            )
         borrowed = self.diagnostics.get("fallback_columns", ())
-        return table, [*details, ("Scale borrowed by", ", ".join(borrowed))] if borrowed else details
+        return table, [
+            *details,
+            ("Scale borrowed by", ", ".join(borrowed)),
+        ] if borrowed else details
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -233,7 +256,16 @@ class SelectionResult(Mixture):
     def _own(self, level: float) -> Contents:
         place = "the fallback" if self.index is None else f"number {self.index}"
         return super(SelectionResult, self)._own(level)[0], [
-            ("Answers about", "all rows; those with a missing cell fit no hypothesis, and if many they may decide"),
-            ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"),
-            ("Slack", f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis"),
+            (
+                "Answers about",
+                "all rows; those with a missing cell fit no hypothesis, and if many they may decide",
+            ),
+            (
+                "Chosen",
+                f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}",
+            ),
+            (
+                "Slack",
+                f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis",
+            ),
         ]

@@ -45,15 +45,25 @@ def as_columns(columns: Sequence[str] | None, design: Mapping[str, Any]) -> Any:
     return TextColumns(columns, dict(texts)) if texts else columns
 
 
-def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
+def terms_of(
+    rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]
+) -> FloatArray:
     """Return the terms (n, p) that a model is linear in; a text becomes its index, an unknown one NaN."""
-    table = is_frame(rows) or is_lazy(rows) or is_arrow(rows) or is_dask(rows) or isinstance(rows, str | os.PathLike)
+    table = (
+        is_frame(rows)
+        or is_lazy(rows)
+        or is_arrow(rows)
+        or is_dask(rows)
+        or isinstance(rows, str | os.PathLike)
+    )
     if isinstance(rows, ParsedRows):
         cells = rows.numbers
     elif not (texts := design.get("texts")):
         cells = np.atleast_2d(points(rows, dim, columns, finite=False))
     elif table and not is_series(rows):
-        cells = np.concatenate(list(private_rows(rows, columns=as_columns(columns, design)).chunks()), dtype=np.float64)
+        cells = np.concatenate(
+            list(private_rows(rows, columns=as_columns(columns, design)).chunks()), dtype=np.float64
+        )
     else:
         try:
             array = np.asarray(rows, dtype=object)
@@ -62,11 +72,17 @@ def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping
         if np.ndim(array) == 1 and len(array) == dim:
             array = array.reshape(1, -1)
         if array.ndim != 2 or array.shape[1] != dim:
-            raise InputError(f"rows must be a table, or an array of numbers and texts of shape (n, {dim})") from None
+            raise InputError(
+                f"rows must be a table, or an array of numbers and texts of shape (n, {dim})"
+            ) from None
         cells = np.empty(array.shape)
         for j, name in enumerate(columns or ()):
             column = array[:, j]
-            known = places(texts[name])(column) if name in texts else points(column.reshape(-1, 1), 1, finite=False)
+            known = (
+                places(texts[name])(column)
+                if name in texts
+                else points(column.reshape(-1, 1), 1, finite=False)
+            )
             cells[:, j] = np.ravel(known)
     if "source" not in design:
         return cells
@@ -98,24 +114,35 @@ class LinearModel(Result):
         texts, names = design.get("texts", {}), design.get("classes", ())
         if self.coefficients.shape[-1] != p or not isinstance(texts, Mapping):
             return False
-        wanted = {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
+        wanted = (
+            {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
+        )
         plan: list[Any] = [design.get(name) for name in wanted]
         fine = all(
-            isinstance(each, tuple) and len(each) == wanted[name] for name, each in zip(wanted, plan, strict=True)
+            isinstance(each, tuple) and len(each) == wanted[name]
+            for name, each in zip(wanted, plan, strict=True)
         )
-        fine = fine and all(item is None or type(item) in (int, float) for each in plan for item in each)
+        fine = fine and all(
+            item is None or type(item) in (int, float) for each in plan for item in each
+        )
         if wanted:
             fine = fine and all(type(j) is int and 0 <= j < self.dim for j in design["source"])
         fine = fine and (bool(wanted) or p == self.dim) and set(texts) <= set(self.columns or ())
         words = [names, *texts.values()]
-        fine = fine and all(isinstance(each, tuple) and all(type(text) is str for text in each) for each in words)
+        fine = fine and all(
+            isinstance(each, tuple) and all(type(text) is str for text in each) for each in words
+        )
         return fine and len(names) in (0, len(self.classes))
 
-    def _ends_about(self, known: FloatArray, std: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    def _ends_about(
+        self, known: FloatArray, std: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
         half = normal_quantile(0.5 + level / 2.0) * std
         lower = self.interval_center - self.tail_below - half
-        return np.minimum(known, lower), np.maximum(known, self.interval_center + self.tail_above + half)
+        return np.minimum(known, lower), np.maximum(
+            known, self.interval_center + self.tail_above + half
+        )
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,) labels or log-odds, or (n, outputs) scores of classes.
@@ -137,7 +164,9 @@ class LinearModel(Result):
         with np.errstate(all="ignore"):
             if not len(self.classes):
                 return np.exp(scores) if self.loss == "poisson" else scores
-            place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
+            place = (
+                np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
+            )
             missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
         if not (names := self.design.get("classes")):
             return np.where(missing, np.nan, self.classes[place])
@@ -148,7 +177,11 @@ class LinearModel(Result):
     def predict_proba(self, rows: Any) -> FloatArray:
         """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
         if self.loss not in ("logistic", "softmax"):
-            of = "the logistic and the softmax loss" if len(self.classes) else "classes, and this model is of a number"
+            of = (
+                "the logistic and the softmax loss"
+                if len(self.classes)
+                else "classes, and this model is of a number"
+            )
             raise InputError(f"predict_proba is for {of}: use predict")
         scores = self.decision_function(rows)
         if scores.ndim == 2:
@@ -300,7 +333,9 @@ class TrainingResult(LinearModel):
         the public ones. NaN if there are "few_public_rows".
         """
         if self.loss == "logistic":
-            raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
+            raise InputError(
+                "prediction_interval is for labels that are numbers: use predict_proba"
+            )
         terms = terms_of(rows, self.dim, self.columns, self.design)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         middle = self.predict(rows)
@@ -332,13 +367,22 @@ class TrainingResult(LinearModel):
         ]
         # The levels of a column form a group; every other term is a group of its own.
         shared = [role in (column_names.LEVEL, column_names.OTHER) for role in self.design["role"]]
-        axes = [source if shared[place] else -1 - place for place, source in enumerate(self.design["source"])]
+        axes = [
+            source if shared[place] else -1 - place
+            for place, source in enumerate(self.design["source"])
+        ]
         grouped = itertools.groupby(range(len(axes)), axes.__getitem__)
         groups: plots.Groups = [("", list(places)) for _, places in grouped]
         unit = "log-odds" if self.loss == "logistic" else "label"
-        of_level = "; of a level, about the mean of the public rows" if len(groups) < len(self.terms) else ""
+        of_level = (
+            "; of a level, about the mean of the public rows"
+            if len(groups) < len(self.terms)
+            else ""
+        )
         label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
-        return plots.plot_forest(estimates, self.terms, groups=groups, zero=True, label=label, path=path)
+        return plots.plot_forest(
+            estimates, self.terms, groups=groups, zero=True, label=label, path=path
+        )
 
     def _own(self, level: float) -> Contents:
         odds = ""
@@ -346,27 +390,46 @@ class TrainingResult(LinearModel):
             texts = self.design.get("classes")
             first, second = map(repr, texts) if texts else (f"{each:g}" for each in self.classes)
             odds = f": log-odds of {second} against {first}"
-        unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
-        share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
+        unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(
+            self.loss, "mean squared error"
+        )
+        share = (
+            f"; noise for privacy is {self.privacy_share:.0%} of the variance"
+            if self.privacy_share > 0.0
+            else ""
+        )
         together = f"private and public rows together{share}"
         predicted = f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
         details = [
-            ("Interval", f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide"),
-            ("Method", f"{self.method}, {self.loss} loss{odds}"), ("Predicted", predicted),
+            (
+                "Interval",
+                f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide",
+            ),
+            ("Method", f"{self.method}, {self.loss} loss{odds}"),
+            ("Predicted", predicted),
             ("Estimate", "public rows alone" if self.method == "throw_away" else together),
-        ]  # fmt: skip
+        ]
         if np.isnan(self._known):
             needed, terms = "five" if self.loss == "logistic" else "two", len(self.terms) + 1
             # The public fit interpolates the rows, so that it does not show the residual variance.
-            guessed = "; what was predicted is a guess, and may be far too small" if self.n_pub <= terms else ""
+            guessed = (
+                "; what was predicted is a guess, and may be far too small"
+                if self.n_pub <= terms
+                else ""
+            )
             if self.n_pub == 2 and self.method == "throw_away":
-                guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
+                guessed = (
+                    '; two do not say how large anything is, so that method="auto" spends nothing'
+                )
             text = f"{self.n_pub:,} for {terms:,} coefficients, and intervals need {needed} for each{guessed}"
             details.append(("Few public rows", text))
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
             details.append(("Drift", f"public rows disagree with private ones, {text}"))
-        known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
+        known, scale = (
+            np.array([self.intercept, *self.coefficients]),
+            np.sqrt(np.diag(self.covariance)),
+        )
         public = np.array([self.public_intercept, *self.public_coefficients])
         numbers = base.with_ends("coefficient", known, self._ends(level), scale)
         alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
@@ -446,8 +509,14 @@ class DescentResult(LinearModel):
 
     def _fits_together(self) -> bool:
         outputs, parts = len(self.coefficients), len(self.part_reasons)
-        together = parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
-        return together and outputs in (1, len(self.classes) or 1) and super(DescentResult, self)._fits_together()
+        together = (
+            parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
+        )
+        return (
+            together
+            and outputs in (1, len(self.classes) or 1)
+            and super(DescentResult, self)._fits_together()
+        )
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""
@@ -479,11 +548,17 @@ class DescentResult(LinearModel):
         return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
 
     def _own(self, level: float) -> Contents:
-        batch = f"{self.batch_rows:,} of {self._most_rows:,} rows" if self.batch_rows < self._most_rows else "all rows"
+        batch = (
+            f"{self.batch_rows:,} of {self._most_rows:,} rows"
+            if self.batch_rows < self._most_rows
+            else "all rows"
+        )
         made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
         if self.method == "exponential":  # the exponential mechanism has no steps or gradients
             made = "one choice among models that public rows suggest"
-        details = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
+        details = [
+            ("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))
+        ]
         if self.steps and self.method not in ("exponential", "newton"):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
             details.append(("Weights", weights))

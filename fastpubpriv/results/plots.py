@@ -25,7 +25,12 @@ PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 MAX_PAIRED = 5
 # Maximum number of histogram panels, and the style of their noise bars.
 MAX_PANELS = 12
-NOISE_LOOK: dict[str, Any] = {"fmt": "none", "ecolor": PALETTE[1], "elinewidth": 1.2, "capsize": 3.0}
+NOISE_LOOK: dict[str, Any] = {
+    "fmt": "none",
+    "ecolor": PALETTE[1],
+    "elinewidth": 1.2,
+    "capsize": 3.0,
+}
 # Maximum number of lines of a forest plot, its width in inches, and its font size in points, legible at half the width on a phone.
 MOST_LINES, WIDTH, FONT = 60, 5.8, 9.0
 # Minimum share of a common axis that each group must occupy; maximum length of an axis over that of its most precise part.
@@ -56,14 +61,25 @@ class Estimate:
     @property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends; both are the value itself without intervals."""
-        return (self.mean, self.mean) if self.lower is None or self.upper is None else (self.lower, self.upper)
+        return (
+            (self.mean, self.mean)
+            if self.lower is None or self.upper is None
+            else (self.lower, self.upper)
+        )
 
     def _on(self, places: Sequence[int]) -> Estimate:
         """Return the part on these lines (ascending indices), with rows renumbered among them."""
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
         lower, upper = (end[chosen] for end in self._ends)
-        return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.style)
+        return Estimate(
+            self.label,
+            self.mean[chosen],
+            lower,
+            upper,
+            np.searchsorted(places, rows[chosen]),
+            self.style,
+        )
 
 
 class Bars(NamedTuple):
@@ -81,7 +97,10 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
     if len(rows) < 2:
         return Estimate("public rows", mean)
     squares = np.nansum((rows - mean) ** 2, axis=0)
-    factors = [t_quantile(0.5 + level / 2.0, m - 1) / math.sqrt(m * (m - 1)) if m > 1 else math.nan for m in counts]
+    factors = [
+        t_quantile(0.5 + level / 2.0, m - 1) / math.sqrt(m * (m - 1)) if m > 1 else math.nan
+        for m in counts
+    ]
     reach = np.array(factors) * np.sqrt(squares)
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
@@ -131,7 +150,8 @@ def plot_forest(
     names: Sequence[str],
     *,
     label: str,
-    groups: Groups | None = None,  # names that share a unit, by title; by default every name has its own unit
+    # names that share a unit, by title; by default every name has its own unit
+    groups: Groups | None = None,
     apart: bool = False,
     zero: bool = False,  # draw a line at zero
     path: str | Path | None = None,
@@ -194,7 +214,9 @@ def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str
     return [each for each in chosen if each[1]], note
 
 
-def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS) -> tuple[float, float]:
+def _axis_ends(
+    parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
+) -> tuple[float, float]:
     """Return axis limits: the first estimate and the shorter half of its intervals, extended by others up to `most` times that."""
     parts = [part for part in parts if len(part.mean)]
     zeros = [0.0] * (zero or any(part.style == "bar" for part in parts))
@@ -208,7 +230,9 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
     sure = np.concatenate([zeros, *points[:1], *(span[:half].ravel() for span in spans[:1])])
     low, high = (sure.min(), sure.max()) if len(sure) else (0.0, 1.0)
     others = [np.column_stack([each, each]) for each in points[1:]]
-    for begin, end in np.concatenate([np.empty((0, 2)), *(span[half:] for span in spans[:1]), *others, *spans[1:]]):
+    for begin, end in np.concatenate(
+        [np.empty((0, 2)), *(span[half:] for span in spans[:1]), *others, *spans[1:]]
+    ):
         wider = min(low, begin), max(high, end)
         if low == high or wider[1] - wider[0] <= most * (high - low):
             low, high = wider
@@ -223,16 +247,39 @@ def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float
     unknown = np.isnan(part.mean) & np.isinf(lower)
     lower, upper = (np.where(unknown, np.nan, each) for each in (lower, upper))
     for row in np.unique(rows[unknown]):
-        axes.text((low + high) / 2.0, row, "no estimate", ha="center", va="center", color="0.5", fontsize=FONT)
+        axes.text(
+            (low + high) / 2.0,
+            row,
+            "no estimate",
+            ha="center",
+            va="center",
+            color="0.5",
+            fontsize=FONT,
+        )
     size = 4.5 if len(rows) <= MOST_LINES else 2.0
     depth = 3.0 - PALETTE.index(color) / len(PALETTE)  # the first is in front
     if part.style == "bar":
         axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=color, alpha=0.35, lw=0)
-    axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=color, lw=0.4 * size, zorder=depth)
+    axes.hlines(
+        rows,
+        np.clip(lower, low, high),
+        np.clip(upper, low, high),
+        color=color,
+        lw=0.4 * size,
+        zorder=depth,
+    )
     below, above = np.fmin(lower, part.mean) < low, np.fmax(upper, part.mean) > high
     for beyond, end, marker in ((below, low, "<"), (above, high, ">")):
         if beyond.any():
-            axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=color, clip_on=False, zorder=5)
+            axes.plot(
+                np.full(beyond.sum(), end),
+                rows[beyond],
+                marker,
+                ms=5,
+                color=color,
+                clip_on=False,
+                zorder=5,
+            )
     marker, size = ("|", 2.0 * size) if part.style == "tick" else ("o", size)
     return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=color, zorder=depth)[0]
 
@@ -249,15 +296,24 @@ def _tidy(axes: Any, grid: str | None = None) -> None:
 def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
     """Draw one legend for the figure outside its panels, with as many columns as the longest label permits."""
     across = max(1, min(3, 84 // (max(map(len, labels)) + 9)))
-    figure.legend(handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT)
+    figure.legend(
+        handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT
+    )
 
 
 def plot_histograms(
-    drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
+    drawn: list[Bars],
+    *,
+    noise: float,
+    level: float,
+    threshold: float,
+    path: str | Path | None = None,
 ) -> Any:
     """Draw a panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes if needed."""
     if not drawn:
-        raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
+        raise InputError(
+            "there is no one-dimensional histogram to draw: products of columns are not drawn"
+        )
     if len(drawn) > MAX_PANELS:
         raise InputError(
             f"{len(drawn)} histograms are too many to draw, at most {MAX_PANELS}: ask for fewer columns or levels"
@@ -269,7 +325,10 @@ def plot_histograms(
         if len(item.lower):
             _bars(axes, item, noise, threshold)
     first = figure.axes[0]
-    handles = [first.errorbar([], [], [], **NOISE_LOOK), *first.plot([], [], ":", color="0.3", lw=1.0)]
+    handles = [
+        first.errorbar([], [], [], **NOISE_LOOK),
+        *first.plot([], [], ":", color="0.3", lw=1.0),
+    ]
     labels = [f"{level:.0%} of the noise", f"below {threshold:.0f} rows a bin is hidden"]
     _legend(figure, handles, labels, "upper")
     return save(figure, path)
@@ -285,7 +344,9 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
     span = np.abs(np.concatenate([lower, upper]))
     smallest = max(float(span[span > 0.0].min()), float(width.min()))
     axes.set_ylabel("rows" if equal else "rows per unit", fontsize=FONT)
-    axes.bar(lower, item.counts / unit, width=width, align="edge", color=PALETTE[0], alpha=0.55, lw=0)
+    axes.bar(
+        lower, item.counts / unit, width=width, align="edge", color=PALETTE[0], alpha=0.55, lw=0
+    )
     if equal:
         axes.axhline(threshold, color="0.3", lw=1.0, ls=":")
     else:
@@ -293,7 +354,9 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
     if float(span.max()) > 1e4 * smallest and not equal:
         axes.set_xscale("symlog", linthresh=smallest)
         axes.set_yscale("log")
-        middle = np.where(lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), middle)
+        middle = np.where(
+            lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), middle
+        )
         least = np.maximum(least, 0.5 * threshold / unit)
     else:
         # Distant bins that hold few rows, or less than 1 % of all, are left out, and their rows are printed.
@@ -306,16 +369,36 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
         near = ~(below | above)
         low, high = item.lower[near].min(), item.upper[near].max()
         axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
-        for far, edge, side, value in ((below, 0.01, "left", item.upper), (above, 0.99, "right", item.lower)):
+        for far, edge, side, value in (
+            (below, 0.01, "left", item.upper),
+            (above, 0.99, "right", item.lower),
+        ):
             if far.any():
-                end = f"up to {value[far].max():g}" if side == "left" else f"from {value[far].min():g} on"
+                end = (
+                    f"up to {value[far].max():g}"
+                    if side == "left"
+                    else f"from {value[far].min():g} on"
+                )
                 text = f"{item.counts[far].sum():,.0f} rows {end}"
-                axes.text(edge, 0.97, text, ha=side, va="top", transform=axes.transAxes, fontsize=FONT)
-    axes.errorbar(middle, item.counts / unit, (item.counts / unit - least, most - item.counts / unit), **NOISE_LOOK)
+                axes.text(
+                    edge, 0.97, text, ha=side, va="top", transform=axes.transAxes, fontsize=FONT
+                )
+    axes.errorbar(
+        middle,
+        item.counts / unit,
+        (item.counts / unit - least, most - item.counts / unit),
+        **NOISE_LOOK,
+    )
 
 
 def plot_ellipses(
-    result: Any, *, path: str | Path | None, level: float, ends_level: float, points: FloatArray | None, box: Box | None
+    result: Any,
+    *,
+    path: str | Path | None,
+    level: float,
+    ends_level: float,
+    points: FloatArray | None,
+    box: Box | None,
 ) -> Any:
     """Draw ellipses of all pairs of columns of a Gaussian, clipped to the range `box`, over the public rows `points`."""
     dim, mean, covariance, names = result.dim, result.mean, result.covariance, result.labels
@@ -323,17 +406,29 @@ def plot_ellipses(
     figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
     spread = np.sqrt(np.diag(covariance))
-    correlation, (lower, upper) = result.correlation, result.confidence_interval(ends_level, of="correlation")
+    correlation, (lower, upper) = (
+        result.correlation,
+        result.confidence_interval(ends_level, of="correlation"),
+    )
     reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
     for row in range(dim):
         for column in range(dim):
             axes = grid[row, column]
-            if column > row:  # the correlation and its interval, in the cell transposed to their ellipse
+            # the correlation and its interval, in the cell transposed to their ellipse
+            if column > row:
                 axes.set_axis_off()
                 text = f"r = {correlation[row, column]:+z.2f}"
                 if result.report is not None:
                     text += f"\n{lower[row, column]:+z.2f} to {upper[row, column]:+z.2f}"
-                axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=FONT)
+                axes.text(
+                    0.5,
+                    0.5,
+                    text,
+                    transform=axes.transAxes,
+                    ha="center",
+                    va="center",
+                    fontsize=FONT,
+                )
                 continue
             chosen = [column, row]
             ends = None if box is None else (box[0][chosen], box[1][chosen])
@@ -344,7 +439,9 @@ def plot_ellipses(
                 axes.set_title(heading(names[row], 24), fontsize=9)
             else:
                 if shown is not None:
-                    axes.plot(shown[:, 0], shown[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1)
+                    axes.plot(
+                        shown[:, 0], shown[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1
+                    )
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
                 outline = outline if ends is None else clipped(outline, *ends)
                 axes.fill(outline[:, 0], outline[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
@@ -363,7 +460,11 @@ def plot_ellipses(
             elif column > 0 and column < row:
                 axes.tick_params(labelleft=False)
     figure.align_ylabels()
-    over = "" if points is None else " over " + _public_rows(points, mean - reach * spread, mean + reach * spread)
+    over = (
+        ""
+        if points is None
+        else " over " + _public_rows(points, mean - reach * spread, mean + reach * spread)
+    )
     figure.suptitle(f"Released Gaussian, {level:.0%} ellipses{over}", fontsize=10)
     return save(figure, path)
 
@@ -378,7 +479,9 @@ def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, plac
     set_limits(low, high)
 
 
-def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None) -> None:
+def _density(
+    axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None
+) -> None:
     """Draw the density of one column, clipped to its bounds, without a vertical scale."""
     place = mean + np.linspace(-reach, reach, 121) * spread
     if ends is not None:
@@ -394,7 +497,9 @@ def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | No
     axes.spines[["left", "right", "top"]].set_visible(False)
 
 
-def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None) -> Any:
+def plot_correlations(
+    matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None
+) -> Any:
     """Draw a heat map of correlations; `note` states their error."""
     dim = len(matrix)
     size = min(11.0, max(5.0, 0.42 * dim + 2.4))
@@ -412,7 +517,9 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     if dim <= MAX_NUMBERED:
         for (row, column), value in np.ndenumerate(matrix):
             shade = "white" if abs(value) > 0.6 else "#333333"
-            axes.text(column, row, f"{value:z.2f}", ha="center", va="center", fontsize=8, color=shade)
+            axes.text(
+                column, row, f"{value:z.2f}", ha="center", va="center", fontsize=8, color=shade
+            )
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)
 
@@ -433,7 +540,9 @@ def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
     within = np.einsum("k,kij->ij", result.weights, result.covariances)
     # The spread between the means has priority; the spread within components only breaks ties.
     scale = float(np.trace(between)) or 1.0
-    _, vectors = np.linalg.eigh(between + 1e-6 * scale * within / max(float(np.trace(within)), np.finfo(float).tiny))
+    _, vectors = np.linalg.eigh(
+        between + 1e-6 * scale * within / max(float(np.trace(within)), np.finfo(float).tiny)
+    )
     axes = vectors[:, ::-1][:, :2].T
     largest = np.take_along_axis(axes, np.argmax(np.abs(axes), axis=1)[:, None], axis=1)
     axes = axes * np.where(largest < 0.0, -1.0, 1.0)
@@ -443,8 +552,15 @@ def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
 def _combination(weights: FloatArray, labels: Sequence[str], most: int = 3) -> str:
     """Return the label of a direction: the columns with the `most` largest weights, if at least a tenth of the largest."""
     size = np.abs(weights)
-    named = [place for place in np.argsort(-size, kind="stable")[:most] if size[place] >= 0.1 * size.max()]
-    text = " ".join(f"{'-' if weights[place] < 0.0 else '+'} {size[place]:.2g} {labels[place]}" for place in named)
+    named = [
+        place
+        for place in np.argsort(-size, kind="stable")[:most]
+        if size[place] >= 0.1 * size.max()
+    ]
+    text = " ".join(
+        f"{'-' if weights[place] < 0.0 else '+'} {size[place]:.2g} {labels[place]}"
+        for place in named
+    )
     more = " ..." if (size >= 0.1 * size.max()).sum() > most else ""
     return text.removeprefix("+ ") + more
 
@@ -461,7 +577,11 @@ def plot_mixture(
 ) -> Any:
     """Draw densities (one column) or ellipses in the plane of `plane_of`; `bounds` apply to mixtures of one or two columns."""
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
-    shown = np.empty((0, result.dim)) if points is None else points[:: -(-len(points) // MOST_POINTS) or 1]
+    shown = (
+        np.empty((0, result.dim))
+        if points is None
+        else points[:: -(-len(points) // MOST_POINTS) or 1]
+    )
     figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
     axes = figure.subplots()
     if result.dim == 1:
@@ -480,18 +600,29 @@ def _public_rows(rows: FloatArray, low: Any, high: Any) -> str:
     return "public rows" + (f" ({beyond:.1%} outside)" if beyond else "")
 
 
-def _shown_part(weights: FloatArray, extents: FloatArray, rows: FloatArray, ends: Any) -> tuple[float, float]:
+def _shown_part(
+    weights: FloatArray, extents: FloatArray, rows: FloatArray, ends: Any
+) -> tuple[float, float]:
     """Return axis limits from `extents` (2, k) of components and the central 99 % of `rows`; light or distant ones may be cut."""
     light = weights < LIGHT * weights.max()
-    sure, public = extents[:, ~light].ravel(), np.quantile(rows, (0.005, 0.995)) if len(rows) else rows
+    sure, public = (
+        extents[:, ~light].ravel(),
+        np.quantile(rows, (0.005, 0.995)) if len(rows) else rows,
+    )
     rest = [np.append(each[light], public) for each in (extents.mean(axis=0), *extents)]
-    first, last = _axis_ends([Estimate("", sure), Estimate("", rest[0], rest[1], rest[2])], False, MOST_OF_PLANE)
+    first, last = _axis_ends(
+        [Estimate("", sure), Estimate("", rest[0], rest[1], rest[2])], False, MOST_OF_PLANE
+    )
     room = 0.02 * (last - first)  # so that bounds are visible
-    begin, end = (first, last) if ends is None else (max(first, ends[0] - room), min(last, ends[1] + room))
+    begin, end = (
+        (first, last) if ends is None else (max(first, ends[0] - room), min(last, ends[1] + room))
+    )
     return (float(begin), float(end)) if begin < end else (first, last)
 
 
-def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray, box: Box | None) -> None:
+def _densities(
+    axes: Any, result: Any, labels: Sequence[str], points: FloatArray, box: Box | None
+) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
     extents = np.stack([means - 4.0 * spreads, means + 4.0 * spreads])
     low, high = _shown_part(result.weights, extents, points[:, 0], box and (box[0][0], box[1][0]))
@@ -503,7 +634,11 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
     total = np.zeros_like(steps)
     for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
-        height = result.weights[index] * np.exp(-z * z / 2.0) / (spreads[index] * math.sqrt(2.0 * math.pi))
+        height = (
+            result.weights[index]
+            * np.exp(-z * z / 2.0)
+            / (spreads[index] * math.sqrt(2.0 * math.pi))
+        )
         total += height
         color = PALETTE[index % len(PALETTE)]
         axes.fill_between(steps, height, color=color, alpha=0.18, lw=0)
@@ -511,7 +646,9 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
     if len(points):
         label = _public_rows(points, low, high)
-        axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label=label)
+        axes.plot(
+            points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label=label
+        )
     axes.set_xlabel(result.labels[0], fontsize=FONT)
     axes.set_ylabel("density", fontsize=FONT)
     axes.set(xlim=(low, high), ylim=(0.0, None))
@@ -520,15 +657,27 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
     """Return the outline (len(turn), 2) in the plane of a ball |projection (x - origin) - center| <= radius, on its row space."""
     projection, origin = ball.get("projection"), ball.get("origin")
-    shape = plane if projection is None else plane @ np.linalg.pinv(np.asarray(projection, dtype=np.float64))
+    shape = (
+        plane
+        if projection is None
+        else plane @ np.linalg.pinv(np.asarray(projection, dtype=np.float64))
+    )
     values, vectors = np.linalg.eigh(shape @ shape.T)
     offset = (0.0 if origin is None else np.asarray(origin, dtype=np.float64)) - middle
     center = plane @ offset + shape @ np.asarray(ball["center"], dtype=np.float64)
-    return np.asarray(center + float(ball["radius"]) * (turn * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+    return np.asarray(
+        center + float(ball["radius"]) * (turn * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    )
 
 
 def _plane(
-    axes: Any, result: Any, labels: Sequence[str], points: FloatArray, level: float, balls: Any, box: Box | None
+    axes: Any,
+    result: Any,
+    labels: Sequence[str],
+    points: FloatArray,
+    level: float,
+    balls: Any,
+    box: Box | None,
 ) -> None:
     middle, plane, names = plane_of(result)
     projected, around = (points - middle) @ plane.T, circle(level)
@@ -542,7 +691,9 @@ def _plane(
         extents[:, index] = ellipse.min(axis=0), ellipse.max(axis=0)
         ellipse = ellipse if box is None else clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=color, alpha=0.14, lw=0, zorder=2)
-        curves += axes.plot(ellipse[:, 0], ellipse[:, 1], color=color, lw=1.4, zorder=3, label=labels[index])
+        curves += axes.plot(
+            ellipse[:, 0], ellipse[:, 1], color=color, lw=1.4, zorder=3, label=labels[index]
+        )
         axes.plot(*center, "+", color=color, ms=9, mew=1.8, zorder=4)
     turn = around / math.sqrt(-2.0 * math.log1p(-level))
     for i, ball in enumerate(balls):
@@ -550,7 +701,10 @@ def _plane(
         axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
     # The components determine the limits, as released balls and public rows may lie far outside of them.
     ends = [
-        _shown_part(result.weights, extents[..., j], projected[:, j], box and (box[0][j], box[1][j])) for j in (0, 1)
+        _shown_part(
+            result.weights, extents[..., j], projected[:, j], box and (box[0][j], box[1][j])
+        )
+        for j in (0, 1)
     ]
     longest = max(high - low for low, high in ends)
     for j, (low, high) in enumerate(ends):
@@ -561,7 +715,16 @@ def _plane(
             curves[far].set_label(f"{labels[far]}, far away")
     if len(projected):
         label = _public_rows(projected, *np.transpose([axes.get_xlim(), axes.get_ylim()]))
-        axes.plot(projected[:, 0], projected[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label=label)
+        axes.plot(
+            projected[:, 0],
+            projected[:, 1],
+            ".",
+            color="#555555",
+            ms=3,
+            alpha=0.6,
+            zorder=1,
+            label=label,
+        )
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
     axes.set_xlabel(names[0], fontsize=FONT)

@@ -52,16 +52,30 @@ _BITS = 30
 _DIRECTIONS = (
     (3, 1),
     (7, 1, 3),
-    (11, 1, 3, 1), (13, 1, 1, 1),
-    (19, 1, 1, 3, 3), (25, 1, 3, 5, 13),
-    (37, 1, 1, 5, 5, 17), (41, 1, 1, 5, 5, 5), (47, 1, 1, 7, 11, 19), (55, 1, 1, 5, 1, 1), (59, 1, 1, 1, 3, 11),
+    (11, 1, 3, 1),
+    (13, 1, 1, 1),
+    (19, 1, 1, 3, 3),
+    (25, 1, 3, 5, 13),
+    (37, 1, 1, 5, 5, 17),
+    (41, 1, 1, 5, 5, 5),
+    (47, 1, 1, 7, 11, 19),
+    (55, 1, 1, 5, 1, 1),
+    (59, 1, 1, 1, 3, 11),
     (61, 1, 3, 5, 5, 31),
-    (67, 1, 3, 3, 9, 7, 49), (91, 1, 1, 1, 15, 21, 21), (97, 1, 3, 1, 13, 27, 49), (103, 1, 1, 1, 15, 7, 5),
-    (109, 1, 3, 1, 15, 13, 25), (115, 1, 1, 5, 5, 19, 61),
-    (131, 1, 3, 7, 11, 23, 15, 103), (137, 1, 3, 7, 13, 13, 15, 69), (143, 1, 1, 3, 13, 7, 35, 63),
-    (145, 1, 3, 5, 9, 1, 25, 53), (157, 1, 3, 1, 13, 9, 35, 107), (167, 1, 3, 1, 5, 27, 61, 31),
+    (67, 1, 3, 3, 9, 7, 49),
+    (91, 1, 1, 1, 15, 21, 21),
+    (97, 1, 3, 1, 13, 27, 49),
+    (103, 1, 1, 1, 15, 7, 5),
+    (109, 1, 3, 1, 15, 13, 25),
+    (115, 1, 1, 5, 5, 19, 61),
+    (131, 1, 3, 7, 11, 23, 15, 103),
+    (137, 1, 3, 7, 13, 13, 15, 69),
+    (143, 1, 1, 3, 13, 7, 35, 63),
+    (145, 1, 3, 5, 9, 1, 25, 53),
+    (157, 1, 3, 1, 13, 9, 35, 107),
+    (167, 1, 3, 1, 5, 27, 61, 31),
     (171, 1, 1, 5, 11, 19, 41, 61),
-)  # fmt: skip
+)
 
 
 def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> FloatArray:
@@ -69,7 +83,9 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
     if dim > len(_DIRECTIONS) + 1:
         from scipy.stats import qmc
 
-        return np.asarray(qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count))
+        return np.asarray(
+            qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
+        )
     directions, shift = _directions(dim), np.zeros(dim, dtype=np.uint32)
     if seed is not None:
         directions, shift = _scrambled(directions, np.random.default_rng(seed))
@@ -101,7 +117,9 @@ def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     dim = len(directions)
     down = np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
     shift = rng.integers(2, size=(dim, _BITS), dtype=np.uint32) @ (np.uint32(1) << down[::-1])
-    below = np.tril(rng.integers(2, size=(dim, _BITS, _BITS), dtype=np.uint32)) | np.eye(_BITS, dtype=np.uint32)
+    below = np.tril(rng.integers(2, size=(dim, _BITS, _BITS), dtype=np.uint32)) | np.eye(
+        _BITS, dtype=np.uint32
+    )
     rows = (below << down).sum(axis=2, dtype=np.uint32)
     scrambled = np.zeros_like(directions)
     for place in range(_BITS):

@@ -15,7 +15,15 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
-from fastpubpriv.results.by_key import Key, Part, judged_parts, label_of, place_of, table_by, unseen_parts
+from fastpubpriv.results.by_key import (
+    Key,
+    Part,
+    judged_parts,
+    label_of,
+    place_of,
+    table_by,
+    unseen_parts,
+)
 from fastpubpriv.results.reasons import PartReasons
 
 Structure = Literal["continuous", "atom", "gap"]
@@ -53,7 +61,9 @@ class EdgeRanks(Value):
         return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
 
     def _fits_together(self) -> bool:
-        return self.total >= 0.0 and bool(np.all(np.diff(self.edges) > 0.0) and np.all(np.diff(self.below) >= 0.0))
+        return self.total >= 0.0 and bool(
+            np.all(np.diff(self.edges) > 0.0) and np.all(np.diff(self.below) >= 0.0)
+        )
 
     def __repr__(self) -> str:
         return f"EdgeRanks(edges={len(self.edges)}, total={self.total:.6g})"
@@ -75,7 +85,9 @@ class EdgeRanks(Value):
         last = int(np.append(-1, np.flatnonzero(self.below - reach <= target))[-1]) + 1
         return (
             float(self.edges[first - 1]) if first > 0 else -math.inf,
-            float(np.nextafter(self.edges[last], -math.inf)) if last < len(self.edges) else math.inf,
+            float(np.nextafter(self.edges[last], -math.inf))
+            if last < len(self.edges)
+            else math.inf,
         )
 
     def _own(self, level: float) -> Contents:
@@ -132,7 +144,10 @@ class QuantileResult(Result):
 
     def _fits_together(self) -> bool:
         lines = len(self._lines)
-        return len(self.ranks) == lines and [len(line) for line in self.structure] == [len(self.q)] * lines
+        return (
+            len(self.ranks) == lines
+            and [len(line) for line in self.structure] == [len(self.q)] * lines
+        )
 
     @property
     def _lines(self) -> tuple[str, ...]:
@@ -143,7 +158,9 @@ class QuantileResult(Result):
         """Return which lines a plot has."""
         return [True] * len(self._lines)
 
-    def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, like `quantile`, of intervals for the quantiles of the distribution of the rows.
 
         Includes privacy noise and sampling. The ends are edges with released ranks, so that nothing is assumed about rows between
@@ -155,10 +172,14 @@ class QuantileResult(Result):
         z = base.deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
         ends = ends.reshape(-1, self.dim, len(self.q), 2)
-        lower, upper = np.moveaxis(np.clip(ends, self.lowest[:, None, None], self.highest[:, None, None]), -1, 0)
+        lower, upper = np.moveaxis(
+            np.clip(ends, self.lowest[:, None, None], self.highest[:, None, None]), -1, 0
+        )
         return lower.reshape(self.quantile.shape), upper.reshape(self.quantile.shape)
 
-    def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+    ) -> Any:
         """Draw the estimates with their intervals, a line for each q below each column (needs matplotlib); returns the figure.
 
         Below each, if given and there are no groups, the quantile of the public rows `x_pub`.
@@ -170,14 +191,21 @@ class QuantileResult(Result):
             estimates.append(plots.Estimate("public rows", public.ravel()))
         k = len(self.q)
         shown = self._shown_lines()
-        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines) if shown[j]]
+        groups = [
+            (name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines) if shown[j]
+        ]
         names = [f"{q:.6g}" for q in self.q.tolist()] * len(self._lines)
         label = f"quantiles, with {level:.0%} intervals"
-        return plots.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
+        return plots.plot_forest(
+            estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path
+        )
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        scale, noise = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0, self.noise_rows.reshape(-1)
+        scale, noise = (
+            np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0,
+            self.noise_rows.reshape(-1),
+        )
         columns = [
             TableColumn("q", np.tile(self.q, len(self._lines))),
             *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
@@ -185,9 +213,14 @@ class QuantileResult(Result):
             TableColumn("structure", [*chain(*self.structure)]),
             *base.with_reasons(self.part_reasons),
         ]
-        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
+        interval = (
+            "Interval",
+            f"{base.percent(level)} each, from {self.noise_law} noise and sampling",
+        )
         words = {*chain(*self.structure)}
-        meanings = ((word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words)
+        meanings = (
+            (word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words
+        )
         return self._labeled(columns), [interval, *meanings]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
@@ -238,7 +271,11 @@ class GroupQuantiles(QuantileResult):
     @property
     def _lines(self) -> tuple[str, ...]:
         groups = map(label_of, self.groups)
-        return tuple(group if self.dim == 1 else f"{group}: {name}" for group in groups for name in self.labels)
+        return tuple(
+            group if self.dim == 1 else f"{group}: {name}"
+            for group in groups
+            for name in self.labels
+        )
 
     def _shown_lines(self) -> list[bool]:
         unseen = unseen_parts(self.groups, self.quantile, self.part_reasons)
@@ -247,6 +284,12 @@ class GroupQuantiles(QuantileResult):
     def _labeled(self, columns: list[TableColumn]) -> Table:
         k, groups = len(self.q), len(self.groups)
         names = (
-            [] if self.dim == 1 else [TableColumn("column", [name for name in self.labels for _ in self.q] * groups)]
+            []
+            if self.dim == 1
+            else [TableColumn("column", [name for name in self.labels for _ in self.q] * groups)]
         )
-        return table_by(self.by, [group for group in self.groups for _ in range(self.dim * k)], [*names, *columns])
+        return table_by(
+            self.by,
+            [group for group in self.groups for _ in range(self.dim * k)],
+            [*names, *columns],
+        )

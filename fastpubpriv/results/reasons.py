@@ -37,22 +37,46 @@ class Reason(StrEnum):
         member._value_, member.level, member.sentence = word, level, sentence
         return member
 
-    UNRESOLVED = "unresolved", "unreliable", "noise hides where it lies: it may be far off, or has no answer"
+    UNRESOLVED = (
+        "unresolved",
+        "unreliable",
+        "noise hides where it lies: it may be far off, or has no answer",
+    )
     CONSTANT = (
-        "constant", "unreliable", "rows are equal, or those that differ are too few to be seen: no interval without bounds",
-    )  # fmt: skip
-    FALLBACK = "fallback", "unreliable", "too little of it was seen: a public or coarser answer stands in"
+        "constant",
+        "unreliable",
+        "rows are equal, or those that differ are too few to be seen: no interval without bounds",
+    )
+    FALLBACK = (
+        "fallback",
+        "unreliable",
+        "too little of it was seen: a public or coarser answer stands in",
+    )
     CLIPPED = (
-        "clipped", "unreliable", "it lies at the edge of what could be seen, of the clip radius or of bounds: it was held back",
-    )  # fmt: skip
+        "clipped",
+        "unreliable",
+        "it lies at the edge of what could be seen, of the clip radius or of bounds: it was held back",
+    )
     FEW_PUBLIC_ROWS = (
-        "few_public_rows", "unreliable", "public rows are too few or too alike to show its scale: no interval, or a guess",
-    )  # fmt: skip
-    POOR_FIT = "poor_fit", "unreliable", "private rows differ from it by more than noise and chance explain"
-    SHIFTED = "shifted", "caution", "public and private rows differ by more than chance explains: this was allowed for"
+        "few_public_rows",
+        "unreliable",
+        "public rows are too few or too alike to show its scale: no interval, or a guess",
+    )
+    POOR_FIT = (
+        "poor_fit",
+        "unreliable",
+        "private rows differ from it by more than noise and chance explain",
+    )
+    SHIFTED = (
+        "shifted",
+        "caution",
+        "public and private rows differ by more than chance explains: this was allowed for",
+    )
     HEAVY_TAIL = (
-        "heavy_tail", "caution", "a few rows far out decide it: the interval holds if no more of them are hidden by noise",
-    )  # fmt: skip
+        "heavy_tail",
+        "caution",
+        "a few rows far out decide it: the interval holds if no more of them are hidden by noise",
+    )
     GAPS = (
         "gaps",
         "caution",
@@ -68,11 +92,27 @@ class Reason(StrEnum):
         "caution",
         "persons with more rows than were used decide less than their rows do",
     )
-    NOT_GAUSSIAN = "not_gaussian", "caution", "its rows fall off in another way than a Gaussian does"
+    NOT_GAUSSIAN = (
+        "not_gaussian",
+        "caution",
+        "its rows fall off in another way than a Gaussian does",
+    )
     TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
-    SHORTLIST = "shortlist", "caution", "there were more candidates than can be compared: only the heaviest were"
-    FEW_ROWS = "few_rows", "caution", "rows are few for this much noise: some that would change it may be unseen"
-    WIDE = "wide", "caution", "noise is large beside its scale, if that is known: public rows alone may do as well"
+    SHORTLIST = (
+        "shortlist",
+        "caution",
+        "there were more candidates than can be compared: only the heaviest were",
+    )
+    FEW_ROWS = (
+        "few_rows",
+        "caution",
+        "rows are few for this much noise: some that would change it may be unseen",
+    )
+    WIDE = (
+        "wide",
+        "caution",
+        "noise is large beside its scale, if that is known: public rows alone may do as well",
+    )
 
 
 Reasons = tuple[Reason, ...]
@@ -92,7 +132,9 @@ def status_of(reasons: Iterable[Reason]) -> Status:
 
 def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartReasons:
     """Return for each of `size` parts the first reason whose condition holds, if any; conditions are (size,) arrays or bools."""
-    held = np.array([np.broadcast_to(condition, size) for condition, _ in choices] + [np.ones(size, dtype=bool)])
+    held = np.array(
+        [np.broadcast_to(condition, size) for condition, _ in choices] + [np.ones(size, dtype=bool)]
+    )
     reasons = [*(() if reason is None else (reason,) for _, reason in choices), ()]
     return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
 
@@ -100,7 +142,8 @@ def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartRea
 def with_clipped(parts: PartReasons, clipped: Sequence[bool]) -> PartReasons:
     """Return the reasons of the parts, with "clipped" added where `clipped`."""
     return tuple(
-        ordered((*own, Reason.CLIPPED)) if held_back else own for own, held_back in zip(parts, clipped, strict=True)
+        ordered((*own, Reason.CLIPPED)) if held_back else own
+        for own, held_back in zip(parts, clipped, strict=True)
     )
 
 

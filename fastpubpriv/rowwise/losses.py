@@ -111,7 +111,8 @@ class Loss:
     classes: bool = False
     scores: bool = False
     counts: bool = False
-    recipe: tuple[Any, ...] = dataclasses.field(default=(), repr=False)  # a function and its arguments, for pickles
+    # a function and its arguments, for pickles
+    recipe: tuple[Any, ...] = dataclasses.field(default=(), repr=False)
 
     def __reduce__(self) -> Any:
         """Pickle by name, or by the function that created it, so that a pass with a loss may run in another process."""
@@ -119,7 +120,9 @@ class Loss:
             return _listed, (self.name,)
         if self.recipe:
             return self.recipe[0], self.recipe[1:]
-        return functools.partial(Loss, **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)}), ()
+        return functools.partial(
+            Loss, **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        ), ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not callable(self.residual):
@@ -127,22 +130,33 @@ class Loss:
         if not all(isinstance(each, bool) for each in (self.classes, self.scores, self.counts)):
             raise InputError("classes, scores and counts of a Loss are True or False")
         if self.classes + self.scores + self.counts > 1:
-            raise InputError("the labels of a Loss are numbers, two classes (classes), several (scores), or counts")
+            raise InputError(
+                "the labels of a Loss are numbers, two classes (classes), several (scores), or counts"
+            )
         validation.positive("curvature", self.curvature)
 
     @property
     def ours(self) -> bool:
         """Whether this library defines the loss: its functions act entry by entry on arrays, also on several private rows."""
-        return LOSSES.get(self.name) is self or self.recipe[:1] in ((huber_loss,), (weighted_logistic,))
+        return LOSSES.get(self.name) is self or self.recipe[:1] in (
+            (huber_loss,),
+            (weighted_logistic,),
+        )
 
     def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
         """Return the residuals of many rows: (k,), or (k, outputs) for `scores`. Raise InputError, quoting no row, on failure."""
-        predicted, known = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+        predicted, known = (
+            np.asarray(scores, dtype=np.float64),
+            np.asarray(labels, dtype=np.float64),
+        )
         try:
             with np.errstate(all="ignore"):
                 if self.residuals is not None:
                     return np.asarray(self.residuals(predicted, known), dtype=np.float64)
-                plain, residuals = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
+                plain, residuals = (
+                    getattr(self.residual, "py_func", self.residual),
+                    np.empty(predicted.shape),
+                )
                 for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
                     if self.scores:
                         plain(one, float(label), residuals[index])
@@ -152,9 +166,13 @@ class Loss:
         except Exception as error:  # from a custom function, perhaps at a private row
             kind = type(error).__name__
         wanted = (
-            "(scores, label, found) that fills found in" if self.scores else "(prediction, label) that returns a number"
+            "(scores, label, found) that fills found in"
+            if self.scores
+            else "(prediction, label) that returns a number"
         )
-        raise InputError(f"the residual of the loss {self.name!r} fails ({kind}): pass a function {wanted}")
+        raise InputError(
+            f"the residual of the loss {self.name!r} fails ({kind}): pass a function {wanted}"
+        )
 
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return values as `RowLoss.value` does."""
@@ -300,7 +318,9 @@ def weighted_residual(first: float, second: float) -> Callable[[float, float], f
 def weighted_logistic(first: float, second: float) -> Loss:
     """Return the log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
     if not (0.0 < first <= 1.0 and 0.0 < second <= 1.0):
-        raise InputError(f"weights of classes must be above 0 and at most 1, got {first} and {second}")
+        raise InputError(
+            f"weights of classes must be above 0 and at most 1, got {first} and {second}"
+        )
 
     def weight(labels: Any) -> Any:
         return np.where(labels == 1.0, second, first)
@@ -309,7 +329,9 @@ def weighted_logistic(first: float, second: float) -> Loss:
         name="logistic",
         recipe=(weighted_logistic, first, second),
         residual=NumberedResidual(weighted_residual, (first, second)),
-        values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
+        values=lambda scores, labels: (
+            weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores)
+        ),
         residuals=lambda scores, labels: weight(labels) * (_class(labels) - special.expit(scores)),
         curvature=0.25,
         classes=True,
@@ -326,7 +348,9 @@ def _class(labels: Any) -> Any:
 
 def _softmax_residuals(scores: Any, labels: Any) -> Any:
     known = labels[:, None] == np.arange(scores.shape[1])
-    return np.where(known.any(axis=1, keepdims=True), known - special.softmax(scores, axis=1), np.nan)
+    return np.where(
+        known.any(axis=1, keepdims=True), known - special.softmax(scores, axis=1), np.nan
+    )
 
 
 def _softmax_values(scores: Any, labels: Any) -> Any:
@@ -380,18 +404,24 @@ LOSSES = {
         Loss(
             name="poisson",
             residual=poisson_residual,
-            values=lambda scores, labels: np.exp(np.minimum(scores, 700.0)) - np.where(labels >= 0, labels, np.nan) * scores,
-            residuals=lambda scores, labels: np.where(labels >= 0, labels, np.nan) - np.exp(np.minimum(scores, 700.0)),
+            values=lambda scores, labels: (
+                np.exp(np.minimum(scores, 700.0)) - np.where(labels >= 0, labels, np.nan) * scores
+            ),
+            residuals=lambda scores, labels: (
+                np.where(labels >= 0, labels, np.nan) - np.exp(np.minimum(scores, 700.0))
+            ),
             counts=True,
         ),
     )
-}  # fmt: skip
+}
 
 
 _MOST_PASSES, _LARGEST = 200, 1e30
 
 
-def minimum(value: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray) -> FloatArray:
+def minimum(
+    value: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray
+) -> FloatArray:
     """Minimize value(weights) -> (loss, gradient) by L-BFGS-B; return weights of the shape of `start`. Losses may be infinite."""
     from scipy import optimize  # slow to import, and not needed for least squares
 

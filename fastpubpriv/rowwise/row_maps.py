@@ -57,9 +57,8 @@ class RowScore(_Value):
 
     # f is the weight, at most 1, times `residual` at unit <slope, z> and the label, 0 where that is not finite; of a `curvature`
     # the root of the weight times minus the residual's derivative. Where z has whole numbers up to 2^24, <slope, z> is exact.
-    residual: Callable[
-        [float, float], float
-    ]  # of the squared or the logistic loss, or of the latter with weights of the classes
+    # of the squared or the logistic loss, or of the latter with weights of the classes
+    residual: Callable[[float, float], float]
     slope: FloatArray  # (dim,), whole numbers of norm at most 2^29
     unit: float
     step: float
@@ -79,13 +78,17 @@ class AffineMap(_Value):
     center: FloatArray | None = None  # (dim,), as `offset` (out_dim,); None means zero
     matrix: FloatArray | None = None  # None (identity), (dim,) (diagonal) or (out_dim, dim)
     offset: FloatArray | None = None
-    lower: bool = False  # a `matrix` (out_dim, dim) has zeros above its diagonal, and no fewer rows than columns
-    score: RowScore | None = None  # what labeled rows become before; then there is no center and no offset
+    # a `matrix` (out_dim, dim) has zeros above its diagonal, and no fewer rows than columns
+    lower: bool = False
+    # what labeled rows become before; then there is no center and no offset
+    score: RowScore | None = None
 
     @property
     def out_dim(self) -> int:
         """Number of coordinates of y."""
-        return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
+        return (
+            self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
+        )
 
     @property
     def dense(self) -> FloatArray:
@@ -98,7 +101,9 @@ class AffineMap(_Value):
         """Return left @ matrix, (len(left), dim), contiguous."""
         if self.matrix is None:
             return np.ascontiguousarray(left)
-        return np.ascontiguousarray(left * self.matrix if self.matrix.ndim == 1 else left @ self.matrix)
+        return np.ascontiguousarray(
+            left * self.matrix if self.matrix.ndim == 1 else left @ self.matrix
+        )
 
     def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
         """Return this map with a grid."""
@@ -129,8 +134,13 @@ class RowMap(AffineMap):
             lines = () if np.ndim(self.matrix) == 1 else np.shape(self.matrix)[:1]
             object.__setattr__(self, "matrix", _array("matrix", self.matrix, (*lines, self.dim)))
             if self.lower and lines and lines[0] < self.dim:
-                raise InputError(f"a lower matrix has a row for each of {self.dim} columns or more, got {lines[0]}")
-        out_dim, bound = integer("out_dim", self.out_dim, minimum=1, maximum=_DIM_MAX), self.quant_bound
+                raise InputError(
+                    f"a lower matrix has a row for each of {self.dim} columns or more, got {lines[0]}"
+                )
+        out_dim, bound = (
+            integer("out_dim", self.out_dim, minimum=1, maximum=_DIM_MAX),
+            self.quant_bound,
+        )
         if out_dim * bound**2 > _EXACT:
             raise InputError(
                 f"out_dim * quant_bound**2 must be at most 2**53 for exact checks: use quant_bound <= "
@@ -146,14 +156,22 @@ class RowMap(AffineMap):
         if self.score is not None and (
             len(self.score.slope) != self.dim or self.center is not None or self.offset is not None
         ):
-            raise InputError(f"a score has a slope of {self.dim} entries, and its map no center and no offset")
+            raise InputError(
+                f"a score has a slope of {self.dim} entries, and its map no center and no offset"
+            )
 
     @property
     def kind(self) -> MatrixKind:
         """Shape of the matrix."""
         if self.matrix is None:
             return MatrixKind.IDENTITY
-        return MatrixKind.DIAGONAL if self.matrix.ndim == 1 else MatrixKind.LOWER if self.lower else MatrixKind.FULL
+        return (
+            MatrixKind.DIAGONAL
+            if self.matrix.ndim == 1
+            else MatrixKind.LOWER
+            if self.lower
+            else MatrixKind.FULL
+        )
 
     @property
     def width(self) -> int:
@@ -217,7 +235,9 @@ class Split(_Value):
         if self.projection is not None:
             projection = _array("projection", self.projection, 2)
             if projection.shape[1] != len(origin):
-                raise InputError(f"projection must have shape (l, {len(origin)}), got {projection.shape}")
+                raise InputError(
+                    f"projection must have shape (l, {len(origin)}), got {projection.shape}"
+                )
             out_dim = len(projection)
             object.__setattr__(self, "projection", projection)
         if centers.shape[1] != out_dim:
@@ -232,12 +252,19 @@ class Split(_Value):
     @property
     def children(self) -> range:
         """Ids of the children."""
-        return range(self.first_child, self.first_child + (2 if self.rule is Rule.BALL else len(self.centers)))
+        return range(
+            self.first_child,
+            self.first_child + (2 if self.rule is Rule.BALL else len(self.centers)),
+        )
 
     def named(self, above: str) -> str:
         """Return a hash of everything that decides the routing of rows here, including the name of the path `above`."""
         content = hashlib.sha256(above.encode())
-        parts = [self.origin, self.centers] if self.projection is None else [self.origin, self.centers, self.projection]
+        parts = (
+            [self.origin, self.centers]
+            if self.projection is None
+            else [self.origin, self.centers, self.projection]
+        )
         for part in parts:
             content.update(repr(part.shape).encode() + part.astype("<f8").tobytes())
         content.update(repr((self.rule.name, self.radius_sq.hex())).encode())
@@ -255,7 +282,8 @@ class RowTree(_Value):
     # identifies the labels by everything that decides them: for one target a hash of each split on the path and the index of the
     # child, so that it begins with the lineage of its parent; for several targets, one hash
     lineage: tuple[str, ...] = field(init=False)
-    above: frozenset[int] = field(init=False)  # nodes on the paths from the root to the targets, without these
+    # nodes on the paths from the root to the targets, without these
+    above: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.dim <= _DIM_MAX:
@@ -266,8 +294,14 @@ class RowTree(_Value):
         paths = [path_to(parents, target) for target in self.targets]
         above = frozenset(node for path in paths for node in path[:-1])
         object.__setattr__(self, "above", above)
-        if not self.targets or above & set(self.targets) or len(set(self.targets)) < len(self.targets):
-            raise InputError("targets must be different nodes of the tree, at least one, none of them below another")
+        if (
+            not self.targets
+            or above & set(self.targets)
+            or len(set(self.targets)) < len(self.targets)
+        ):
+            raise InputError(
+                "targets must be different nodes of the tree, at least one, none of them below another"
+            )
         for node in above:
             split = self.splits[node]
             if split is None or len(split.origin) != self.dim:
@@ -306,7 +340,11 @@ def parents_of(splits: Sequence[Split | None]) -> list[int]:
 
 def path_to(parents: Sequence[int], node: int) -> list[int]:
     """Return the nodes of the path from the root to `node`."""
-    if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < len(parents):
+    if (
+        isinstance(node, bool)
+        or not isinstance(node, int | np.integer)
+        or not 0 <= node < len(parents)
+    ):
         raise InputError(f"a node is a number from 0 to {len(parents) - 1}, got {node!r}")
     path = [int(node)]
     while parents[path[-1]] >= 0:
@@ -362,7 +400,8 @@ class GradientMap(_Value):
 
     # c = s min(1, clip_norm / (|s| |z|)), see `residual`; a row whose s or label is not finite adds nothing.
     # Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
-    weights: FloatArray  # (dim,); or (outputs, dim), then s has an entry and c z a row for each output
+    # (dim,); or (outputs, dim), then s has an entry and c z a row for each output
+    weights: FloatArray
     # s = residual(<weights, z>, label); for outputs, residual(scores, label, s) fills s. Minus the derivative of a loss in its
     # predictions, which Numba can compile
     residual: Callable[..., Any]
@@ -371,7 +410,9 @@ class GradientMap(_Value):
     quant_bound: int  # Q, with outputs dim Q^2 <= 2^53
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _array("weights", self.weights, max(1, min(2, np.ndim(self.weights)))))
+        object.__setattr__(
+            self, "weights", _array("weights", self.weights, max(1, min(2, np.ndim(self.weights))))
+        )
         self._check_positive("clip_norm", "inv_step")
         if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
             raise InputError(
@@ -392,7 +433,8 @@ class ResidualMap(GradientMap):
     spread: FloatArray  # (dim,)
     scale: float
     clip: float  # bound on residuals, in units of `scale`
-    weighted: bool = False  # a row is (z, label, weight): factor times the weight, at most 1; 0 unless that is above 0
+    # a row is (z, label, weight): factor times the weight, at most 1; 0 unless that is above 0
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         GradientMap.__post_init__(self)
@@ -409,7 +451,8 @@ class ReportLaw:
 
     dim: int  # columns of a row and of a report
     gaussian: bool  # False: a cap of the sphere; True: a tail of a normal distribution
-    log2_grid: int  # reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate
+    # reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate
+    log2_grid: int
     ball: bool  # True: rows lie in the ball of `radius`; False: only their direction is used
     threshold: float  # least cosine, or least value, inside the cap
     miss: float  # probability of a draw from outside the cap

@@ -29,7 +29,15 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastpubpriv import validation
-from fastpubpriv._types import CovarianceMethod, FitMethod, FloatArray, IntArray, MixtureMethod, Structure, Tails
+from fastpubpriv._types import (
+    CovarianceMethod,
+    FitMethod,
+    FloatArray,
+    IntArray,
+    MixtureMethod,
+    Structure,
+    Tails,
+)
 from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture
@@ -74,7 +82,8 @@ class PublicPrivateEstimator(BaseEstimator):
 
     # Neighbors: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
     # released.
-    budget: Budget | None = field(default=None, kw_only=False)  # of one fit; required, as it has no default
+    # of one fit; required, as it has no default
+    budget: Budget | None = field(default=None, kw_only=False)
     ledger: str | None = None  # path of a ledger file from which every fit is debited
     random_state: int | None = None  # for tests: results with a seed are not private
     X_pub: Any = None  # public rows of all fits that are given none
@@ -110,7 +119,9 @@ class PublicPrivateEstimator(BaseEstimator):
         if x_pub is None:
             raise InputError(NEEDS_PUBLIC)
         if not isinstance(self.budget, Budget):
-            raise InputError("budget must be ZCDP(...), ApproxDP(...) or PureDP(...): what one fit may cost")
+            raise InputError(
+                "budget must be ZCDP(...), ApproxDP(...) or PureDP(...): what one fit may cost"
+            )
         if self.ledger is not None and not isinstance(self.ledger, str):
             raise InputError(
                 "ledger must be the path of a ledger file: an open ledger can be neither cloned nor pickled"
@@ -120,10 +131,14 @@ class PublicPrivateEstimator(BaseEstimator):
             del self.n_features_in_
         validate_data(self, x, skip_check_array=True)
         names = inspect.signature(call).parameters
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
+        settings = {
+            name: value for name, value in self.get_params(deep=False).items() if name in names
+        }
         purchase = _Purchase(self.budget, self.ledger is not None)
         with (
-            contextlib.nullcontext() if self.ledger is None else Ledger.from_file(self.ledger) as ledger,
+            contextlib.nullcontext()
+            if self.ledger is None
+            else Ledger.from_file(self.ledger) as ledger,
             before_debit(purchase.announce),
         ):
             self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
@@ -137,7 +152,9 @@ class PublicPrivateEstimator(BaseEstimator):
     def _rows(self, x: Any) -> FloatArray:
         """Return the rows to predict for, in the columns of the fit; this call does not protect them."""
         check_is_fitted(self)
-        dimensions = len(getattr(x, "shape", ())) or (np.ndim(x) if isinstance(x, list | tuple) else 0)
+        dimensions = len(getattr(x, "shape", ())) or (
+            np.ndim(x) if isinstance(x, list | tuple) else 0
+        )
         if dimensions > 1 or (dimensions == 1 and self.n_features_in_ > 1):
             checks: Any = {"reset": False, "dtype": np.float64, "ensure_all_finite": "allow-nan"}
             return cast(FloatArray, validate_data(self, x, **checks))
@@ -147,7 +164,9 @@ class PublicPrivateEstimator(BaseEstimator):
         if rows.columns is not None and names is not None:
             rows = private_rows(x, columns=names.tolist())
         if rows.dim != self.n_features_in_:
-            raise InputError(f"X has {rows.dim} columns, and the rows of the fit had {self.n_features_in_}")
+            raise InputError(
+                f"X has {rows.dim} columns, and the rows of the fit had {self.n_features_in_}"
+            )
         return np.concatenate([chunk.astype(np.float64) for chunk in rows.chunks()])
 
     def _ask(self, name: str, x: Any) -> Any:
@@ -197,9 +216,7 @@ def _total() -> str:
         amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
         totals.append(short(Cost(notion, tuple(map(sum, amounts)))))  # type: ignore[arg-type]
     together = " and ".join(totals)
-    return (
-        f"with this one {together} together: if they read the same rows, these add up. Pass ledger=PATH to count them"
-    )
+    return f"with this one {together} together: if they read the same rows, these add up. Pass ledger=PATH to count them"
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
@@ -287,7 +304,9 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
             validation.integer("n_components", self.n_components, minimum=1)
             columns = private_rows(X).dim
             if self.n_components > columns:
-                raise InputError(f"n_components={self.n_components} is more than the {columns} columns")
+                raise InputError(
+                    f"n_components={self.n_components} is more than the {columns} columns"
+                )
         result = self._spend(estimate_gaussian, X, public)
         values, vectors = np.linalg.eigh(result.covariance)
         order = np.argsort(values)[::-1][: self.n_components]
@@ -450,7 +469,14 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
     def fit(
-        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_pub: Any = None,
+        y_pub: Any = None,
+        weights_pub: Any = None,
+        weights_priv: Any = None,
     ) -> Self:
         """Spend the budget on private rows X (n, d) with labels y (n,), with public rows X_pub (m, d) and labels y_pub (m,).
 
@@ -471,16 +497,24 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         for name in named:
             X, public = without_column(X, name), without_column(public, name)
         call, labels, classes = self._model(y, public_labels)
-        result = self._spend(call, X, public, weights_pub=weights_pub, weights_priv=weights_priv, **labels)
+        result = self._spend(
+            call, X, public, weights_pub=weights_pub, weights_priv=weights_priv, **labels
+        )
         # One coefficient for each column: zero without spread in the public rows, NaN for categories, which have several.
         coefficients: Any = np.zeros(self.n_features_in_)
-        terms = zip(result.design["source"], result.design["role"], result.coefficients, strict=True)
+        terms = zip(
+            result.design["source"], result.design["role"], result.coefficients, strict=True
+        )
         for source, role, coefficient in terms:
             if role != MISSING:
                 coefficients[source] = coefficient if role == NUMBER else np.nan
         self.coef_, self.intercept_ = coefficients, result.intercept
         if classes is not None:
-            self.classes_, self.coef_, self.intercept_ = classes, coefficients[None, :], np.array([result.intercept])
+            self.classes_, self.coef_, self.intercept_ = (
+                classes,
+                coefficients[None, :],
+                np.array([result.intercept]),
+            )
         return self
 
 
@@ -570,14 +604,26 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
 
     def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
         classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
-        if classes.shape != (2,) or any(each != each for each in classes.tolist()) or classes[0] == classes[1]:
-            raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
-        coded = {"y_priv": _coded(y, classes), "y_pub": _coded(y_pub, classes), "classes": (0.0, 1.0)}
+        if (
+            classes.shape != (2,)
+            or any(each != each for each in classes.tolist())
+            or classes[0] == classes[1]
+        ):
+            raise InputError(
+                "two classes are needed: pass classes=(first, second), or public rows with two labels"
+            )
+        coded = {
+            "y_priv": _coded(y, classes),
+            "y_pub": _coded(y_pub, classes),
+            "classes": (0.0, 1.0),
+        }
         weights = self.class_weight  # `logistic_regression` rejects invalid values
         if isinstance(weights, Mapping):
             first, second = classes.tolist()
             if set(weights) != {first, second}:
-                raise InputError(f"class_weight must have a number for each of the classes {first!s} and {second!s}")
+                raise InputError(
+                    f"class_weight must have a number for each of the classes {first!s} and {second!s}"
+                )
             weights = {0.0: weights[first], 1.0: weights[second]}
         return logistic_regression, {**coded, "class_weight": weights}, classes
 

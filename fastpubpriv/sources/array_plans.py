@@ -72,7 +72,11 @@ class Placed:
     def rows(self) -> int | None:
         """Number of rows, None if a source does not say its own."""
         ends = [part.end for part in self.places]
-        return None if None in ends else sum(part.end - part.begin for part in self.places if part.end is not None)
+        return (
+            None
+            if None in ends
+            else sum(part.end - part.begin for part in self.places if part.end is not None)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +101,9 @@ def nodes_of(graph: Mapping[Any, Any]) -> dict[Any, Any]:
     return {**graph, **old_spec.convert_legacy_graph(graph)}
 
 
-def check_array(nodes: Mapping[Any, Any], chunks: Iterable[Any], what: str = "the Dask array") -> None:
+def check_array(
+    nodes: Mapping[Any, Any], chunks: Iterable[Any], what: str = "the Dask array"
+) -> None:
     """Raise InputError unless each row of the tasks `chunks` is made of one row of the sources, and no two rows of the same one."""
     walk = _Graph(what)
     values = walk.values(_needed(nodes, chunks), {})
@@ -159,7 +165,10 @@ class _Graph:
 
     def values(self, nodes: Mapping[Any, Any], given: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the `Placed` or `Held` value of each task, with those `given` for tasks outside."""
-        inner = {key: {each for each in _dependencies(node) if each in nodes} for key, node in nodes.items()}
+        inner = {
+            key: {each for each in _dependencies(node) if each in nodes}
+            for key, node in nodes.items()
+        }
         values = dict(given)
         for key in dask_core.toposort(nodes, dependencies=inner):
             values[key] = self._value(key, nodes[key], values)
@@ -187,7 +196,11 @@ class _Graph:
             return self._read(self._arguments(task.args[:2], values))
         if _elementwise(function):
             return self._elementwise(key, task, values)
-        if function in (dask_chunk.getitem, operator.getitem, getattr(dask_shuffle, "_getitem", None)):
+        if function in (
+            dask_chunk.getitem,
+            operator.getitem,
+            getattr(dask_shuffle, "_getitem", None),
+        ):
             return self._columns(function, self._arguments(task.args, values))
         if function is dask_chunk.astype:
             return self._astype(task, values)
@@ -197,10 +210,15 @@ class _Graph:
             return self._reshaped(task, values)
         if _makes_frame(task):
             return self.placed(self._arguments(task.args[:1], values)[0])
-        if task.dependencies or any(_holds_task(part) for part in (*task.args, *task.kwargs.values())):
+        if task.dependencies or any(
+            _holds_task(part) for part in (*task.args, *task.kwargs.values())
+        ):
             self.refuse(_called(function))
         # A function of constants alone loads its rows, as those of `from_map` do.
-        return Placed((Segment(Held(None, key).source, 0, None),), len(key) - 1 if isinstance(key, tuple) else 0)
+        return Placed(
+            (Segment(Held(None, key).source, 0, None),),
+            len(key) - 1 if isinstance(key, tuple) else 0,
+        )
 
     def _of_subgraph(self, task: Any, values: Mapping[Any, Any]) -> Any:
         """Return the value of tasks that Dask has fused into one."""
@@ -218,8 +236,13 @@ class _Graph:
                 arguments.append(values[part.target])
             elif isinstance(part, spec.DataNode):
                 arguments.append(Held(part.value))
-            elif isinstance(part, spec.Task) and part.func is dask_array.concatenate_axes and part.args[1:] == ([1],):
-                arguments.append(self._joined(part.args[0], None, values))  # all columns, for a partition of a frame
+            elif (
+                isinstance(part, spec.Task)
+                and part.func is dask_array.concatenate_axes
+                and part.args[1:] == ([1],)
+            ):
+                # all columns, for a partition of a frame
+                arguments.append(self._joined(part.args[0], None, values))
             elif isinstance(part, spec.GraphNode):
                 self.refuse("a step within another")
             else:
@@ -237,7 +260,8 @@ class _Graph:
             return Placed((Segment(value.source, 0, len(value.value)),), value.value.ndim)
         if not isinstance(value.key, tuple):
             self.refuse(f"a block of type {type(value.value).__name__}")
-        return Placed((Segment(value.source, 0, None),), len(value.key) - 1)  # a future, or a partition of a frame
+        # a future, or a partition of a frame
+        return Placed((Segment(value.source, 0, None),), len(value.key) - 1)
 
     def _elementwise(self, key: Any, task: Any, values: Mapping[Any, Any]) -> Placed:
         """Return the rows of an elementwise function: all operands have the same ones in the same places, or are constants."""
@@ -251,7 +275,9 @@ class _Graph:
         if task.func is np.where and len(operands) < 3:
             self.refuse("where without values, whose number of rows depends on what they hold")
         if task.func in _POWERS and not _is_power(operands[-1]):
-            self.refuse("a power, which fails for some values: one with a number from 0 on does not")
+            self.refuse(
+                "a power, which fails for some values: one with a number from 0 on does not"
+            )
         block = self._block(key, operands, called)
         for operand in operands:
             if isinstance(operand, Held) and self._is_constant(operand, block):
@@ -291,14 +317,20 @@ class _Graph:
     def _read(self, given: Sequence[Any]) -> Placed:
         """Return the rows that a slice of an array or file holds."""
         original, index = given
-        if not isinstance(original, Held) or not isinstance(index, Held) or not isinstance(index.value, tuple):
+        if (
+            not isinstance(original, Held)
+            or not isinstance(index, Held)
+            or not isinstance(index.value, tuple)
+        ):
             self.refuse("a slice of what is no array")
         if np.dtype(getattr(original.value, "dtype", float)).kind not in "biuf":
             self.refuse("a slice of an array that does not hold numbers")
         rows, *others = index.value
         if not all(isinstance(each, slice | int | np.integer) for each in others):
             self.refuse("a slice with other than columns")
-        axes = getattr(original.value, "ndim", len(index.value)) - sum(not isinstance(each, slice) for each in others)
+        axes = getattr(original.value, "ndim", len(index.value)) - sum(
+            not isinstance(each, slice) for each in others
+        )
         # One file may have two names in the graph.
         whole = Placed((Segment(("value", id(original.value)), 0, None),), axes)
         return self._cut(whole, rows)
@@ -324,18 +356,30 @@ class _Graph:
             index = index[1]
         rows, *others = index if isinstance(index, tuple) else (index,)
         lists = [each for each in others if isinstance(each, list | np.ndarray)]
-        plain = [each for each in others if each is None or isinstance(each, slice | np.integer) or type(each) is int]
+        plain = [
+            each
+            for each in others
+            if each is None or isinstance(each, slice | np.integer) or type(each) is int
+        ]
         # More than one list, or one beside an integer, may put the axis of rows elsewhere.
-        if len(lists) + len(plain) != len(others) or (lists and (len(others) > 1 or np.ndim(lists[0]) != 1)):
+        if len(lists) + len(plain) != len(others) or (
+            lists and (len(others) > 1 or np.ndim(lists[0]) != 1)
+        ):
             self.refuse("an index of other than columns")
-        axes = sum(each is None for each in others) - sum(isinstance(each, int | np.integer) for each in others)
+        axes = sum(each is None for each in others) - sum(
+            isinstance(each, int | np.integer) for each in others
+        )
         return replace(self._cut(block, rows), ndim=block.ndim + axes)
 
     def _astype(self, task: Any, values: Mapping[Any, Any]) -> Placed:
         self._computes = True
         target = task.kwargs.get("astype_dtype")
         target = target.value if isinstance(target, spec.DataNode) else target
-        if set(task.kwargs) - {"astype_dtype", "copy"} or not isinstance(target, np.dtype) or target.kind != "f":
+        if (
+            set(task.kwargs) - {"astype_dtype", "copy"}
+            or not isinstance(target, np.dtype)
+            or target.kind != "f"
+        ):
             self.refuse("astype to other than a float")
         return self.placed(self._arguments(task.args[:1], values)[0])
 
@@ -351,7 +395,9 @@ class _Graph:
         stacked = blocks[::beside]
         if len({each.ndim for each in stacked}) > 1:
             self.refuse("blocks of other forms on each other")
-        return Placed(tuple(_merged(part for each in stacked for part in each.places)), stacked[0].ndim)
+        return Placed(
+            tuple(_merged(part for each in stacked for part in each.places)), stacked[0].ndim
+        )
 
     def _reshaped(self, task: Any, values: Mapping[Any, Any]) -> Placed:
         block, *shapes = self._arguments(task.args, values)
@@ -365,8 +411,14 @@ class _Graph:
 def _elementwise(function: Any) -> bool:
     """Return whether a function is known, by identity, to compute each element from the elements at the same place."""
     if isinstance(function, np.ufunc):  # neither `numpy.matmul` nor what `numpy.frompyfunc` makes
-        return function.signature is None and function.nout == 1 and getattr(np, function.__name__, None) is function
-    return any(function is each for each in (*_OPERATORS, *_POWERS, *(each for each, _ in _FUNCTIONS)))
+        return (
+            function.signature is None
+            and function.nout == 1
+            and getattr(np, function.__name__, None) is function
+        )
+    return any(
+        function is each for each in (*_OPERATORS, *_POWERS, *(each for each, _ in _FUNCTIONS))
+    )
 
 
 def _most_operands(function: Any) -> int:
@@ -378,22 +430,39 @@ def _makes_frame(task: Any) -> bool:
     """Return whether a task makes a partition of a frame from a block of an array, as `dask.dataframe.from_dask_array` does."""
     if task.func is not getattr(dask_frames, "_partition_from_array", None):
         return False
-    given = [part.value if isinstance(part, spec.DataNode) else part for part in task.kwargs.values()]
-    return any(each is pandas.DataFrame or each is pandas.Series for each in given) and len(task.dependencies) <= 1
+    given = [
+        part.value if isinstance(part, spec.DataNode) else part for part in task.kwargs.values()
+    ]
+    return (
+        any(each is pandas.DataFrame or each is pandas.Series for each in given)
+        and len(task.dependencies) <= 1
+    )
 
 
 def _is_scalar(value: Any) -> bool:
-    return value is None or (isinstance(value, Real | np.generic) and not isinstance(value, np.void | np.object_))
+    return value is None or (
+        isinstance(value, Real | np.generic) and not isinstance(value, np.void | np.object_)
+    )
 
 
 def _is_power(exponent: Any) -> bool:
-    return isinstance(exponent, Held) and isinstance(exponent.value, Real) and float(exponent.value) >= 0.0
+    return (
+        isinstance(exponent, Held)
+        and isinstance(exponent.value, Real)
+        and float(exponent.value) >= 0.0
+    )
 
 
 def _holds_task(part: Any) -> bool:
     """Return whether an argument has a task in it."""
     if isinstance(part, spec.List | dict | list | tuple):
-        inner = part.args if isinstance(part, spec.List) else part.values() if isinstance(part, dict) else part
+        inner = (
+            part.args
+            if isinstance(part, spec.List)
+            else part.values()
+            if isinstance(part, dict)
+            else part
+        )
         return any(_holds_task(each) for each in inner)
     return isinstance(part, spec.GraphNode) and not isinstance(part, spec.DataNode)
 

@@ -86,7 +86,9 @@ class ArrayRows(RandomAccessRows):
 
     __slots__ = ("_array", "_direct", "_dtype")
 
-    def __init__(self, array: NDArray[Any], kind: str, columns: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, array: NDArray[Any], kind: str, columns: tuple[str, ...] | None = None
+    ) -> None:
         super().__init__(array.shape[0], array.shape[1], kind, columns)
         self._array = array
         self._dtype = array.dtype if array.dtype in _NATIVE else _F64
@@ -97,7 +99,11 @@ class ArrayRows(RandomAccessRows):
             and array.flags.aligned
             and (
                 array.flags.c_contiguous
-                or (column_stride == size and row_stride >= size * array.shape[1] and row_stride % size == 0)
+                or (
+                    column_stride == size
+                    and row_stride >= size * array.shape[1]
+                    and row_stride % size == 0
+                )
             )
         )
 
@@ -155,8 +161,14 @@ class NpyFileRows(RandomAccessRows):
             for index in range(self.dim):
                 part[:, index] = self._numbers(index * self.n + begin, end - begin)
         else:
-            part = self._numbers(begin * self.dim, (end - begin) * self.dim).reshape(end - begin, self.dim)
-        return part if self._dtype in _NATIVE and not self._by_columns else as_chunk(part, self._read_as())
+            part = self._numbers(begin * self.dim, (end - begin) * self.dim).reshape(
+                end - begin, self.dim
+            )
+        return (
+            part
+            if self._dtype in _NATIVE and not self._by_columns
+            else as_chunk(part, self._read_as())
+        )
 
     def _read_as(self) -> np.dtype[Any]:
         return self._dtype if self._dtype in _NATIVE else _F64
@@ -168,7 +180,9 @@ class NpyFileRows(RandomAccessRows):
         filled = 0
         while filled < len(data):
             # A read at a position, since several threads read at once.
-            got = os.preadv(self._file, [memoryview(data)[filled:]], self._first + place * size + filled)
+            got = os.preadv(
+                self._file, [memoryview(data)[filled:]], self._first + place * size + filled
+            )
             if not got:
                 raise InputError(
                     f"the file {self.path!r} has become shorter since it was opened: what was debited stays debited"
@@ -193,7 +207,9 @@ def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
     if type(obj) is np.ndarray:
         array: NDArray[Any] = obj
     elif isinstance(obj, np.ma.MaskedArray):
-        raise InputError("masked arrays are not accepted: pass array.filled(numpy.nan), NaN rows are neutral")
+        raise InputError(
+            "masked arrays are not accepted: pass array.filled(numpy.nan), NaN rows are neutral"
+        )
     elif isinstance(obj, np.ndarray):
         # The method of the base class is called, so that a subclass cannot replace it.
         array = np.ndarray.view(obj, np.ndarray)
@@ -208,20 +224,26 @@ def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
         array = array.reshape(-1, 1)
     dtype = array.dtype
     if not (dtype.kind in "biuO" or (dtype.kind == "f" and dtype.char != "g")):
-        raise InputError(f"rows must be real numbers, got an array of dtype {_dtype_name(dtype)}: {_advice(dtype)}")
+        raise InputError(
+            f"rows must be real numbers, got an array of dtype {_dtype_name(dtype)}: {_advice(dtype)}"
+        )
     if array.ndim != 2:
         advice = {
             0: "pass a two-dimensional array (n, dim)",
             1: "pass x.reshape(-1, 1) for n rows of one number, or x.reshape(1, -1) for one row",
         }.get(array.ndim, "pass x.reshape(len(x), -1) if each x[i] is one row")
-        raise InputError(f"rows must be two-dimensional (n, dim), got {array.ndim} dimension(s): {advice}")
+        raise InputError(
+            f"rows must be two-dimensional (n, dim), got {array.ndim} dimension(s): {advice}"
+        )
     return array
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
     # A structured dtype would print its field names, a string dtype the length of its longest text.
     names = {"V": "structured or void", "U": "text", "S": "bytes", "T": "text"}
-    return names.get(dtype.kind, dtype.name.rstrip("0123456789") if dtype.kind in "Mm" else dtype.name)
+    return names.get(
+        dtype.kind, dtype.name.rstrip("0123456789") if dtype.kind in "Mm" else dtype.name
+    )
 
 
 def _advice(dtype: np.dtype[Any]) -> str:
@@ -246,7 +268,10 @@ def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
         array = np.array(plain_list(rows))
         # Arrays of objects: None, Fraction, Decimal, large integers. A type is form and may be refused; a value may not.
         if array.dtype.kind == "O":
-            if not all(item is None or isinstance(item, numbers.Real | Decimal | np.bool_) for item in array.flat):
+            if not all(
+                item is None or isinstance(item, numbers.Real | Decimal | np.bool_)
+                for item in array.flat
+            ):
                 raise InputError(RAGGED)
             array = numbers_of_cells(array)
         return array
@@ -257,7 +282,9 @@ def _refuse(obj: object) -> NoReturn:
     kind = type(obj).__name__
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and sparse.issparse(obj):
-        raise InputError("sparse matrices are not accepted: pass x.toarray(), or Rows.from_chunks with dense pieces")
+        raise InputError(
+            "sparse matrices are not accepted: pass x.toarray(), or Rows.from_chunks with dense pieces"
+        )
     if hasattr(type(obj), "__next__"):
         raise InputError(
             f"a {kind} can be read only once, and a pass may be repeated: pass an array, or "

@@ -13,7 +13,12 @@ from fastpubpriv.errors import InputError
 
 
 def column_order(
-    wanted: Sequence[str] | None, present: Sequence[str] | None, *, of: str, within: str, show: bool = True
+    wanted: Sequence[str] | None,
+    present: Sequence[str] | None,
+    *,
+    of: str,
+    within: str,
+    show: bool = True,
 ) -> list[int] | None:
     """Return the order with present[order[j]] == wanted[j], or None to match by position."""
     # Columns match by position if the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made
@@ -30,7 +35,9 @@ def column_order(
         if missing and show:
             details.append(f"{within} has no column {listed(missing)}, which {of} has")
         elif missing:
-            details.append(f"{within} lacks {len(missing)} of the columns of {of} (its names may be private)")
+            details.append(
+                f"{within} lacks {len(missing)} of the columns of {of} (its names may be private)"
+            )
         if more:
             details.append(f"{within} has a column {listed(more)}, which {of} has not")
         raise InputError(
@@ -39,7 +46,9 @@ def column_order(
         )
     places = {name: index for index, name in enumerate(present)}
     if len(places) < len(present) or len(set(wanted)) < len(wanted):
-        raise InputError(f"columns are matched by name, and two columns of {within} have one name: rename one of them")
+        raise InputError(
+            f"columns are matched by name, and two columns of {within} have one name: rename one of them"
+        )
     return [places[name] for name in wanted]
 
 
@@ -66,7 +75,9 @@ def _chosen(rows: Any, names: set[str]) -> Any:
     return rows[[label for label in rows.columns if str(label) in names]]
 
 
-def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
+def points(
+    rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool
+) -> FloatArray:
     """Return rows (n, dim) or (dim,) at which a released result is evaluated, float64, in the order of its columns."""
     # They may be private, so no message quotes them. If dim is 1, one dimension is rows of one number. Columns of a frame or table
     # are matched by name, others left out. InputError unless they are numbers of that shape and, if requested, `finite`.
@@ -83,7 +94,9 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     except Exception:
         fine = False
     if not fine:
-        raise InputError(f"rows must be an array of numbers of shape (n, {dim}), got {type(rows).__name__}") from None
+        raise InputError(
+            f"rows must be an array of numbers of shape (n, {dim}), got {type(rows).__name__}"
+        ) from None
     if order is not None:
         array = array[:, order]
     if array.ndim == 1 == dim:
@@ -91,7 +104,9 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     if array.ndim not in (1, 2) or array.shape[-1] != dim:
         raise InputError(f"rows must have shape (n, {dim}), got {array.shape}")
     if finite and not np.isfinite(array).all():
-        raise InputError("rows must be finite: leave out those with missing or infinite entries, or fill them in")
+        raise InputError(
+            "rows must be finite: leave out those with missing or infinite entries, or fill them in"
+        )
     return array
 
 
@@ -100,7 +115,12 @@ NUMBER, MISSING, LEVEL, OTHER = range(4)
 
 
 def term_values(
-    rows: FloatArray, *, source: npt.NDArray[Any], role: npt.NDArray[Any], level: FloatArray, fill: FloatArray
+    rows: FloatArray,
+    *,
+    source: npt.NDArray[Any],
+    role: npt.NDArray[Any],
+    level: FloatArray,
+    fill: FloatArray,
 ) -> FloatArray:
     """Return the terms (n, p) of a model from cells (n, dim), row by row; a missing cell is NaN or infinite."""
     # A term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (category `level`) or OTHER. `fill` (dim,) replaces

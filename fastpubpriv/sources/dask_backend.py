@@ -32,7 +32,14 @@ from fastpubpriv.sources.lazy_modules import (
 from fastpubpriv.sources.remote import ChunkPosition, Failed, Form, Part, Pass
 from fastpubpriv.sources.rescanned import check_dask
 from fastpubpriv.sources.row_types import Chunk, Rows
-from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, is_instance, name_of, names_of_columns
+from fastpubpriv.sources.tables import (
+    TextColumns,
+    choose,
+    frame_rows,
+    is_instance,
+    name_of,
+    names_of_columns,
+)
 from fastpubpriv.threads.guard import call_foreign
 
 FAN_IN = 8  # partial results that one task merges: 4,096 chunks need a tree of four levels
@@ -81,7 +88,9 @@ class Tasks:
             if key in guarded:
                 names = tuple(node.dependencies)
                 needed = [spec.TaskRef(new.get(other, other)) for other in names]
-                tasks[new[key]] = spec.Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
+                tasks[new[key]] = spec.Task(
+                    new[key], Guarded(node, names), *needed, _data_producer=node.data_producer
+                )
             elif key in aliases:
                 tasks[new[key]] = spec.Alias(new[key], new.get(node.target, node.target))
             elif key in data:
@@ -102,7 +111,9 @@ class DaskCluster:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
+    def accumulate(
+        self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None
+    ) -> Any:
         """Return the accumulators of `query` over all rows, in chunks of `chunk_rows`; call `tell` with the rows done so far."""
         # InputError, without content, if a worker fails to read or add rows, the rows have changed, or the cluster fails.
         sources: list[Any] = []
@@ -132,7 +143,9 @@ class DaskCluster:
         key = _fresh("rows here"), number
         graph, _ = dask_optimization.cull(rows.tasks.graph, [rows.tasks.chunks[number]])
         chunk = spec.TaskRef(rows.tasks.chunks[number])
-        graph[key] = spec.Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
+        graph[key] = spec.Task(
+            key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk
+        )
         return np.asarray(_unfailed(self._get(graph, key)))
 
     def _run(self, planned: _Plan, tell: Callable[[int], object] | None) -> Any:
@@ -144,10 +157,16 @@ class DaskCluster:
 
     def _client_now(self) -> Any:
         """Return the client that will run the tasks, or None for threads of this process."""
-        return self._client if self._client is not None else getattr(self._scheduler(), "__self__", None)
+        return (
+            self._client
+            if self._client is not None
+            else getattr(self._scheduler(), "__self__", None)
+        )
 
     def _scheduler(self) -> Callable[..., Any]:
-        get: Callable[..., Any] | None = self._client.get if self._client is not None else dask_base.get_scheduler()
+        get: Callable[..., Any] | None = (
+            self._client.get if self._client is not None else dask_base.get_scheduler()
+        )
         return get or dask_threaded.get
 
     def _get(self, graph: dict[Any, Any], keys: Any) -> Any:
@@ -173,7 +192,10 @@ class DaskCluster:
 
         def follow() -> Any:
             root, *others = client.get(planned.graph, [planned.root, *watched], sync=False)
-            rows_of, total = dict(zip((future.key for future in others), planned.watched.values(), strict=True)), 0
+            rows_of, total = (
+                dict(zip((future.key for future in others), planned.watched.values(), strict=True)),
+                0,
+            )
             try:
                 waiting = distributed.as_completed(others)
                 del others
@@ -199,7 +221,9 @@ class _Plan:
         self._sent_key = f"fastpubpriv-pass-{self._name}"
         self.graph[self._sent_key] = spec.DataNode(self._sent_key, sent)
         self.rows_of: dict[Any, int] = {}
-        self._starts = [np.concatenate([[0], np.cumsum(source.counts, dtype=np.int64)]) for source in sources]
+        self._starts = [
+            np.concatenate([[0], np.cumsum(source.counts, dtype=np.int64)]) for source in sources
+        ]
         self._sources = sources
         leaves = self._leaves(rows, sent.query.ordered)
         self.watched = {key: self.rows_of[key] for key in leaves if key in self.rows_of}
@@ -209,21 +233,27 @@ class _Plan:
     def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
         """Add a task per range, chained if `ordered`, and otherwise one that checks each empty chunk; return their keys."""
         leaves: list[Any] = []
-        starts = {id(source): starts for source, starts in zip(self._sources, self._starts, strict=True)}
+        starts = {
+            id(source): starts for source, starts in zip(self._sources, self._starts, strict=True)
+        }
         cuts = remote.cuts(rows, lambda source: starts[id(source)])
         for number, (begin, end) in enumerate(itertools.pairwise(cuts.tolist())):
             key = (f"fastpubpriv-rows-{self._name}", number)
             places, chunks = self._chunks(rows, begin, end)
             before = spec.TaskRef(leaves[-1]) if ordered and leaves else None
             sent = spec.TaskRef(self._sent_key)
-            self.graph[key] = spec.Task(key, remote.added, sent, begin, end, places, before, *chunks)
+            self.graph[key] = spec.Task(
+                key, remote.added, sent, begin, end, places, before, *chunks
+            )
             self.rows_of[key] = end - begin
             leaves.append(key)
         for source in () if ordered else self._sources:
             for number in np.flatnonzero(np.array(source.counts) == 0).tolist():
                 key = (f"fastpubpriv-empty-{self._name}", len(leaves))
                 chunk = spec.TaskRef(source.tasks.chunks[number])
-                self.graph[key] = spec.Task(key, remote.nothing, spec.TaskRef(self._sent_key), chunk)
+                self.graph[key] = spec.Task(
+                    key, remote.nothing, spec.TaskRef(self._sent_key), chunk
+                )
                 leaves.append(key)
         return leaves
 
@@ -234,12 +264,16 @@ class _Plan:
             for number, first in enumerate(range(0, len(leaves), FAN_IN)):
                 key = (f"fastpubpriv-merge-{self._name}", level, number)
                 parts = leaves[first : first + FAN_IN]
-                self.graph[key] = spec.Task(key, remote.merged, spec.TaskRef(self._sent_key), *map(spec.TaskRef, parts))
+                self.graph[key] = spec.Task(
+                    key, remote.merged, spec.TaskRef(self._sent_key), *map(spec.TaskRef, parts)
+                )
                 above.append(key)
             leaves, level = above, level + 1
         return leaves[0]
 
-    def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
+    def _chunks(
+        self, rows: Rows, begin: int, end: int
+    ) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
         """Return positions and tasks of the chunks of a range; of several chunks, only the needed rows are transferred."""
         places, chunks = [], []
         reached = remote.reach(rows, begin, end, self._sources)
@@ -257,7 +291,9 @@ class _Plan:
                     low, high = max(place.begin, at), min(place.end, stop)
                     key = (f"fastpubpriv-take-{self._name}", len(self.graph))
                     count, part = source.counts[number], (low - at, high - at)
-                    self.graph[key] = spec.Task(key, remote.extracted, source.form, count, *part, chunk)
+                    self.graph[key] = spec.Task(
+                        key, remote.extracted, source.form, count, *part, chunk
+                    )
                     at, stop, chunk = low, high, spec.TaskRef(key)
                 places.append(ChunkPosition(place.source, at, stop))
                 chunks.append(chunk)
@@ -304,7 +340,9 @@ class DaskRows(Rows):
 
     __slots__ = ("_dask", "cluster", "counts", "form", "tasks")
 
-    def __init__(self, form: Form, tasks: Tasks, counts: Sequence[int], cluster: DaskCluster) -> None:
+    def __init__(
+        self, form: Form, tasks: Tasks, counts: Sequence[int], cluster: DaskCluster
+    ) -> None:
         names = None if form.labels is None else tuple(name_of(label) for label in form.labels)
         super().__init__(form.n, form.dim, "dask", names)
         self.form = form
@@ -313,16 +351,24 @@ class DaskRows(Rows):
         self.cluster = self._dask = cluster
 
     @classmethod
-    def from_collection(cls, collection: object, columns: Sequence[Any] | None, client: object) -> DaskRows:
+    def from_collection(
+        cls, collection: object, columns: Sequence[Any] | None, client: object
+    ) -> DaskRows:
         """Check the form of a collection, and count the rows of its chunks where their lengths are unknown."""
         if not is_dask(collection):
-            raise InputError(f"expected a Dask array, data frame or series, got {type(collection).__name__}")
+            raise InputError(
+                f"expected a Dask array, data frame or series, got {type(collection).__name__}"
+            )
         if client is not None and not callable(getattr(client, "get", None)):
             raise InputError(f"client must be a distributed.Client, got {type(client).__name__}")
         cluster = DaskCluster(client)
         if _is_array(collection):
-            if names_of_columns(columns) is not None or (isinstance(columns, TextColumns) and columns.texts):
-                raise InputError("columns= chooses columns by name, and a Dask array has no names: slice it instead")
+            if names_of_columns(columns) is not None or (
+                isinstance(columns, TextColumns) and columns.texts
+            ):
+                raise InputError(
+                    "columns= chooses columns by name, and a Dask array has no names: slice it instead"
+                )
             return _of_array(cls, collection, cluster)
         return _of_frame(cls, collection, columns, cluster)
 
@@ -348,7 +394,9 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
             "pass x.map_blocks(numpy.asarray).persist()"
         )
     if isinstance(array._meta, np.ma.MaskedArray):
-        raise InputError("the chunks of the Dask array are masked: pass dask.array.ma.filled(x, numpy.nan)")
+        raise InputError(
+            "the chunks of the Dask array are masked: pass dask.array.ma.filled(x, numpy.nan)"
+        )
     dim = 1 if array.ndim == 1 else array.shape[1]
     if np.isnan(array.chunks[0]).any():
         raise InputError(
@@ -356,10 +404,13 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
             "the array before the filter, or x.persist().compute_chunk_sizes() if that number may be public"
         )
     if np.isnan(dim):
-        raise InputError("the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first")
+        raise InputError(
+            "the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first"
+        )
     if array.ndim == 2 and array.numblocks[1] > 1:
         array = array.rechunk({1: -1})
-    like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # raises for a dtype that is not numeric
+    # raises for a dtype that is not numeric
+    like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))
     nodes = call_foreign(lambda: nodes_of(dict(array.__dask_graph__())), _UNREADABLE)
     check_array(nodes, list(dask_core.flatten(array.__dask_keys__())))
     tasks = Tasks.of(nodes, array.__dask_keys__())
@@ -367,14 +418,20 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
     return cls(Form(sum(counts), int(dim), like.block(0, 1).dtype.name), tasks, counts, cluster)
 
 
-def _of_frame(cls: type[DaskRows], frame: Any, columns: Sequence[Any] | None, cluster: DaskCluster) -> DaskRows:
+def _of_frame(
+    cls: type[DaskRows], frame: Any, columns: Sequence[Any] | None, cluster: DaskCluster
+) -> DaskRows:
     if not hasattr(frame, "columns") or frame.ndim == 1:
         frame = frame.to_frame(0 if frame.name is None else frame.name)
     check_dask(frame)
     labels = choose(list(frame.columns), columns, "the Dask data frame")
-    like = frame_rows(call_foreign(lambda: frame[labels]._meta_nonempty, _UNREADABLE), columns and labels)
+    like = frame_rows(
+        call_foreign(lambda: frame[labels]._meta_nonempty, _UNREADABLE), columns and labels
+    )
     frame = call_foreign(lambda: frame[labels].optimize(), _UNREADABLE)
-    tasks = Tasks.of(call_foreign(lambda: dict(frame.__dask_graph__()), _UNREADABLE), frame.__dask_keys__())
+    tasks = Tasks.of(
+        call_foreign(lambda: dict(frame.__dask_graph__()), _UNREADABLE), frame.__dask_keys__()
+    )
     counts = cluster.count(tasks)
     form = Form(sum(counts), len(labels), like.block(0, 1).dtype.name, tuple(labels))
     return cls(form, tasks, counts, cluster)

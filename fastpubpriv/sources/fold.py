@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.row_types import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
+from fastpubpriv.sources.row_types import (
+    CHUNK_BYTES,
+    CHUNK_BYTES_IN_PLACE,
+    Chunk,
+    Rows,
+    default_chunk_rows,
+)
 from fastpubpriv.sources.views import read_and_changed
 from fastpubpriv.threads import pool
 from fastpubpriv.threads.guard import call_guarded
@@ -31,7 +37,8 @@ _CHUNK_WORK = 20_000_000  # maximum per chunk: an interrupt waits for at most on
 # Least and most chunks per thread (several, for load balancing), and the work per chunk that is aimed at between the two: each
 # chunk costs some microseconds of Python code under the interpreter lock.
 _CHUNKS_PER_THREAD, _MOST_CHUNKS_PER_THREAD, _SHARED_CHUNK_WORK = 4, 16, 500_000
-_IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that were read but not yet added
+# limit on the chunks of a sequential source that were read but not yet added
+_IN_FLIGHT_BYTES = 1 << 26
 
 
 class Query(abc.ABC):
@@ -69,7 +76,8 @@ class Query(abc.ABC):
     def merge(self, total: Any, part: Any) -> None:
         """Add the accumulators `part` to `total` in place."""
         for sums, addend in zip(total, part, strict=True):
-            np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
+            # int64 arrays wrap around silently: addition modulo 2**64
+            np.add(sums, addend, out=sums)
 
     def packed(self, accumulators: Any) -> Any:
         """Return accumulators without workspace, for transfer to another process and use there by `merge` or `answer`."""
@@ -192,7 +200,9 @@ class Executor:
         if self.threads is not None:
             asked = integer("threads", self.threads, minimum=1, maximum=pool.max_threads())
             # With a given chunk size, few rows may still make many chunks.
-            workers = asked if rows.n * cost > _INLINE_WORK_ASKED or self.chunk_rows is not None else 1
+            workers = (
+                asked if rows.n * cost > _INLINE_WORK_ASKED or self.chunk_rows is not None else 1
+            )
         elif rows.n * cost > _INLINE_WORK:
             workers = pool.available_cpus()
         if query.chunk_rows is not None:
@@ -215,7 +225,12 @@ class Executor:
 
 
 def _pass(
-    query: Query, rows: Rows, first: Accumulators, workers: int, size: int, bar: pool.Progress | None
+    query: Query,
+    rows: Rows,
+    first: Accumulators,
+    workers: int,
+    size: int,
+    bar: pool.Progress | None,
 ) -> Iterator[Accumulators]:
     """Add all chunks, and return the accumulators of all threads."""
     n = rows.n
@@ -232,7 +247,8 @@ def _pass(
             ready.append(query.zeros())
     workers = len(ready)
     buffers = pool.AccumulatorPool(query.zeros, ready)
-    done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
+    # rows added since the bar was last updated; adding and removing at its ends is atomic
+    done: deque[int] = deque()
     shown = 0
 
     def add(chunk: Chunk) -> None:
@@ -252,7 +268,9 @@ def _pass(
         block: Any = source.block
         if query.takes_columns and rows.by_columns(0, 0) is not None:
             block, changed = rows.by_columns, lambda columns: columns
-        pool.run_steps(lambda k: add(block(k, min(k + size, n))), range(0, n, size), workers, between=tell)
+        pool.run_steps(
+            lambda k: add(block(k, min(k + size, n))), range(0, n, size), workers, between=tell
+        )
     else:
         # Here each chunk is a copy, so the number of pending chunks, two for each thread, is limited.
         limit = _IN_FLIGHT_BYTES // (16 * rows.dim * size)
@@ -263,6 +281,10 @@ def _pass(
 def _check_accumulators(accumulators: Any) -> None:
     ok = isinstance(accumulators, tuple)
     for item in accumulators if ok else ():
-        ok = ok and (isinstance(item, list) or (isinstance(item, np.ndarray) and item.dtype.kind == "i"))
+        ok = ok and (
+            isinstance(item, list) or (isinstance(item, np.ndarray) and item.dtype.kind == "i")
+        )
     if not ok:
-        raise KernelError("the accumulators of a query must be a tuple of integer arrays, or of lists of its own")
+        raise KernelError(
+            "the accumulators of a query must be a tuple of integer arrays, or of lists of its own"
+        )

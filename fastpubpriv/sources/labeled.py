@@ -14,7 +14,15 @@ from fastpubpriv.sources import open
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
-from fastpubpriv.sources.tables import ColumnRows, TextColumns, asked_columns, is_frame, is_series, places, plain_text
+from fastpubpriv.sources.tables import (
+    ColumnRows,
+    TextColumns,
+    asked_columns,
+    is_frame,
+    is_series,
+    places,
+    plain_text,
+)
 from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
@@ -22,7 +30,9 @@ from fastpubpriv.validation import did_you_mean
 Label = str | int | tuple[str, ...] | None  # several columns only by name
 Texts = Mapping[str, tuple[str, ...]]
 MOST_TEXTS = 1000
-WHAT_A_LABEL_IS = "label must be the name of a column, or -1 for the last column of a source without names"
+WHAT_A_LABEL_IS = (
+    "label must be the name of a column, or -1 for the last column of a source without names"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,9 @@ class WeightColumns:
     @property
     def names(self) -> tuple[str, ...]:
         """The distinct names."""
-        return tuple(dict.fromkeys(name for name in (self.private, self.public) if name is not None))
+        return tuple(
+            dict.fromkeys(name for name in (self.private, self.public) if name is not None)
+        )
 
 
 NO_WEIGHTS = WeightColumns()
@@ -62,7 +74,13 @@ def open_labeled(
     names = class_texts(classes, x_pub, y_pub, label) if of_classes else None
     try:
         rows = labeled_rows(
-            x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names, weights=weights
+            x_priv,
+            y_priv,
+            label=label,
+            columns=columns,
+            texts=texts,
+            label_texts=names,
+            weights=weights,
         )
         table = public_labeled(
             x_pub,
@@ -121,7 +139,9 @@ def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
             raise InputError(
                 f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"
             )
-        listed = open.texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
+        listed = (
+            open.texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
+        )
         if listed is not None:
             texts[name] = listed
     return texts
@@ -129,14 +149,18 @@ def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
 
 def _texts(name: str, given: Any) -> tuple[str, ...] | None:
     """Return the distinct texts of a list, in its order, or None for anything else; raise InputError for a mixed list."""
-    listed = () if isinstance(given, str | Mapping) or not hasattr(given, "__iter__") else tuple(given)
+    listed = (
+        () if isinstance(given, str | Mapping) or not hasattr(given, "__iter__") else tuple(given)
+    )
     if not any(isinstance(each, str) for each in listed):
         return None
     if not all(isinstance(each, str) for each in listed):
         raise InputError(f"the list of {name!r} must be of numbers or of texts, not of both")
     distinct = tuple(dict.fromkeys(plain_text(each) for each in listed))
     if "" in distinct or len(distinct) > MOST_TEXTS:
-        raise InputError(f"the list of {name!r} must have at most {MOST_TEXTS} texts, none of them empty")
+        raise InputError(
+            f"the list of {name!r} must have at most {MOST_TEXTS} texts, none of them empty"
+        )
     return distinct
 
 
@@ -146,7 +170,11 @@ def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, 
         return _texts("classes", classes)
     if isinstance(label, str):
         return open.texts_of_column(x_pub, label)
-    return None if y_pub is None else call_guarded(lambda: open.distinct_texts(open.label_cells(y_pub)))
+    return (
+        None
+        if y_pub is None
+        else call_guarded(lambda: open.distinct_texts(open.label_cells(y_pub)))
+    )
 
 
 def labeled_rows(
@@ -164,9 +192,13 @@ def labeled_rows(
     # default all other columns. `texts` maps a column to its public list of texts; `label_texts` is the list of the labels. A named
     # column of private weights follows the label.
     if (y is None) == (label is None):
-        raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
+        raise InputError(
+            "pass the labels once: y_priv=, or label= with the name of a column of x_priv"
+        )
     if y is not None and isinstance(x, DerivedTable) and x.persons is not None:
-        raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
+        raise InputError(
+            "x_priv has rows of persons: name the column of the label by label= in place of y_priv="
+        )
     if not isinstance(label, str | int | tuple | None):
         raise InputError(WHAT_A_LABEL_IS)
     if label is not None:
@@ -182,7 +214,10 @@ def labeled_rows(
         return rows
     order = (*range(rows.dim - 2), rows.dim - 1, rows.dim - 2)
     return each_row(
-        rows, ChosenColumns(order), rows.dim, rows.columns and tuple(rows.columns[place] for place in order)
+        rows,
+        ChosenColumns(order),
+        rows.dim,
+        rows.columns and tuple(rows.columns[place] for place in order),
     )
 
 
@@ -196,7 +231,11 @@ def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
         return open.private_rows(y)
     if is_series(y) or (is_frame(y) and y.shape[1] == 1):
         frame = y.to_frame() if is_series(y) else y
-        frame = frame.set_axis(["label"], axis=1) if hasattr(frame, "set_axis") else frame.rename(lambda _: "label")
+        frame = (
+            frame.set_axis(["label"], axis=1)
+            if hasattr(frame, "set_axis")
+            else frame.rename(lambda _: "label")
+        )
         return open.private_rows(frame, columns=_asked(["label"], {"label": texts}))
     cells, place_of = call_guarded(lambda: list(open.label_cells(y))), places(texts)
     if not cells:
@@ -204,7 +243,12 @@ def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
             "the classes are text: pass labels as an array, a list or a series of text, or name their column by label="
         )
     return ColumnRows(
-        len(cells), "array", ["label"], [lambda begin, end: place_of(cells[begin:end])], np.dtype(np.float64), []
+        len(cells),
+        "array",
+        ["label"],
+        [lambda begin, end: place_of(cells[begin:end])],
+        np.dtype(np.float64),
+        [],
     )
 
 
@@ -222,29 +266,45 @@ def public_labeled(
     """Return public rows (m, dim + 1), label last, in the column order of the private rows; cells may be missing (NaN)."""
     # `private` holds the labeled private rows, made from `x_priv`, with which `x` must not share memory.
     if (y is None) == (label is None):
-        raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
+        raise InputError(
+            "pass the public labels once: y_pub=, or label= with the name of a column of x_pub"
+        )
     if y is not None and order_of(x) is not order_of(y):
-        raise InputError("x_pub has rows of persons: name the column of the label by label= in place of y_pub=")
+        raise InputError(
+            "x_pub has rows of persons: name the column of the label by label= in place of y_pub="
+        )
     named = _named(label)
     named_columns = _with_label(columns, label)
-    read = {**(texts or {}), **({} if label_texts is None or not named else {str(label): label_texts})}
+    read = {
+        **(texts or {}),
+        **({} if label_texts is None or not named else {str(label): label_texts}),
+    }
     chosen = _asked(named_columns, read)
     open.refuse_shared_memory(x_priv, x, columns=chosen)
     show = private.kind != "csv"
     names = private.columns
     if label is not None:
-        table, _ = open.public_table_of(x, columns=chosen, dim=private.dim, names=names, show=show, finite=False)
+        table, _ = open.public_table_of(
+            x, columns=chosen, dim=private.dim, names=names, show=show, finite=False
+        )
         return table
     dim = private.dim - 1
     features, _ = open.public_table_of(
-        x, columns=_asked(columns, texts), dim=dim, names=None if names is None else names[:-1], show=show, finite=False
+        x,
+        columns=_asked(columns, texts),
+        dim=dim,
+        names=None if names is None else names[:-1],
+        show=show,
+        finite=False,
     )
     if label_texts is None:
         labels, _ = open.public_table_of(y, dim=1, argument="y_pub", finite=False)
     else:
         labels = places(label_texts)(open.label_cells(y)).reshape(-1, 1)
     if len(labels) != len(features):
-        raise InputError(f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row")
+        raise InputError(
+            f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row"
+        )
     return np.hstack([features, labels])
 
 
@@ -254,18 +314,28 @@ def _named(label: Label) -> tuple[str, ...]:
 
 def _with_label(columns: Sequence[Any] | None, label: Label) -> Sequence[Any] | None:
     """Return the columns to read: those of the features, and then the label or, in an array, the last column."""
-    last = (-1,) if label == -1 and columns is not None and all(type(each) is int for each in columns) else ()
+    last = (
+        (-1,)
+        if label == -1 and columns is not None and all(type(each) is int for each in columns)
+        else ()
+    )
     return None if columns is None else [*columns, *_named(label), *last]
 
 
 def _of_table(
-    x: object, label: Label, columns: Sequence[Any] | None, texts: Texts | None, weights: WeightColumns = NO_WEIGHTS
+    x: object,
+    label: Label,
+    columns: Sequence[Any] | None,
+    texts: Texts | None,
+    weights: WeightColumns = NO_WEIGHTS,
 ) -> Rows:
     """Return the features, then the label and the private weight where these are columns with names."""
     weight = () if weights.private is None else (weights.private,)
     for name in weights.names:
         if name in (*(() if columns is None else columns), *_named(label)):
-            raise InputError(f"column {name!r} holds weights: it cannot be a feature or the label too")
+            raise InputError(
+                f"column {name!r} holds weights: it cannot be a feature or the label too"
+            )
     read = _with_label(columns, label)
     rows = open.private_rows(x, columns=_asked(None if read is None else [*read, *weight], texts))
     if label is not None and not _named(label):
@@ -280,9 +350,14 @@ def _of_table(
                 f"weights_priv= names a column, and a source of kind {rows.kind!r} has no names: pass a table"
             )
         if last:
-            raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
+            raise InputError(
+                f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv="
+            )
         return rows
-    for argument, name in [*(("label", name) for name in _named(label)), *(("weights_priv", name) for name in weight)]:
+    for argument, name in [
+        *(("label", name) for name in _named(label)),
+        *(("weights_priv", name) for name in weight),
+    ]:
         _require_column(rows, argument, name)
     others = {*last, *weights.names}
     places = [place for place, name in enumerate(rows.columns) if name not in others]
@@ -292,14 +367,18 @@ def _of_table(
     order = (*places, *(rows.columns.index(name) for name in last))
     if order == tuple(range(rows.dim)):
         return rows
-    return each_row(rows, ChosenColumns(order), len(order), tuple(rows.columns[place] for place in order))
+    return each_row(
+        rows, ChosenColumns(order), len(order), tuple(rows.columns[place] for place in order)
+    )
 
 
 def _require_column(rows: Rows, argument: str, name: str) -> None:
     """Raise InputError unless the name, which an argument gave, is that of one column."""
     names = rows.columns or ()
     if name not in names:
-        known = "" if rows.kind == "csv" else f"{did_you_mean(name, names)}; there are {listed(names)}"
+        known = (
+            "" if rows.kind == "csv" else f"{did_you_mean(name, names)}; there are {listed(names)}"
+        )
         raise InputError(f"{argument}={name!r} is not the name of a column{known}")
     if names.count(name) > 1:
         raise InputError(f"two columns are called {name!r}: rename one of them")
@@ -313,7 +392,9 @@ def beside(features: Rows, labels: Rows) -> Rows:
     if labels.dim != 1:
         raise InputError(f"labels must be one number for each row, got {labels.dim} columns")
     if labels.n != features.n:
-        raise InputError(f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row")
+        raise InputError(
+            f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row"
+        )
     return Labeled(features, labels)
 
 

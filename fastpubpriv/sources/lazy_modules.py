@@ -20,7 +20,10 @@ class LazyModule:
 
 pa, compute, arrow_dataset, ipc, parquet, types = (
     LazyModule(name)
-    for name in ("pyarrow", *(f"pyarrow.{part}" for part in ("compute", "dataset", "ipc", "parquet", "types")))
+    for name in (
+        "pyarrow",
+        *(f"pyarrow.{part}" for part in ("compute", "dataset", "ipc", "parquet", "types")),
+    )
 )
 polars, distributed, pandas = (LazyModule(name) for name in ("polars", "distributed", "pandas"))
 dask_base, dask_core, dask_callbacks, dask_optimization, dask_threaded, spec, old_spec = (
@@ -28,5 +31,6 @@ dask_base, dask_core, dask_callbacks, dask_optimization, dask_threaded, spec, ol
     for part in ("base", "core", "callbacks", "optimization", "threaded", "task_spec", "_task_spec")
 )
 dask_array, dask_chunk, dask_shuffle, dask_utils, dask_frames = (
-    LazyModule(f"dask.{part}") for part in ("array.core", "array.chunk", "array._shuffle", "utils", "dataframe.io.io")
+    LazyModule(f"dask.{part}")
+    for part in ("array.core", "array.chunk", "array._shuffle", "utils", "dataframe.io.io")
 )

@@ -33,7 +33,11 @@ from fastpubpriv.threads.guard import guarded, naming
 
 
 def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
-    return dataset_rows(source, columns) if tables.is_dataset(source) else tables.arrow_rows(source, columns)
+    return (
+        dataset_rows(source, columns)
+        if tables.is_dataset(source)
+        else tables.arrow_rows(source, columns)
+    )
 
 
 OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=Slice)
@@ -41,7 +45,9 @@ _ONLY_FILES = "memory_map=False is for the path of a file, or a list of paths th
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
-def private_rows(obj: object, *, columns: Sequence[Any] | None = None, memory_map: bool = True) -> Rows:
+def private_rows(
+    obj: object, *, columns: Sequence[Any] | None = None, memory_map: bool = True
+) -> Rows:
     """Return rows of any readable source: an array, a table, a path, a list, or Rows.
 
     Parameters
@@ -95,7 +101,9 @@ def _opened(obj: object, columns: Sequence[Any] | None, memory_map: bool) -> Row
     kind = kind_of(obj)
     if kind not in KINDS:
         # The string may be private text passed by mistake, so it is not quoted.
-        raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
+        raise InputError(
+            f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}"
+        )
     if memory_map:
         return KINDS[kind].open(obj, columns)
     read = KINDS[kind].read
@@ -125,7 +133,9 @@ def kind_of(source: object) -> str:
 def _listed_files(obj: object, columns: Sequence[Any] | None) -> Rows:
     """Return rows of a list of paths of Parquet files, read without a memory map."""
     files = plain_list(obj) if isinstance(obj, list | tuple) else ()
-    if not files or not all(isinstance(item, str | os.PathLike) and form_of_path(item) == ".parquet" for item in files):
+    if not files or not all(
+        isinstance(item, str | os.PathLike) and form_of_path(item) == ".parquet" for item in files
+    ):
         raise InputError(_ONLY_FILES)
     return parquet_rows(files, columns, memory_map=False)
 
@@ -133,7 +143,12 @@ def _listed_files(obj: object, columns: Sequence[Any] | None) -> Rows:
 def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
     """Return rows of an array-like, or of a list of paths or record batches."""
     asked = tables.names_of_columns(columns)
-    if isinstance(columns, tables.TextColumns) and asked is not None and list(asked) == ["0"] and "0" in columns.texts:
+    if (
+        isinstance(columns, tables.TextColumns)
+        and asked is not None
+        and list(asked) == ["0"]
+        and "0" in columns.texts
+    ):
         cells = obj if isinstance(obj, list | tuple) else obj.ravel() if _is_line(obj) else None
         if cells is not None:
             return tables.texts_rows(cells, columns)
@@ -141,7 +156,9 @@ def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
         if all(isinstance(item, str | os.PathLike) for item in obj):
             if all(form_of_path(item) == ".parquet" for item in obj):
                 return parquet_rows(obj, columns)
-            raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
+            raise InputError(
+                "a list of text is no list of rows; as a list of paths, all must end in .parquet"
+            )
         if tables.is_arrow(obj[0]):
             return _arrow(obj, columns)
     return _as_asked(ArrayRows.from_object(obj), columns)
@@ -165,24 +182,32 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     if columns is None:
         return rows
     asked = tables.names_of_columns(columns)
-    texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, tables.TextColumns) else {}
+    texts: Mapping[str, tuple[str, ...]] = (
+        columns.texts if isinstance(columns, tables.TextColumns) else {}
+    )
     held = {str(name): name.levels for name in rows.columns or () if isinstance(name, tables.Coded)}
     if any(held.get(name) != levels for name, levels in texts.items()):
         raise InputError(
             "text is read from frames, tables and files, and these rows hold numbers: pass the table or the path itself"
         )
-    if asked is None or (rows.columns is not None and rows.columns == tuple(tables.asked_columns(asked))):
+    if asked is None or (
+        rows.columns is not None and rows.columns == tuple(tables.asked_columns(asked))
+    ):
         return rows
     if rows.columns is None:
         listed = tables.asked_columns(asked)
-        places = [each % rows.dim for each in listed if type(each) is int and -rows.dim <= each < rows.dim]
+        places = [
+            each % rows.dim for each in listed if type(each) is int and -rows.dim <= each < rows.dim
+        ]
         if not places or len(set(places)) < len(listed):
             raise InputError(
                 f"a source of kind {rows.kind!r} has no names of columns: columns= must be a list of their numbers, each once, "
                 f"from 0 to {rows.dim - 1}"
             )
         return each_row(rows, ChosenColumns(tuple(places)), len(places))
-    raise InputError("these Rows were made with other columns: pass columns=[...] where they are made")
+    raise InputError(
+        "these Rows were made with other columns: pass columns=[...] where they are made"
+    )
 
 
 # Distinct texts in public data: in a column of a frame, table or file, or in separate labels.
@@ -232,7 +257,11 @@ def names_of_table(x_pub: Any) -> list[str] | None:
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # a header may hold numbers
         names = public_names(given) if csv else names_of_source(given)
-        return None if names is None else [str(name) for name in names if str(name) not in left_out_of(x_pub)]
+        return (
+            None
+            if names is None
+            else [str(name) for name in names if str(name) not in left_out_of(x_pub)]
+        )
 
 
 def left_out_of(table: Any) -> frozenset[str]:
@@ -264,7 +293,11 @@ class OtherColumns(DerivedTable):
         if tables.names_of_columns(columns) is not None:
             return columns
         names = names_of_table(self)
-        return tables.TextColumns(names, columns.texts) if isinstance(columns, tables.TextColumns) else names
+        return (
+            tables.TextColumns(names, columns.texts)
+            if isinstance(columns, tables.TextColumns)
+            else names
+        )
 
 
 def without_column(table: Any, name: str) -> Any:
@@ -283,12 +316,17 @@ def names_of_source(source: Any) -> list[Any] | None:
     return None if names is None else list(names)
 
 
-NAMED_FILES = (".parquet", ".arrow", ".feather", ".ipc")  # suffixes of files that say names and types of their columns
+# suffixes of files that say names and types of their columns
+NAMED_FILES = (".parquet", ".arrow", ".feather", ".ipc")
 
 
 def schema_of_file(path: PathLike) -> Any:
     """Return the Arrow schema of a file or directory of `NAMED_FILES`."""
-    return _dataset(path).schema if form_of_path(path) == ".parquet" else tables.ipc_reader(os.fspath(path)).schema
+    return (
+        _dataset(path).schema
+        if form_of_path(path) == ".parquet"
+        else tables.ipc_reader(os.fspath(path)).schema
+    )
 
 
 def _dataset(path: PathLike) -> Any:
@@ -305,9 +343,12 @@ class Kind:
     """A kind of source: how to open its rows, to list its column names, and to read a column of text from public data."""
 
     open: Callable[[Any, Any], Rows]  # (source, columns)
-    names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # column names, None without names
-    table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the named column
-    read: Callable[[Any, Any], Rows] | None = None  # as `open`, without a memory map; None for what is no file
+    # column names, None without names
+    names: Callable[[Any], Iterable[Any] | None] = lambda source: None
+    # a frame or Arrow table with the named column
+    table: Callable[[Any, str], Any] = lambda source, name: None
+    # as `open`, without a memory map; None for what is no file
+    read: Callable[[Any, Any], Rows] | None = None
 
 
 _FILE_OF_ARROW = Kind(
@@ -340,18 +381,26 @@ KINDS = {
         lambda source, name: source[[name]].compute() if hasattr(source, "columns") else None,
     ),
     "lazy": Kind(
-        lazy_rows, lambda source: source.collect_schema().names(), lambda source, name: source.select(name).collect()
+        lazy_rows,
+        lambda source: source.collect_schema().names(),
+        lambda source, name: source.select(name).collect(),
     ),
     "frame": Kind(tables.frame_rows, lambda source: source.columns, lambda source, name: source),
     "series": Kind(tables.frame_rows),
-    "arrow": Kind(_arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source),
+    "arrow": Kind(
+        _arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source
+    ),
     "column": Kind(
-        lambda source, columns: tables.arrow_rows(tables.table_of_column(source), columns, what="the Arrow array"),
+        lambda source, columns: tables.arrow_rows(
+            tables.table_of_column(source), columns, what="the Arrow array"
+        ),
         lambda source: ["0"],
         lambda source, name: tables.table_of_column(source),
     ),
     "stream": Kind(stream_rows),
-    "array": Kind(_array, lambda source: ["0"] if tables.is_texts(source) else None, read=_listed_files),
+    "array": Kind(
+        _array, lambda source: ["0"] if tables.is_texts(source) else None, read=_listed_files
+    ),
 }
 
 
@@ -415,7 +464,10 @@ def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
     """Raise InputError if all cells of some column of public rows (m, dim) are missing (NaN)."""
     empty = np.flatnonzero(np.isnan(matrix).all(axis=0)).tolist()
     if empty:
-        names = [f"column {place}" if columns is None else f"column {columns[place]!r}" for place in empty[:10]]
+        names = [
+            f"column {place}" if columns is None else f"column {columns[place]!r}"
+            for place in empty[:10]
+        ]
         raise InputError(
             f"public rows must have a number in every column, and all cells of {', '.join(names)} are missing: fill one in, or "
             "leave the column out of columns="
@@ -439,7 +491,8 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
         return chosen
     tables.refuse_objects(obj, columns)
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
-        return private_rows(tables.series_as_row(obj))  # as a row or as a column, the same single number
+        # as a row or as a column, the same single number
+        return private_rows(tables.series_as_row(obj))
     if dim is not None and dim > 1 and tables.is_series(obj):
         return private_rows(tables.series_as_row(obj), columns=columns)
     if dim is not None and dim > 1 and tables.names_of_columns(columns) is None:
@@ -510,20 +563,28 @@ def _place(matrix: FloatArray, index: NDArray[Any], columns: tuple[str, ...] | N
     return f"row {row}, {name} is {float(matrix[row, column])}"
 
 
-def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any] | None = None) -> None:
+def refuse_shared_memory(
+    x_priv: object, x_pub: object, *, columns: Sequence[Any] | None = None
+) -> None:
     """Raise InputError if public and private data are one object or file, or share memory; `columns` are those to be read."""
     # Contents are not compared, as that would read private rows. Only memory that NumPy can address is checked.
     x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
-        raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
+        raise InputError(
+            "x_priv and x_pub are the same object: rows are private or public, not both"
+        )
     files = [_file_of(x) for x in (x_priv, x_pub)]
     if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
         if os.path.samefile(files[0], files[1]):
-            raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
+            raise InputError(
+                "x_priv and x_pub are the same file: rows are private or public, not both"
+            )
         return
     theirs = _memory(x_pub, columns)
     if theirs and any(_shares(one, other) for one in _memory(x_priv, columns) for other in theirs):
-        raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+        raise InputError(
+            "x_priv and x_pub share memory: split the rows, and pass a copy of the public part"
+        )
 
 
 def _file_of(obj: object) -> str | bytes | None:
@@ -537,7 +598,11 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     """Return the arrays that hold the data of an object; an empty list where they cannot be determined."""
     if isinstance(obj, np.ndarray):
         return [np.ndarray.view(obj, np.ndarray)]
-    if obj is None or isinstance(obj, list | tuple) or kind_of(obj) not in ("frame", "series", "arrow", "array"):
+    if (
+        obj is None
+        or isinstance(obj, list | tuple)
+        or kind_of(obj) not in ("frame", "series", "arrow", "array")
+    ):
         return []
     try:
         rows = private_rows(obj, columns=columns)
@@ -549,5 +614,6 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
 def _shares(one: NDArray[Any], other: NDArray[Any]) -> bool:
     try:
         return np.shares_memory(one, other, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:  # unusual strides within one buffer: when in doubt, treat them as shared
+    # unusual strides within one buffer: when in doubt, treat them as shared
+    except np.exceptions.TooHardError:
         return np.may_share_memory(one, other)

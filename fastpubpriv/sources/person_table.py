@@ -47,12 +47,11 @@ MORE_ROWS = ("persons_with_more", "persons_with_more_lower", "persons_with_more_
 SPOOL_BYTES = 1 << 30
 _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individual|student|employee"
 _PERSON = re.compile(rf"[pu]?id|({_NOUNS})[ _]?(id|no|nr|number|key)", re.IGNORECASE)
-_MARK, _COPY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # public constants of the hashes
+# public constants of the hashes
+_MARK, _COPY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 _BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 buckets for a person
 
-_UNREAD = (
-    "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
-)
+_UNREAD = "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
 
 Marks = NDArray[np.uint64]
 
@@ -120,10 +119,19 @@ class PersonTable(DerivedTable):
     persons: Persons
 
     def __init__(
-        self, source: Any, person: Any, rows: int, keep: str, rows_per_person: int, made: IntArray, n: int
+        self,
+        source: Any,
+        person: Any,
+        rows: int,
+        keep: str,
+        rows_per_person: int,
+        made: IntArray,
+        n: int,
     ) -> None:
         if not n:
-            raise InputError("no row has an identifier of a person: name the column that has them by person=")
+            raise InputError(
+                "no row has an identifier of a person: name the column that has them by person="
+            )
         self.source, self.keep, self.n = source, keep, n
         self.persons = Persons(name_of_persons(person), rows_per_person)
         self.choice: dict[str, Any] | None = None
@@ -144,29 +152,49 @@ class PersonTable(DerivedTable):
         return self.n
 
     def __repr__(self) -> str:
-        choice_made = f"keep={self.keep!r}" if self.rows_per_person == 1 else f"rows_per_person={self.rows_per_person}"
+        choice_made = (
+            f"keep={self.keep!r}"
+            if self.rows_per_person == 1
+            else f"rows_per_person={self.rows_per_person}"
+        )
         return f"PersonTable(n={self.n}, {choice_made})"
 
     def rows(self, columns: Any) -> Rows:
         """Return the rows of the persons with these columns, by default all but the identifiers."""
         names = names_of_columns(columns)
         if self.person is not None and names is not None and self.person in names:
-            raise InputError(f"column {self.person!r} says whose row it is: it cannot be a column of the analysis too")
-        others = None if names is not None or self.person is None else _other_names(self.source, self.person)
+            raise InputError(
+                f"column {self.person!r} says whose row it is: it cannot be a column of the analysis too"
+            )
+        others = (
+            None
+            if names is not None or self.person is None
+            else _other_names(self.source, self.person)
+        )
         if others is not None:
-            columns = TextColumns(others, columns.texts) if isinstance(columns, TextColumns) else others
+            columns = (
+                TextColumns(others, columns.texts) if isinstance(columns, TextColumns) else others
+            )
         rows = private_rows(self.source, columns=columns)
         if self.keep != "row" and any(hasattr(name, "levels") for name in rows.columns or ()):
-            raise InputError(f'there is no {self.keep} of text: pass persons(..., keep="row"), or columns of numbers')
+            raise InputError(
+                f'there is no {self.keep} of text: pass persons(..., keep="row"), or columns of numbers'
+            )
         if rows.n != self._rows:
             raise InputError("the number of rows has changed since the persons were found")
         count = self.n * self.rows_per_person
         if not len(self._made):  # no data is read, and all rows are missing
             values = np.broadcast_to(np.nan, (count, rows.dim))
         else:
-            values = _at(rows, self._made, count) if self.keep == "row" else _added(rows, self._made, count, self.keep)
+            values = (
+                _at(rows, self._made, count)
+                if self.keep == "row"
+                else _added(rows, self._made, count, self.keep)
+            )
         filled = self._made if self.rows_per_person > 1 else None
-        return PersonRows(values, rows.kind, rows.columns, self.persons, about=self.about, filled=filled)
+        return PersonRows(
+            values, rows.kind, rows.columns, self.persons, about=self.about, filled=filled
+        )
 
     @property
     def about(self) -> str:
@@ -228,20 +256,28 @@ def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray
     return out
 
 
-def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[tuple[Marks, Marks, IntArray]]:
+def _buckets(
+    records: Iterator[NDArray[np.uint64]], spooled: bool
+) -> Iterator[tuple[Marks, Marks, IntArray]]:
     """Yield person hashes, row hashes and positions of all rows, bucket by bucket; if `spooled`, buckets are in temporary files."""
     count = 1 << (64 - int(_BUCKET_BITS))
     with ExitStack() as files:
-        spool: list[Any] = [files.enter_context((TemporaryFile if spooled else BytesIO)()) for _ in range(count)]
+        spool: list[Any] = [
+            files.enter_context((TemporaryFile if spooled else BytesIO)()) for _ in range(count)
+        ]
         for record in records:
             bucket = (record[0] >> _BUCKET_BITS).astype(np.uint8)
             order = np.argsort(bucket, kind="stable")  # a radix sort
-            parts = np.split(record[:, order].T, np.searchsorted(bucket[order], np.arange(1, count)))
+            parts = np.split(
+                record[:, order].T, np.searchsorted(bucket[order], np.arange(1, count))
+            )
             for file, part in zip(spool, parts, strict=True):
                 file.write(part.tobytes())
         for file in spool:
             file.seek(0)
-            mark, content, place = np.ascontiguousarray(np.frombuffer(file.read(), dtype=np.uint64).reshape(-1, 3).T)
+            mark, content, place = np.ascontiguousarray(
+                np.frombuffer(file.read(), dtype=np.uint64).reshape(-1, 3).T
+            )
             file.close()
             yield mark, content, place.astype(np.int64)
 
@@ -250,7 +286,9 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.
     """Yield (3, rows) per chunk: hash of the person, hash of person and content, and position of each row with an identifier."""
     cells, words = _content(source, person)
     if cells.n != ids.n:
-        raise InputError("x_priv and person differ in length: one identifier for each row is needed")
+        raise InputError(
+            "x_priv and person differ in length: one identifier for each row is needed"
+        )
     begin, stream = 0, RowStream(ids)
     for contents in _hashes(cells, words):
         identifiers = stream.read(begin, begin + len(contents))
@@ -265,7 +303,9 @@ def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
     """Yield a hash of the cells of each row, independent of column order; `words` encodes the text of cells without a number."""
     names = [str(name) for name in cells.columns or range(cells.dim)]
     keys = [
-        np.frombuffer(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), np.uint64)[0]
+        np.frombuffer(
+            blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), np.uint64
+        )[0]
         for name in names
     ]
     begin, stream = 0, RowStream(cells if words is None else words)
@@ -302,7 +342,8 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     readable = []
     for name in names:
         of_texts = {name: TextHash("all")}
-        for text in (of_texts,) if holds_objects(like, name) else ({}, of_texts):  # numbers or text, by its type alone
+        # numbers or text, by its type alone
+        for text in (of_texts,) if holds_objects(like, name) else ({}, of_texts):
             with contextlib.suppress(InputError):
                 private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
                 readable.append(name)
@@ -377,12 +418,16 @@ def table_of_persons(
     rule = choice("keep", keep, KEEP)
     k = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
     if k > 1 and rule != "row":
-        raise InputError(f'keep={rule!r} makes one row of each person: leave out rows_per_person, or pass keep="row"')
+        raise InputError(
+            f'keep={rule!r} makes one row of each person: leave out rows_per_person, or pass keep="row"'
+        )
     ids = _ids(x_priv, person)
     if persons is not None:
         return PersonTable(x_priv, person, ids.n, rule, k, np.full(0, -1), persons)
     own = person if isinstance(person, str) else None
-    parts = call_guarded(lambda: _chosen(ids, x_priv, own, k) if rule == "row" else people_of(ids), _UNREAD)
+    parts = call_guarded(
+        lambda: _chosen(ids, x_priv, own, k) if rule == "row" else people_of(ids), _UNREAD
+    )
     return PersonTable(x_priv, person, ids.n, rule, k, *parts)
 
 
@@ -415,7 +460,9 @@ def _identifiers(source: Any, name: str) -> Rows:
 
     Text that is a number in its usual form is that number, so that a CSV file, which has no types, has the persons of a frame.
     """
-    if kind_of(source) != ".csv" and not holds_objects(source._meta if is_dask(source) else source, name):
+    if kind_of(source) != ".csv" and not holds_objects(
+        source._meta if is_dask(source) else source, name
+    ):
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
     return private_rows(source, columns=TextColumns([name], {name: TextHash("canonical")}))  # type: ignore[arg-type]
@@ -443,7 +490,9 @@ def warn_of_persons(x_pub: Any) -> None:
     """Warn if a public column named like a person identifier has repeated values, for private rows not grouped by person."""
     for name in x_pub.columns if is_frame(x_pub) else ():
         if isinstance(name, str) and _PERSON.fullmatch(name):
-            known = x_pub[name].dropna() if hasattr(x_pub[name], "dropna") else x_pub[name].drop_nulls()
+            known = (
+                x_pub[name].dropna() if hasattr(x_pub[name], "dropna") else x_pub[name].drop_nulls()
+            )
             if 1 < (distinct := len(known.unique())) < len(known):
                 warn(
                     f"column {name!r} of the public table has {distinct} values in {len(known)} rows: if they are persons, each "

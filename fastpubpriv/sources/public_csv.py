@@ -22,11 +22,27 @@ from fastpubpriv.sources.text_files import TextLines, names_of, numbers_of, read
 
 # Cells that stand for a missing number, stripped: the list of pyarrow.csv. The numeral NaN is matched in any case.
 _NULL_WORDS = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL"),
+    *(
+        "",
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "-1.#IND",
+        "-1.#QNAN",
+        "-NaN",
+        "-nan",
+        "1.#IND",
+        "1.#QNAN",
+        "N/A",
+        "NA",
+        "NULL",
+    ),
     *("NaN", "n/a", "nan", "null"),
 )
 _NAN = r"\A[+-]?(?i:nan)\z"
-_OTHER_NUMERAL = re.compile(r"true|false|[+-]?0x[0-9a-f]+|[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", re.IGNORECASE)
+_OTHER_NUMERAL = re.compile(
+    r"true|false|[+-]?0x[0-9a-f]+|[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", re.IGNORECASE
+)
 
 _ADVICE = (
     "in the private file such a line is a row of missing values. Write both files as Parquet; or, if cells hold line breaks, pass "
@@ -79,7 +95,9 @@ def require_numbers_in(path: PathLike, table: Any, columns: Any, join_quoted: bo
     refused = []
     for label in tables.choose(table.schema.names, columns, _quoted(path)):
         if not isinstance(label, tables.Coded) and tables.is_text(table.schema.field(label).type):
-            refused.append((label, _first_text(existing_file(path), table.column(label), join_quoted)))
+            refused.append(
+                (label, _first_text(existing_file(path), table.column(label), join_quoted))
+            )
     tables.require_numeric(refused, _quoted(path), columns)
 
 
@@ -146,7 +164,9 @@ def _refuse_line(name: str, lines: TextLines, record: int, line: int, width: int
         fault = "has an odd number of quotes"
     else:
         fault = f"has {cells} cell{'s' if cells > 1 else ''} and the header {width}"
-    first = line + int(np.count_nonzero(lines.text[lines.begin[0] : lines.begin[record]] == ord("\n")))
+    first = line + int(
+        np.count_nonzero(lines.text[lines.begin[0] : lines.begin[record]] == ord("\n"))
+    )
     raise InputError(f"line {first} of the public file {name!r} {fault}: {_ADVICE}")
 
 
@@ -155,7 +175,8 @@ def _is_number(column: Any) -> BoolArray:
     numbers = np.concatenate([numbers_of(piece) for piece in column.chunks] or [np.empty(0)])
     words = compute.ascii_trim_whitespace(column.fill_null(""))
     missing = compute.or_(
-        compute.is_in(words, value_set=pa.array(_NULL_WORDS)), compute.match_substring_regex(words, _NAN)
+        compute.is_in(words, value_set=pa.array(_NULL_WORDS)),
+        compute.match_substring_regex(words, _NAN),
     )
     numeric: BoolArray = ~np.isnan(numbers) | np.asarray(missing)
     return numeric

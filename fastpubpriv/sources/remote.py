@@ -118,7 +118,11 @@ class WorkerRows(RandomAccessRows):
 def tree_of(rows: Rows, sources: list[Rows]) -> Any:
     """Return how rows are derived: the index of a source (collected in `sources`), or a view class, its arguments and subtrees."""
     if isinstance(rows, View):
-        return type(rows), rows.arguments, tuple(tree_of(source, sources) for source in rows.sources)
+        return (
+            type(rows),
+            rows.arguments,
+            tuple(tree_of(source, sources) for source in rows.sources),
+        )
     for number, known in enumerate(sources):
         if known is rows:
             return number
@@ -138,9 +142,15 @@ def made(tree: Any, sources: Sequence[Rows]) -> Rows:
 def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[ChunkPosition]:
     """Return the ranges of the sources from which rows `begin` to `end` are derived."""
     if not isinstance(rows, View):
-        return [ChunkPosition(next(k for k, known in enumerate(sources) if known is rows), begin, end)]
+        return [
+            ChunkPosition(next(k for k, known in enumerate(sources) if known is rows), begin, end)
+        ]
     below = rows.sources
-    return [place for k, low, high in rows.spans(begin, end) for place in reach(below[k], low, high, sources)]
+    return [
+        place
+        for k, low, high in rows.spans(begin, end)
+        for place in reach(below[k], low, high, sources)
+    ]
 
 
 def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
@@ -204,18 +214,27 @@ def nothing(sent: Pass, chunk: Any) -> Part:
 
 @task
 def added(
-    sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], before: Part | None, *chunks: Any
+    sent: Pass,
+    begin: int,
+    end: int,
+    places: tuple[ChunkPosition, ...],
+    before: Part | None,
+    *chunks: Any,
 ) -> Part:
     """Return the part of rows `begin` to `end`, derived from chunks of the sources, added to that of the rows before if given."""
     held: list[list[tuple[int, Rows]]] = [[] for _ in sent.forms]
     for place, chunk in zip(places, chunks, strict=True):
         opened = _opened(sent.forms[place.source], place.end - place.begin, chunk)
         held[place.source].append((place.begin, opened))
-    rows = made(sent.tree, [WorkerRows(form, here) for form, here in zip(sent.forms, held, strict=True)])
+    rows = made(
+        sent.tree, [WorkerRows(form, here) for form, here in zip(sent.forms, held, strict=True)]
+    )
     accumulators = sent.query.zeros() if before is None else copy.deepcopy(before.accumulators)
     for first in range(begin, end, sent.chunk_rows):
         sent.query.add(rows.block(first, min(first + sent.chunk_rows, end)), accumulators)
-    return Part(sent.query.packed(accumulators), end - begin + (0 if before is None else before.rows))
+    return Part(
+        sent.query.packed(accumulators), end - begin + (0 if before is None else before.rows)
+    )
 
 
 @task
@@ -242,7 +261,11 @@ def _opened(form: Form, rows: int, chunk: Any) -> Rows:
     labels = None if isinstance(chunk, np.ndarray) else form.labels
     # Names and types of a chunk may depend on its values, and so may an error about them.
     opened: Rows = call_foreign(
-        lambda: ArrayRows.from_object(chunk) if labels is None else frame_rows(_numeric(chunk, labels), labels),
+        lambda: (
+            ArrayRows.from_object(chunk)
+            if labels is None
+            else frame_rows(_numeric(chunk, labels), labels)
+        ),
         UNREADABLE,
     )
     if opened.dim != form.dim:

@@ -81,7 +81,8 @@ def check_polars(frame: Any) -> None:
     """Raise InputError unless every step of the plan of a LazyFrame derives each row from one row."""
     what = "the LazyFrame"
     plain = call_foreign(
-        lambda: polars.QueryOptFlags.none()._pyoptflags, f"the plan of {what} cannot be seen: update polars"
+        lambda: polars.QueryOptFlags.none()._pyoptflags,
+        f"the plan of {what} cannot be seen: update polars",
     )
     # polars raises for what it does not expose, and its names change between versions.
     with guarded(_refusal(what, _UNSEEN)):
@@ -99,7 +100,9 @@ def _check_polars_steps(visitor: Any, what: str) -> None:
 def _check_polars_step(visitor: Any, what: str) -> None:
     step = visitor.view_current_node()
     kind = type(step).__name__
-    whole = (kind == "DataFrameScan" and step.selection is None) or (kind == "Union" and step.slice is None)
+    whole = (kind == "DataFrameScan" and step.selection is None) or (
+        kind == "Union" and step.slice is None
+    )
     if whole or kind in {"Cache", "SimpleProjection"}:
         return
     if kind == "Scan":
@@ -125,7 +128,11 @@ def _check_scan(step: Any, what: str) -> None:
         _refuse(what, "Scan")
     for name in dir(options):
         # Some versions of polars raise for options that they do not show, of which harmless ones are not looked at.
-        if not name.startswith("_") and name not in _SCAN_OPTIONS and getattr(options, name) is not None:
+        if (
+            not name.startswith("_")
+            and name not in _SCAN_OPTIONS
+            and getattr(options, name) is not None
+        ):
             _refuse(what, f"Scan with {name}")
 
 
@@ -133,7 +140,9 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     """Check one expression, and return the numbers of its subexpressions."""
     node = visitor.view_expression(number)
     kind = type(node).__name__
-    if kind == "Column" or (kind == "Literal" and isinstance(node.value, bool | int | float | str | None | list)):
+    if kind == "Column" or (
+        kind == "Literal" and isinstance(node.value, bool | int | float | str | None | list)
+    ):
         return []
     if kind == "BinaryExpr":
         children = [node.left, node.right]
@@ -142,18 +151,24 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     elif kind == "Cast":
         children = [node.expr]
         source, target = visitor.get_dtype(node.expr), visitor.get_dtype(number)
-        if node.options == 0 and not (target.is_float() and _plain(source) and source != polars.String):
+        if node.options == 0 and not (
+            target.is_float() and _plain(source) and source != polars.String
+        ):
             _refuse(what, "a strict cast, which fails for some values")
     elif kind == "Function":
         name, children = str(node.function_data[0]), list(node.input)
-        constant = all(type(visitor.view_expression(other)).__name__ == "Literal" for other in children[1:])
-        floating = name == "pow" and visitor.get_dtype(children[0]).is_float()  # integers have no negative powers
+        constant = all(
+            type(visitor.view_expression(other)).__name__ == "Literal" for other in children[1:]
+        )
+        # integers have no negative powers
+        floating = name == "pow" and visitor.get_dtype(children[0]).is_float()
         if not (name in _FUNCTIONS or floating or (name in _WITH_CONSTANTS and constant)):
             _refuse(what, name)
     else:
         _refuse(what, kind)
     if not all(
-        _plain(visitor.get_dtype(other)) or type(visitor.view_expression(other)).__name__ == "Literal"
+        _plain(visitor.get_dtype(other))
+        or type(visitor.view_expression(other)).__name__ == "Literal"
         for other in children
     ):
         _refuse(what, "arithmetic with columns that are neither numbers nor text")
@@ -162,7 +177,11 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
 
 def _plain(dtype: Any) -> bool:
     """Return whether arithmetic and comparisons of a type raise for no value: not those of decimals, dates and lists."""
-    return dtype.is_integer() or dtype.is_float() or dtype in (polars.Boolean, polars.String, polars.Null)
+    return (
+        dtype.is_integer()
+        or dtype.is_float()
+        or dtype in (polars.Boolean, polars.String, polars.Null)
+    )
 
 
 def check_dask(frame: Any) -> None:
@@ -189,9 +208,12 @@ def _check_dask_steps(expression: Any, what: str) -> None:
             targets = asked.values() if isinstance(asked, dict) else [asked]
             held = _types(step.frame)
             floats = all(
-                isinstance(target, str | type | np.dtype) and np.dtype(target).kind == "f" for target in targets
+                isinstance(target, str | type | np.dtype) and np.dtype(target).kind == "f"
+                for target in targets
             )
-            if not floats or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in held):
+            if not floats or not all(
+                isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in held
+            ):
                 _refuse(what, "AsType, which fails for some values")
         elif kind in _DASK_ARITHMETIC:
             if any(getattr(dtype, "char", "") == "O" for each in below for dtype in _types(each)):
@@ -205,7 +227,11 @@ def _check_dask_steps(expression: Any, what: str) -> None:
 
 def _types(step: Any) -> list[Any]:
     meta = step._meta
-    return list(meta.dtypes) if hasattr(meta, "dtypes") and meta.ndim > 1 else [getattr(meta, "dtype", None)]
+    return (
+        list(meta.dtypes)
+        if hasattr(meta, "dtypes") and meta.ndim > 1
+        else [getattr(meta, "dtype", None)]
+    )
 
 
 def _sources(step: Any) -> Iterator[str]:
@@ -233,11 +259,20 @@ def parquet_rows(
         files = [existing_file(each) for each in path]
     elif os.path.isdir(name := path_name(path)):
         # Names with a leading dot or underscore are metadata.
-        every = (path for path in Path(name).rglob("*") if path.suffix.lower() == ".parquet" and path.is_file())
-        files = sorted(str(path) for path in every if not any(part[0] in "._" for part in path.relative_to(name).parts))
+        every = (
+            path
+            for path in Path(name).rglob("*")
+            if path.suffix.lower() == ".parquet" and path.is_file()
+        )
+        files = sorted(
+            str(path)
+            for path in every
+            if not any(part[0] in "._" for part in path.relative_to(name).parts)
+        )
         if not files:
             raise InputError(f"{name!r} is a directory without .parquet files")
-        options |= {"partitioning": "hive", "partition_base_dir": name}  # keys of "key=value" folders are columns too
+        # keys of "key=value" folders are columns too
+        options |= {"partitioning": "hive", "partition_base_dir": name}
     else:
         files = [existing_file(path)]
 
@@ -261,7 +296,9 @@ def unmapped_arrow_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
     if is_file_format:
         dataset = call_guarded(lambda: arrow_dataset.dataset(name, format="ipc"), text)
         return dataset_rows(dataset, columns, what=repr(name))
-    return call_guarded(lambda: stream_rows(lambda: ipc.open_stream(pa.OSFile(name, "rb")), columns), text)
+    return call_guarded(
+        lambda: stream_rows(lambda: ipc.open_stream(pa.OSFile(name, "rb")), columns), text
+    )
 
 
 def dataset_rows(
@@ -283,7 +320,10 @@ def dataset_rows(
         raise InputError(
             f"{what} has no files, or is filtered: pass one without a filter, which has a public number of rows"
         )
-    guessing = arrow_dataset.CsvFileFormat, getattr(arrow_dataset, "JsonFileFormat", arrow_dataset.CsvFileFormat)
+    guessing = (
+        arrow_dataset.CsvFileFormat,
+        getattr(arrow_dataset, "JsonFileFormat", arrow_dataset.CsvFileFormat),
+    )
     if any(isinstance(getattr(fragment, "format", None), guessing) for fragment in fragments):
         raise InputError(
             f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
@@ -302,19 +342,26 @@ def dataset_rows(
     def chunks(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
         for fragment, schema, count in zip(fragments, schemas, counts, strict=True):
             if skipped < count:
-                by_groups = kind == "parquet" and set(schema.names) <= set(fragment.physical_schema.names)
+                by_groups = kind == "parquet" and set(schema.names) <= set(
+                    fragment.physical_schema.names
+                )
                 for batch in _batches(fragment, schema, skipped, chunk_rows, by_groups, memory_map):
                     yield batch_rows(batch, labels, 0, batch.num_rows, dtype)
             skipped = max(skipped - count, 0)
 
-    return RestartedRows(sum(counts), kind, labels, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)))
+    return RestartedRows(
+        sum(counts), kind, labels, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows))
+    )
 
 
 def _is_part(fragment: Any, what: str) -> bool:
     """Return whether a fragment is a part of a Parquet file."""
     if not isinstance(fragment, arrow_dataset.ParquetFileFragment):
         return False
-    groups = call_guarded(lambda: (fragment.num_row_groups, fragment.metadata.num_row_groups), f"{what} cannot be read")
+    groups = call_guarded(
+        lambda: (fragment.num_row_groups, fragment.metadata.num_row_groups),
+        f"{what} cannot be read",
+    )
     return bool(groups[0] != groups[1])
 
 
@@ -325,10 +372,16 @@ def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str, ali
     keys = arrow_dataset.get_partition_keys(fragment.partition_expression)
     missing = [label for label in labels if label not in own.names and label not in keys]
     if missing:
-        raise InputError(f"{what} has no column {missing[0]!r}: pass columns=[...] that all files have")
+        raise InputError(
+            f"{what} has no column {missing[0]!r}: pass columns=[...] that all files have"
+        )
     if alike and set(data_columns(own)) != set(labels):
-        raise InputError(f"{what} has other columns than the first file: pass columns=[...] that all files have")
-    schema_read = pa.schema([schema.field(label) if label in keys else own.field(label) for label in labels])
+        raise InputError(
+            f"{what} has other columns than the first file: pass columns=[...] that all files have"
+        )
+    schema_read = pa.schema(
+        [schema.field(label) if label in keys else own.field(label) for label in labels]
+    )
     checked_schema(schema_read, labels, what)
     return schema_read
 
@@ -340,15 +393,23 @@ def _batches(
     with contextlib.ExitStack() as files:
         if by_groups:
             file = files.enter_context(parquet.ParquetFile(fragment.path, memory_map=memory_map))
-            sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+            sizes = [
+                file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)
+            ]
             first = 0
             while skipped >= sizes[first]:
                 skipped -= sizes[first]
                 first += 1
             groups = list(range(first, len(sizes)))
-            batches = file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=schema.names)
+            batches = file.iter_batches(
+                batch_size=chunk_rows, row_groups=groups, columns=schema.names
+            )
         else:
-            options = {"batch_size": chunk_rows, "batch_readahead": _READ_AHEAD, "fragment_readahead": 1}
+            options = {
+                "batch_size": chunk_rows,
+                "batch_readahead": _READ_AHEAD,
+                "fragment_readahead": 1,
+            }
             batches = fragment.to_batches(schema=schema, columns=schema.names, **options)
         for batch in batches:
             if skipped < batch.num_rows:
@@ -363,7 +424,9 @@ def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Ro
     def reader() -> Any:
         stream = call_foreign(factory)
         if not isinstance(stream, pa.RecordBatchReader):
-            raise InputError("a function that opens an Arrow stream must return a pyarrow.RecordBatchReader each time")
+            raise InputError(
+                "a function that opens an Arrow stream must return a pyarrow.RecordBatchReader each time"
+            )
         return stream
 
     first = reader()
@@ -373,7 +436,11 @@ def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Ro
     def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
         del begin, chunk_rows
         batches = iterate_foreign(iter(reader()))
-        return 0, (batch_rows(batch, labels, 0, batch.num_rows, dtype) for batch in batches if batch.num_rows)
+        return 0, (
+            batch_rows(batch, labels, 0, batch.num_rows, dtype)
+            for batch in batches
+            if batch.num_rows
+        )
 
     return RestartedRows(n, "arrow", labels, open_at)
 
@@ -395,11 +462,17 @@ def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     n = int(call_foreign(lambda: chosen.select(polars.len()).collect(engine="streaming").item()))
 
     def chunks(chunk_rows: int) -> Iterator[Chunk]:
-        for part in chosen.collect_batches(chunk_size=chunk_rows, maintain_order=True, engine="streaming"):
+        for part in chosen.collect_batches(
+            chunk_size=chunk_rows, maintain_order=True, engine="streaming"
+        ):
             if part.height:
-                yield polars_frame_rows(part, labels).block(0, part.height).astype(dtype, copy=False)
+                yield (
+                    polars_frame_rows(part, labels).block(0, part.height).astype(dtype, copy=False)
+                )
 
-    return RestartedRows(n, "frame", labels, lambda begin, chunk_rows: (0, iterate_foreign(chunks(chunk_rows))))
+    return RestartedRows(
+        n, "frame", labels, lambda begin, chunk_rows: (0, iterate_foreign(chunks(chunk_rows)))
+    )
 
 
 def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
@@ -416,7 +489,9 @@ def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> R
         try:
             for piece in map(plain_matrix, iterate_foreign(items)):
                 if piece.shape[1] != dim:
-                    raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {dim} was declared")
+                    raise InputError(
+                        f"a chunk has {piece.shape[1]} columns where dim = {dim} was declared"
+                    )
                 yield piece
         finally:
             # Otherwise the interpreter closes the generator later, and prints the exceptions that this raises.
@@ -429,8 +504,13 @@ def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> R
             native = piece.dtype.isnative and piece.dtype.char in "fd"
             for start in range(skipped, len(piece), chunk_rows):
                 # Always a copy: generators may reuse their buffer while another thread still reads it.
-                yield as_chunk(piece[start : start + chunk_rows], piece.dtype if native else np.dtype(np.float64))
+                yield as_chunk(
+                    piece[start : start + chunk_rows],
+                    piece.dtype if native else np.dtype(np.float64),
+                )
             skipped = max(skipped - len(piece), 0)
 
     hint = f"n = {n} is public and must be declared exactly, and the factory must start afresh for each pass"
-    return RestartedRows(n, "chunks", None, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)), hint, dim)
+    return RestartedRows(
+        n, "chunks", None, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)), hint, dim
+    )

@@ -24,7 +24,9 @@ def _refusal(action: str) -> Any:
     """Return a method that raises TypeError."""
 
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")
+        raise TypeError(
+            f"private rows cannot be {action}: only an estimator, or fold(), may read them"
+        )
 
     return refuse
 
@@ -45,7 +47,8 @@ class Opaque:
     __eq__ = _refusal("compared")
     __bool__ = _refusal("used as a truth value")
     __hash__ = object.__hash__
-    __array_ufunc__ = None  # NumPy operators and functions then raise TypeError instead of trying to convert
+    # NumPy operators and functions then raise TypeError instead of trying to convert
+    __array_ufunc__ = None
 
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
@@ -102,7 +105,8 @@ class Rows(Opaque, ABC):
 
     random_access: bool = False
     cluster: Any = None  # the `DaskCluster` that runs passes over rows that other processes hold
-    persons: Persons | None = None  # who ordered the rows, in user-level privacy; None: in the order of their source
+    # who ordered the rows, in user-level privacy; None: in the order of their source
+    persons: Persons | None = None
     # What stands for a person, in words that show public numbers alone; "" where privacy protects a single row.
     about: str = ""
     # 1 for each row that a person has and NaN for each that pads a person with fewer, (n, 1); None if no row is padded.
@@ -125,7 +129,9 @@ class Rows(Opaque, ABC):
         """Number of rows of each person in user-level privacy; 0: privacy protects a single row."""
         return 0 if self.persons is None else self.persons.rows_each
 
-    def chunks(self, begin: int = 0, end: int | None = None, chunk_rows: int | None = None) -> Iterator[Chunk]:
+    def chunks(
+        self, begin: int = 0, end: int | None = None, chunk_rows: int | None = None
+    ) -> Iterator[Chunk]:
         """Read rows `begin` to `end` in order, at most `chunk_rows` at a time.
 
         Parameters
@@ -147,8 +153,14 @@ class Rows(Opaque, ABC):
         """
         begin, end = integer("begin", begin), integer("end", self.n if end is None else end)
         if not 0 <= begin <= end <= self.n:
-            raise InputError(f"rows {begin} to {end} are not a range within the {self.n} rows of this source")
-        size = default_chunk_rows(self.dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
+            raise InputError(
+                f"rows {begin} to {end} are not a range within the {self.n} rows of this source"
+            )
+        size = (
+            default_chunk_rows(self.dim)
+            if chunk_rows is None
+            else integer("chunk_rows", chunk_rows, minimum=1)
+        )
         return iterate_guarded(self._chunks(begin, end, size))
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -202,7 +214,9 @@ class Rows(Opaque, ABC):
         return self.n
 
     @staticmethod
-    def from_dask(collection: object, columns: Sequence[Any] | None = None, *, client: object = None) -> Rows:
+    def from_dask(
+        collection: object, columns: Sequence[Any] | None = None, *, client: object = None
+    ) -> Rows:
         """Rows of a Dask array, data frame or series. Passes run on the workers that hold the chunks; only integers are returned.
 
         Parameters
@@ -232,7 +246,9 @@ class Rows(Opaque, ABC):
         return _opened("dask", collection, columns, client)
 
     @staticmethod
-    def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
+    def from_csv(
+        path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False
+    ) -> Rows:
         """Rows of a CSV file with a header line. Each further line is one row, regardless of its content.
 
         Types are not inferred, since that would depend on private values. A cell is a decimal number, optionally in quotes; any

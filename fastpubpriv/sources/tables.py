@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 from fastpubpriv._types import Columns, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import columns_join
-from fastpubpriv.sources.arrays import check_count, existing_file, number_of_cell, numbers_of_cells, plain_list
+from fastpubpriv.sources.arrays import (
+    check_count,
+    existing_file,
+    number_of_cell,
+    numbers_of_cells,
+    plain_list,
+)
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.lazy_modules import compute, ipc, pa, polars, types
 from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
@@ -55,7 +61,8 @@ class TextWord:
     def of_texts(self, texts: Sequence[bytes]) -> FloatArray:
         """Return the words of stripped texts, (k,)."""
         width = self.first + WORD_BYTES + self.most
-        data = np.array(texts, dtype=f"S{width}").view(np.uint8).reshape(len(texts), width)  # zeros follow a text
+        # zeros follow a text
+        data = np.array(texts, dtype=f"S{width}").view(np.uint8).reshape(len(texts), width)
         length = np.fromiter(map(len, texts), np.int64, len(texts))
         fine = (length > 0) & (length <= self.most) & (np.count_nonzero(data, axis=1) == length)
         for place in np.flatnonzero(fine & (data > 127).any(axis=1)).tolist():
@@ -92,10 +99,16 @@ class TextHash:
             number = canonical_number(text)
         elif self.numerals == "all" and _NUMERAL.fullmatch(text):
             number = float(text)
-        return number if number == number else float(int.from_bytes(blake2b(text, digest_size=8).digest()) >> 12)
+        return (
+            number
+            if number == number
+            else float(int.from_bytes(blake2b(text, digest_size=8).digest()) >> 12)
+        )
 
 
-_NUMERAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))")
+_NUMERAL = re.compile(
+    rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))"
+)
 _LONGEST_CANONICAL = 25  # bytes of the longest shortest form of a double
 
 
@@ -120,7 +133,11 @@ TextRule = Sequence[str] | TextsOrOther | TextWord | TextHash
 
 def text_of_words(words: Iterable[int]) -> str:
     """Return the text with these words."""
-    return b"".join(int(word).to_bytes(WORD_BYTES, "big") for word in words).rstrip(b"\0").decode(errors="replace")
+    return (
+        b"".join(int(word).to_bytes(WORD_BYTES, "big") for word in words)
+        .rstrip(b"\0")
+        .decode(errors="replace")
+    )
 
 
 class Coded(str):
@@ -171,7 +188,8 @@ def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
         def encoded(cells: Iterable[Any]) -> FloatArray:
             listed = list(cells)
             texts = [
-                plain_text(cell).encode(errors="surrogatepass") if isinstance(cell, str) else b"" for cell in listed
+                plain_text(cell).encode(errors="surrogatepass") if isinstance(cell, str) else b""
+                for cell in listed
             ]
             numbers_of_texts = rule.of_texts(texts)
             for place, cell in enumerate(listed if numbers else ()):
@@ -180,10 +198,18 @@ def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
             return numbers_of_texts
 
         return encoded
-    listed, other = (rule.levels, float(len(rule.levels))) if isinstance(rule, TextsOrOther) else (rule, math.nan)
+    listed, other = (
+        (rule.levels, float(len(rule.levels)))
+        if isinstance(rule, TextsOrOther)
+        else (rule, math.nan)
+    )
     known = {level: float(place) for place, level in enumerate(listed)} | {"": math.nan}
     return lambda cells: np.array(
-        [known.get(plain_text(cell), other) if isinstance(cell, str) else math.nan for cell in cells], dtype=np.float64
+        [
+            known.get(plain_text(cell), other) if isinstance(cell, str) else math.nan
+            for cell in cells
+        ],
+        dtype=np.float64,
     )
 
 
@@ -197,7 +223,9 @@ def arrow_places(column: Any, rule: TextRule, *, quoted: bool = False) -> FloatA
         numbers = np.append(rule.of_texts(distinct.dictionary.to_pylist()), np.nan)
         return np.asarray(numbers[distinct.indices.fill_null(len(numbers) - 1).to_numpy()])
     listed = rule.levels if isinstance(rule, TextsOrOther) else rule
-    index = compute.index_in(trimmed, value_set=pa.array([level.encode() for level in listed], pa.large_binary()))
+    index = compute.index_in(
+        trimmed, value_set=pa.array([level.encode() for level in listed], pa.large_binary())
+    )
     if isinstance(rule, TextsOrOther):
         some = compute.greater(compute.binary_length(trimmed), 0)
         index = compute.if_else(some, compute.fill_null(index, len(listed)), None)
@@ -226,20 +254,27 @@ def refuse_numbers(label: str, kind: str, what: str) -> None:
 
 # Tables read column by column: selecting the columns, and assembling them into rows.
 
-ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
+# (begin, end) -> values of one column, one-dimensional
+ColumnReader = Callable[[int, int], NDArray[Any]]
 
 
 def asked_columns(columns: object) -> list[Any]:
     """Return the argument `columns` as a list of labels; raise InputError if it is not one."""
     if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
-        raise InputError(f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}")
+        raise InputError(
+            f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}"
+        )
     for label in columns:
         if not isinstance(label, Hashable):
-            raise InputError(f"columns must be a list of column names, and a {type(label).__name__} is no name")
+            raise InputError(
+                f"columns must be a list of column names, and a {type(label).__name__} is no name"
+            )
     return list(columns)
 
 
-def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: bool = True) -> list[Any]:
+def choose(
+    available: Sequence[Hashable], columns: Any, what: str, list_names: bool = True
+) -> list[Any]:
     """Return the labels to read, text columns as `Coded`; raise InputError for a missing, ambiguous or repeated label."""
     asked = names_of_columns(columns)
     chosen = list(available) if asked is None else asked_columns(asked)
@@ -249,7 +284,9 @@ def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: b
     missing = [label for label in chosen if label not in there]
     if missing:
         known = (
-            f"{did_you_mean(str(missing[0]), map(str, available))}; it has {listed(available)}" if list_names else ""
+            f"{did_you_mean(str(missing[0]), map(str, available))}; it has {listed(available)}"
+            if list_names
+            else ""
         )
         raise InputError(f"{what} has no column {listed(missing)}{known}")
     ambiguous = [label for label in dict.fromkeys(chosen) if there[label] > 1]
@@ -260,7 +297,10 @@ def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: b
     if repeated:
         raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
     texts = columns.texts if isinstance(columns, TextColumns) else {}
-    return [Coded(each, texts[each]) if isinstance(each, str) and each in texts else each for each in chosen]
+    return [
+        Coded(each, texts[each]) if isinstance(each, str) and each in texts else each
+        for each in chosen
+    ]
 
 
 def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any) -> None:
@@ -269,7 +309,9 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any)
         return
     listed = ", ".join(f"{label!r} ({kind})" for label, kind in refused)
     advice = (
-        "or pass columns=[...] with the numeric columns to use" if columns is None else "or choose numeric columns only"
+        "or pass columns=[...] with the numeric columns to use"
+        if columns is None
+        else "or choose numeric columns only"
     )
     if isinstance(columns, TextColumns):
         advice = "leave them out by columns=, or name a column of text in categories={column: 'public'}, or its list of texts"
@@ -328,7 +370,10 @@ class ColumnRows(RandomAccessRows):
 
         def read() -> Columns:
             with np.errstate(all="ignore"):
-                return Columns(np.require(each(begin, end), self._dtype, ["C", "A"]) for each in self._readers[:dim])
+                return Columns(
+                    np.require(each(begin, end), self._dtype, ["C", "A"])
+                    for each in self._readers[:dim]
+                )
 
         return call_foreign(read)
 
@@ -361,10 +406,15 @@ class RestartedRows(Rows):
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         position, chunks = self._open(begin, chunk_rows)
-        return check_count(self._cut(position, chunks, begin, end, chunk_rows), begin, end, self._hint)
+        return check_count(
+            self._cut(position, chunks, begin, end, chunk_rows), begin, end, self._hint
+        )
 
-    def _cut(self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        stop = end if end < self.n else None  # a pass to the last row reads on, to detect extra rows
+    def _cut(
+        self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int
+    ) -> Iterator[Chunk]:
+        # a pass to the last row reads on, to detect extra rows
+        stop = end if end < self.n else None
         for chunk in chunks:
             high = len(chunk) if stop is None else min(stop - position, len(chunk))
             for start in range(max(begin - position, 0), high, chunk_rows):
@@ -383,12 +433,18 @@ _F32 = np.dtype(np.float32)
 def is_instance(obj: object, module: str, *names: str) -> bool:
     """Return whether `obj` is of one of these classes of a module, without importing it: an instance implies that it is loaded."""
     loaded = sys.modules.get(module)
-    return any(isinstance(obj, cls) for cls in (getattr(loaded, name, None) for name in names) if cls is not None)
+    return any(
+        isinstance(obj, cls)
+        for cls in (getattr(loaded, name, None) for name in names)
+        if cls is not None
+    )
 
 
 def is_arrow(obj: object) -> bool:
     """Return True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
-    return is_instance(obj, "pyarrow", "Table", "RecordBatch", "RecordBatchReader") or is_dataset(obj)
+    return is_instance(obj, "pyarrow", "Table", "RecordBatch", "RecordBatchReader") or is_dataset(
+        obj
+    )
 
 
 def is_arrow_column(obj: object) -> bool:
@@ -415,7 +471,9 @@ def is_texts(obj: object) -> bool:
 def texts_rows(cells: Any, columns: TextColumns) -> Rows:
     """Return the cells of a list or array as rows of one column, called "0", which is read as text."""
     place_of, listed = places(columns.texts["0"]), list(cells)
-    return ColumnRows(len(listed), "array", ["0"], [lambda begin, end: place_of(listed[begin:end])], _F64, [])
+    return ColumnRows(
+        len(listed), "array", ["0"], [lambda begin, end: place_of(listed[begin:end])], _F64, []
+    )
 
 
 def is_dataset(obj: object) -> bool:
@@ -429,7 +487,11 @@ def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
         return float_dtype(arrow_type.value_type)
     if types.is_float32(arrow_type):
         return _F32
-    numeric = types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type)
+    numeric = (
+        types.is_boolean(arrow_type)
+        or types.is_integer(arrow_type)
+        or types.is_floating(arrow_type)
+    )
     return _F64 if numeric or types.is_decimal(arrow_type) else None
 
 
@@ -450,7 +512,9 @@ def is_text(arrow_type: Any) -> bool:
     if types.is_dictionary(arrow_type):
         return is_text(arrow_type.value_type)
     kinds = ("is_string", "is_large_string", "is_string_view")
-    return any(kind(arrow_type) for name in kinds if (kind := getattr(types, name, None)) is not None)
+    return any(
+        kind(arrow_type) for name in kinds if (kind := getattr(types, name, None)) is not None
+    )
 
 
 def column_reader(column: Any, label: Any = None, what: str = "the Arrow table") -> ColumnReader:
@@ -468,7 +532,12 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
     views: list[NDArray[Any]] = []
     for piece in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         buffers = piece.buffers()
-        if types.is_dictionary(piece.type) or len(buffers) != 2 or buffers[1] is None or len(piece) == 0:
+        if (
+            types.is_dictionary(piece.type)
+            or len(buffers) != 2
+            or buffers[1] is None
+            or len(piece) == 0
+        ):
             continue
         width = piece.type.bit_width // 8
         if width:
@@ -477,7 +546,9 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
     return views
 
 
-def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
+def checked_schema(
+    schema: Any, columns: Sequence[str] | None, what: str
+) -> tuple[list[str], np.dtype[Any]]:
     """Return the columns to read and the dtype of their rows, from the schema alone; raise InputError for other types."""
     every = names_of_columns(columns) is None
     labels = choose(data_columns(schema) if every else schema.names, columns, what)
@@ -485,8 +556,13 @@ def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tup
     for label, held in zip(labels, kinds, strict=True):
         if isinstance(label, Coded) and not is_text(held):
             refuse_numbers(label, str(held)[:40], what)
-    dtypes = [_F64 if isinstance(label, Coded) else float_dtype(t) for label, t in zip(labels, kinds, strict=True)]
-    refused = [(label, str(t)[:40]) for label, t, d in zip(labels, kinds, dtypes, strict=True) if d is None]
+    dtypes = [
+        _F64 if isinstance(label, Coded) else float_dtype(t)
+        for label, t in zip(labels, kinds, strict=True)
+    ]
+    refused = [
+        (label, str(t)[:40]) for label, t, d in zip(labels, kinds, dtypes, strict=True) if d is None
+    ]
     require_numeric(refused, what, columns)
     return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
 
@@ -498,7 +574,9 @@ def data_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def arrow_rows(source: object, columns: Sequence[str] | None, *, what: str = "the Arrow table") -> Rows:
+def arrow_rows(
+    source: object, columns: Sequence[str] | None, *, what: str = "the Arrow table"
+) -> Rows:
     """Return rows of a Table, RecordBatch, list of RecordBatches or Arrow IPC / Feather file; `what` names it in errors."""
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
@@ -516,14 +594,19 @@ def arrow_rows(source: object, columns: Sequence[str] | None, *, what: str = "th
     elif isinstance(source, list | tuple):
         batches = plain_list(source)
         if batches and all(isinstance(item, pa.RecordBatch) for item in batches):
-            source = call_guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
+            source = call_guarded(
+                lambda: pa.Table.from_batches(batches), "the record batches do not share one schema"
+            )
     if not isinstance(source, pa.Table):
         raise InputError(
             f"expected a pyarrow Table or RecordBatch, or a list of RecordBatches, got {type(source).__name__}"
         )
     table: Any = source
     # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
-    call_guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
+    call_guarded(
+        lambda: table.schema.names,
+        f"the column names of {what} cannot be read: they must be text in UTF-8",
+    )
     labels, dtype = checked_schema(table.schema, columns, what)
     numbers = [label for label in labels if not isinstance(label, Coded)]
     held = [view for label in numbers for view in column_memory(table.column(label))]
@@ -539,9 +622,13 @@ def ipc_reader(name: str) -> Any:
     return opener(pa.memory_map(name))
 
 
-def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
+def batch_rows(
+    batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]
+) -> Chunk:
     """Return rows `begin` to `end` of a record batch."""
-    return assemble([column_reader(batch.column(str(label)), label) for label in labels], begin, end, dtype)
+    return assemble(
+        [column_reader(batch.column(str(label)), label) for label in labels], begin, end, dtype
+    )
 
 
 # Rows of pandas and polars frames.
@@ -572,7 +659,9 @@ def is_lazy(obj: object) -> bool:
 def frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     """Return rows of a pandas or polars DataFrame, or of a Series as one column."""
     if is_series(frame):  # a series without a name becomes column 0, as in a frame made of an array
-        frame = (frame.alias("0") if is_instance(frame, "polars", "Series") and not frame.name else frame).to_frame()
+        frame = (
+            frame.alias("0") if is_instance(frame, "polars", "Series") and not frame.name else frame
+        ).to_frame()
     if is_instance(frame, "pandas", "DataFrame"):
         return _pandas_rows(frame, columns)
     return polars_frame_rows(frame, columns)
@@ -583,7 +672,11 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     labels = choose(list(frame.columns), columns, what)
     series = [frame[label] for label in labels]
     dtypes = {label: each.dtype for label, each in zip(labels, series, strict=True)}
-    refused = [(k, _kind(d)) for k, d in dtypes.items() if not isinstance(k, Coded) and not _pandas_numeric(d)]
+    refused = [
+        (k, _kind(d))
+        for k, d in dtypes.items()
+        if not isinstance(k, Coded) and not _pandas_numeric(d)
+    ]
     require_numeric(refused, what, columns)
     pairs = [_pandas_column(each, label, what) for label, each in zip(labels, series, strict=True)]
     held = [view for _, views in pairs for view in views]
@@ -600,16 +693,18 @@ def _pandas_column(series: Any, label: Any, what: str) -> tuple[ColumnReader, li
         return _pandas_texts(series, label, what), []
     if isinstance(series.dtype, np.dtype):
         values = np.ndarray.view(series.to_numpy(), np.ndarray)
-        if (
-            values.dtype.kind == "O"
-        ):  # pandas makes it of a whole column for one cell, such as an integer beyond 64 bits
+        # pandas makes it of a whole column for one cell, such as an integer beyond 64 bits
+        if values.dtype.kind == "O":
             return (lambda begin, end: numbers_of_cells(values[begin:end])), [values]
         return (lambda begin, end: values[begin:end]), [values]
     if hasattr(series.dtype, "pyarrow_dtype"):
         column = call_guarded(lambda: series.array.__arrow_array__())
         return column_reader(column), column_memory(column)
     array = series.array
-    masked: ColumnReader = lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)  # noqa: E731
+
+    def masked(begin: int, end: int) -> FloatArray:
+        return np.asarray(array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan))
+
     return masked, [array._data] if hasattr(array, "_data") else []
 
 
@@ -625,7 +720,9 @@ def _pandas_numeric(dtype: Any) -> bool:
     if arrow_type is not None:
         return float_dtype(arrow_type) is not None
     # Nullable Int64, Float64, boolean and the like. A sparse column has a `subtype`, a category has `categories`.
-    return getattr(dtype, "numpy_dtype", np.dtype(object)).kind in "biuf" and not hasattr(dtype, "subtype")
+    return getattr(dtype, "numpy_dtype", np.dtype(object)).kind in "biuf" and not hasattr(
+        dtype, "subtype"
+    )
 
 
 def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
@@ -633,7 +730,9 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
     if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
         return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
     objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
-    if not objects and (_pandas_numeric(dtype) or isinstance(dtype, np.dtype) or hasattr(dtype, "subtype")):
+    if not objects and (
+        _pandas_numeric(dtype) or isinstance(dtype, np.dtype) or hasattr(dtype, "subtype")
+    ):
         refuse_numbers(label, _kind(dtype), what)
     place_of = places(label.levels)
     if hasattr(dtype, "categories"):
@@ -651,17 +750,30 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     labels = choose(list(frame.columns), columns, what)
     series = {label: frame.get_column(label) for label in labels}
     # Only the class name of a type: the text of an Enum has its categories.
-    kinds = {label: str(getattr(s.dtype, "base_type", lambda s=s: s.dtype)()) for label, s in series.items()}
-    numeric = {
-        label for label, s in series.items() if s.dtype.is_numeric() or s.dtype in (polars.Boolean, polars.Object)
+    kinds = {
+        label: str(getattr(s.dtype, "base_type", lambda s=s: s.dtype)())
+        for label, s in series.items()
     }
-    refused = [(str(k), kind) for k, kind in kinds.items() if not (isinstance(k, Coded) or k in numeric)]
+    numeric = {
+        label
+        for label, s in series.items()
+        if s.dtype.is_numeric() or s.dtype in (polars.Boolean, polars.Object)
+    }
+    refused = [
+        (str(k), kind) for k, kind in kinds.items() if not (isinstance(k, Coded) or k in numeric)
+    ]
     require_numeric(refused, what, columns)
     held: list[NDArray[Any]] = []
 
     def reader(label: Any) -> ColumnReader:
         column, kind = series[label], kinds[label]
-        if isinstance(label, Coded) and kind not in ("String", "Utf8", "Categorical", "Enum", "Object"):
+        if isinstance(label, Coded) and kind not in (
+            "String",
+            "Utf8",
+            "Categorical",
+            "Enum",
+            "Object",
+        ):
             refuse_numbers(label, kind, what)
         if kind == "Object":  # Arrow has no such type
             place_of = places(label.levels) if isinstance(label, Coded) else _numbers_of_list
@@ -689,15 +801,25 @@ def holds_objects(source: Any, name: Any) -> bool:
 
 def refuse_objects(source: Any, columns: Any) -> None:
     """Raise InputError if a public column of objects, or an array of them, has a cell that is neither a number nor missing."""
-    if isinstance(source, np.ndarray) and source.dtype.kind == "O" and not _all_numbers(source.ravel().tolist()):
-        raise InputError("public rows must be real numbers, and this array of objects has other cells: pass numbers")
+    if (
+        isinstance(source, np.ndarray)
+        and source.dtype.kind == "O"
+        and not _all_numbers(source.ravel().tolist())
+    ):
+        raise InputError(
+            "public rows must be real numbers, and this array of objects has other cells: pass numbers"
+        )
     if is_series(source):
         source = source.to_frame()
     if not is_frame(source):
         return
     asked = names_of_columns(columns)
     texts = columns.texts if isinstance(columns, TextColumns) else {}
-    names = [name for name in (source.columns if asked is None else asked_columns(asked)) if name not in texts]
+    names = [
+        name
+        for name in (source.columns if asked is None else asked_columns(asked))
+        if name not in texts
+    ]
     objects = [name for name in names if holds_objects(source, name)]
     others = [name for name in objects if not _all_numbers(source[name].to_list())]
     require_numeric([(name, "object") for name in others], "the data frame", columns)
@@ -706,4 +828,7 @@ def refuse_objects(source: Any, columns: Any) -> None:
 def _all_numbers(cells: Iterable[Any]) -> bool:
     """Return whether all cells are numbers or missing."""
     missing = {"NoneType", "NAType", "NaTType"}
-    return all(type(cell).__name__ in missing or isinstance(cell, Real | Decimal | np.bool_) for cell in cells)
+    return all(
+        type(cell).__name__ in missing or isinstance(cell, Real | Decimal | np.bool_)
+        for cell in cells
+    )

@@ -111,7 +111,8 @@ def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
 
 
 Positions = IntArray
-Column = tuple[int, tables.TextRule | None]  # index of its cell on a line; encoding of a text column
+# index of its cell on a line; encoding of a text column
+Column = tuple[int, tables.TextRule | None]
 
 _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
@@ -137,8 +138,12 @@ class LineCells:
         lines, complete = self.lines, self.complete
         # The cells of an incomplete line are empty, hence missing.
         begin, end = lines.begin.copy(), lines.begin.copy()
-        begin[complete] = lines.begin[complete] if index == 0 else self.commas[self.first + index - 1] + 1
-        end[complete] = lines.end[complete] if index == self.width - 1 else self.commas[self.first + index]
+        begin[complete] = (
+            lines.begin[complete] if index == 0 else self.commas[self.first + index - 1] + 1
+        )
+        end[complete] = (
+            lines.end[complete] if index == self.width - 1 else self.commas[self.first + index]
+        )
         if self.any_quotes:
             at = np.flatnonzero(end - begin >= 2)
             at = at[(lines.text[begin[at]] == QUOTE) & (lines.text[end[at] - 1] == QUOTE)]
@@ -169,7 +174,9 @@ def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list
     columns = []
     for index, levels in chosen:
         texts = cells.texts(index)
-        columns.append(numbers_of(texts) if levels is None else tables.arrow_places(texts, levels, quoted=True))
+        columns.append(
+            numbers_of(texts) if levels is None else tables.arrow_places(texts, levels, quoted=True)
+        )
     return columns
 
 
@@ -187,7 +194,8 @@ def names_of(lines: TextLines) -> list[str] | None:
             cells.append(piece)
     quoted = [len(cell) >= 2 and cell[0] == cell[-1] == '"' for cell in cells]
     return [
-        (cell[1:-1].replace('""', '"') if inside else cell).strip() for cell, inside in zip(cells, quoted, strict=True)
+        (cell[1:-1].replace('""', '"') if inside else cell).strip()
+        for cell, inside in zip(cells, quoted, strict=True)
     ]
 
 
@@ -222,7 +230,9 @@ def numbers_of(texts: Any) -> FloatArray:
         parsed = _parsed(texts)
     if parsed is None:
         # Both parsers round to the nearest double, so they agree on every numeral.
-        parsed = pa.array([None if text is None else float(text) for text in texts.to_pylist()], pa.float64())
+        parsed = pa.array(
+            [None if text is None else float(text) for text in texts.to_pylist()], pa.float64()
+        )
     return np.asarray(parsed.to_numpy(zero_copy_only=False))
 
 
@@ -255,7 +265,9 @@ class CsvRows(tables.RestartedRows):
 
     __slots__ = ("join_quoted", "path")
 
-    def __init__(self, path: str, join_quoted: bool, n: int, labels: Sequence[Any], open_at: tables.Open) -> None:
+    def __init__(
+        self, path: str, join_quoted: bool, n: int, labels: Sequence[Any], open_at: tables.Open
+    ) -> None:
         super().__init__(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
         self.path = path
         self.join_quoted = join_quoted
@@ -273,16 +285,22 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
         raise InputError(message)
     if any(_looks_like_a_number(cell) for cell in header):
         # The line may be a private row, so it is not quoted.
-        raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
+        raise InputError(
+            f"the first line of {name!r} holds numbers: add a header line with the column names"
+        )
     # In a file without a header the first line is a private row, so only names given by the caller are quoted.
-    labels = tables.choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
+    labels = tables.choose(
+        header, columns, f"the header of {name!r} (names between commas)", list_names=False
+    )
     n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
     chosen = [(header.index(label), getattr(label, "levels", None)) for label in labels]
 
     def chunks(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
         for lines in read_lines(name, join_quoted):
             if skipped < len(lines):
-                yield from _chunks_of(lines.part(skipped, len(lines)), len(header), chosen, chunk_rows)
+                yield from _chunks_of(
+                    lines.part(skipped, len(lines)), len(header), chosen, chunk_rows
+                )
             skipped = max(skipped - len(lines), 0)
 
     def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
@@ -291,7 +309,9 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
     return CsvRows(name, join_quoted, n, labels, open_at)
 
 
-def _chunks_of(lines: TextLines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:
+def _chunks_of(
+    lines: TextLines, width: int, chosen: Sequence[Column], chunk_rows: int
+) -> Iterator[Chunk]:
     columns = read_columns(lines, width, chosen)
     for start in range(0, len(lines), chunk_rows):
         stop = min(start + chunk_rows, len(lines))
@@ -306,10 +326,14 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
     if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
         raise InputError(message)
-    labels = tables.choose(header, columns, "the header of the rows (names between commas)", list_names=False)
+    labels = tables.choose(
+        header, columns, "the header of the rows (names between commas)", list_names=False
+    )
     chosen = [(header.index(label), None) for label in labels]
     lines = itertools.chain([first.part(1, len(first))], pieces)
-    return iterate_guarded(chunk for piece in lines for chunk in _chunks_of(piece, len(header), chosen, sys.maxsize))
+    return iterate_guarded(
+        chunk for piece in lines for chunk in _chunks_of(piece, len(header), chosen, sys.maxsize)
+    )
 
 
 def _looks_like_a_number(cell: str) -> bool:
@@ -317,4 +341,5 @@ def _looks_like_a_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may be called "inf"
+    # a column may be called "inf"
+    return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}

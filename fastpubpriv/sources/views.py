@@ -52,7 +52,8 @@ class View(Rows):
         require_one_order(*sources)
         super().__init__(n, dim, rows.kind if kind is None else kind, columns)
         self._rows, self.sources = rows, sources
-        self.arguments = arguments  # constructor arguments after the sources: public values that can be pickled
+        # constructor arguments after the sources: public values that can be pickled
+        self.arguments = arguments
         self.random_access = all(source.random_access for source in sources)
         self.cluster = rows.cluster
         self.persons = rows.persons
@@ -74,7 +75,9 @@ class View(Rows):
     def block(self, begin: int, end: int) -> Chunk:
         """See `Rows.block`."""
         spans = self.spans(begin, end)
-        return self.derived(begin, end, *(self.sources[k].block(low, high) for k, low, high in spans))
+        return self.derived(
+            begin, end, *(self.sources[k].block(low, high) for k, low, high in spans)
+        )
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         if self.random_access or begin == end:
@@ -86,7 +89,9 @@ class View(Rows):
         for first in range(begin, end, step):
             last = min(first + step, end)
             spans = zip(streams, self.spans(first, last), strict=True)
-            yield self.derived(first, last, *(stream.read(low, high) for stream, (_, low, high) in spans))
+            yield self.derived(
+                first, last, *(stream.read(low, high) for stream, (_, low, high) in spans)
+            )
         for stream in streams if end == self.n else ():
             stream.finish(self.left_out)
 
@@ -99,7 +104,9 @@ def _ranges(size: int, shares: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 def _require_rows(n: int, sizes: list[int]) -> None:
     if min(sizes) < 1:
-        raise InputError(f"{n} rows are too few for {len(sizes)} blocks: each needs at least one row")
+        raise InputError(
+            f"{n} rows are too few for {len(sizes)} blocks: each needs at least one row"
+        )
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
@@ -117,7 +124,9 @@ class Slice(View):
     def __init__(self, rows: Rows, begin: int, end: int) -> None:
         begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
         if not begin < end <= rows.n:
-            raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
+            raise InputError(
+                f"rows {begin} to {end} are not a block within the {rows.n} rows of this source"
+            )
         super().__init__((rows,), end - begin, rows.dim, rows.columns, arguments=(begin, end))
         self._begin = begin
 
@@ -172,7 +181,9 @@ OfChunk = Callable[[Chunk], Chunk]
 PIECE_BYTES = 1 << 20
 
 
-def each_row(rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None = None) -> Rows:
+def each_row(
+    rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None = None
+) -> Rows:
     """Return rows function(chunk) of `dim` columns; the function must map each row independently of all others."""
     return RowMapView(rows, function, dim, columns)
 
@@ -182,7 +193,9 @@ class RowMapView(View):
 
     __slots__ = ("_function",)
 
-    def __init__(self, rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None
+    ) -> None:
         super().__init__((rows,), rows.n, dim, columns, arguments=(function, dim, columns))
         self._function = function
 
@@ -255,7 +268,10 @@ class _Members:
 
     def __init__(self, n: int, low: int, high: int) -> None:
         self.n, self.low, self.high = n, np.uint64(low), np.uint64(high - 1)
-        counts = [int(np.count_nonzero(self.mask(begin, min(begin + _SEGMENT, n)))) for begin in range(0, n, _SEGMENT)]
+        counts = [
+            int(np.count_nonzero(self.mask(begin, min(begin + _SEGMENT, n))))
+            for begin in range(0, n, _SEGMENT)
+        ]
         self.prefix = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
     @property

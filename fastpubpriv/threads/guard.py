@@ -19,7 +19,9 @@ READING_FAILED = (
     "reading the rows failed. The reason is withheld because it may quote private content: "
     "check the file or the chunk factory by hand, with data that you may look at"
 )
-NO_MEMORY = "memory ran out while the rows were read: use fewer threads, or a machine with more memory"
+NO_MEMORY = (
+    "memory ran out while the rows were read: use fewer threads, or a machine with more memory"
+)
 
 
 def passes(error: BaseException) -> bool:
@@ -56,14 +58,18 @@ class _Replacing:
     __slots__ = ("_kind", "_replaced")
 
     def __init__(
-        self, replaced: Callable[[BaseException], BaseException], kind: type[BaseException] = BaseException
+        self,
+        replaced: Callable[[BaseException], BaseException],
+        kind: type[BaseException] = BaseException,
     ) -> None:
         self._replaced, self._kind = replaced, kind
 
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /
+    ) -> None:
         failure = self._replaced(error) if isinstance(error, self._kind) else None
         del kind, error, trace  # the traceback of the replacement has this frame
         try:
@@ -92,7 +98,9 @@ def naming(argument: str) -> _Replacing:
     return _Replacing(named, InputError)
 
 
-def call_guarded(call: Callable[..., T], message: str = READING_FAILED, *, given: tuple[Any, ...] = ()) -> T:
+def call_guarded(
+    call: Callable[..., T], message: str = READING_FAILED, *, given: tuple[Any, ...] = ()
+) -> T:
     """Return call(*given) within `guarded(message)`."""
     with guarded(message):
         return call(*given)
@@ -123,7 +131,9 @@ def iterate_foreign(iterator: Iterator[Any]) -> Iterator[Any]:
     return _items(iterator, replace_error)
 
 
-def _items(iterator: Iterator[Any], replaced: Callable[[BaseException], BaseException]) -> Iterator[Any]:
+def _items(
+    iterator: Iterator[Any], replaced: Callable[[BaseException], BaseException]
+) -> Iterator[Any]:
     while True:
         try:
             item = next(iterator)

@@ -26,7 +26,8 @@ from fastpubpriv.threads.guard import call_guarded
 POLL_SECONDS = 0.05
 # Memory that must be free before a thread is started: its stack, and the buffers of all threads.
 _THREAD_BYTES = 64 << 20
-_STOP_SECONDS, _EXIT_SECONDS = 0.1, 1.0  # longest waits for steps at work after an interrupt or error, and at exit
+# longest waits for steps at work after an interrupt or error, and at exit
+_STOP_SECONDS, _EXIT_SECONDS = 0.1, 1.0
 _MAX_THREADS = max(64, os.cpu_count() or 1)  # cached: a system call takes microseconds
 
 T = TypeVar("T")
@@ -169,7 +170,8 @@ class _Loop(Generic[T]):
         self.wait(lambda: not self.running, _STOP_SECONDS)
 
 
-_serving: deque[None] = deque()  # one entry for each thread of a loop; adding and removing at its ends is atomic
+# one entry for each thread of a loop; adding and removing at its ends is atomic
+_serving: deque[None] = deque()
 os.register_at_fork(after_in_child=_serving.clear)
 
 
@@ -186,7 +188,11 @@ def _nothing() -> None:
 
 
 def run_steps(
-    step: Callable[[T], object], items: Iterable[T], workers: int, *, between: Callable[[], object] = _nothing
+    step: Callable[[T], object],
+    items: Iterable[T],
+    workers: int,
+    *,
+    between: Callable[[], object] = _nothing,
 ) -> None:
     """Call step(item) for each item once, in any order, in `workers` threads; raise the first error."""
     # The calling thread is one of them: it fetches items, of an iterator at most 2 * workers ahead, and takes one where that many
@@ -221,7 +227,8 @@ def run_steps(
         try:
             raise error
         finally:
-            del error  # breaks the reference cycle of frames and exception, which would keep buffers alive
+            # breaks the reference cycle of frames and exception, which would keep buffers alive
+            del error
 
 
 def share_out(work: Callable[[int], object], count: int, *, threads: int | None = None) -> None:
@@ -231,7 +238,9 @@ def share_out(work: Callable[[int], object], count: int, *, threads: int | None 
     share_stream(work, range(count), threads=threads)
 
 
-def share_stream(work: Callable[[T], object], items: Iterable[T], *, threads: int | None = None) -> None:
+def share_stream(
+    work: Callable[[T], object], items: Iterable[T], *, threads: int | None = None
+) -> None:
     """Call work(item) for each item in up to `threads` threads, while the calling thread fetches items; see `share_out`."""
     call_guarded(lambda: run_steps(work, items, available_cpus() if threads is None else threads))
 
@@ -280,10 +289,16 @@ def _bar(total: int) -> Any:
     # The caller has decided to show the bar, so a notebook or a log file is treated as a terminal. `auto_refresh` would start a
     # thread, which may fail or block forever if memory is short.
     bar = progress.Progress(
-        progress.MofNCompleteColumn(), "rows", progress.BarColumn(), progress.TimeRemainingColumn(),
+        progress.MofNCompleteColumn(),
+        "rows",
+        progress.BarColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True, force_terminal=True, force_jupyter=False),
-        auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False,
-    )  # fmt: skip
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
     bar.start()
     bar.add_task("", total=total)
     return bar

@@ -139,8 +139,12 @@ def make_semi_private(
     count = validation.integer("steps", steps, minimum=1)
     size = validation.integer("batch_rows", batch_rows, minimum=1)
     if size >= hidden.n:
-        raise InputError(f"batch_rows must be less than the {hidden.n} private rows: a batch is a sample of them")
-    public_size = min(shown.n, validation.integer("public_batch_rows", public_batch_rows, minimum=1))
+        raise InputError(
+            f"batch_rows must be less than the {hidden.n} private rows: a batch is a sample of them"
+        )
+    public_size = min(
+        shown.n, validation.integer("public_batch_rows", public_batch_rows, minimum=1)
+    )
     weight = validation.positive("priv_weight", priv_weight)
     if weight > 1.0:
         raise InputError(f"priv_weight must lie in (0, 1], got {weight:g}")
@@ -156,7 +160,9 @@ def make_semi_private(
         **session.asked(ledger, random_state, threads=1, progress=False),
     )
     left_epsilon, left_delta = run.account.approx_left
-    grid = sampled_sum_grid(left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n)
+    grid = sampled_sum_grid(
+        left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n
+    )
     public_batches = PublicBatches(torch, rows_of, shown, public_size, norm, public_gradient)
     gradients = partial(module_gradients, rows_of=rows_of, table=hidden)
     measurement = SampledGradientSum(gradients=gradients, clip_norm=norm, grid=grid)
@@ -202,10 +208,21 @@ class SemiPrivateTraining:
     arithmetic: ClassVar[str] = "real"
 
     def __init__(
-        self, run: Any, measurement: SampledGradientSum, public: PublicBatches, optimizer: Any,
-        steps: int, batch_rows: int, priv_weight: float,
-    ) -> None:  # fmt: skip
-        self._run, self._measurement, self._public, self._optimizer = run, measurement, public, optimizer
+        self,
+        run: Any,
+        measurement: SampledGradientSum,
+        public: PublicBatches,
+        optimizer: Any,
+        steps: int,
+        batch_rows: int,
+        priv_weight: float,
+    ) -> None:
+        self._run, self._measurement, self._public, self._optimizer = (
+            run,
+            measurement,
+            public,
+            optimizer,
+        )
         self._batch_rows, self._priv_weight = batch_rows, priv_weight
         self.steps, self.steps_done = steps, 0
 
@@ -230,12 +247,17 @@ class SemiPrivateTraining:
         public = self._public.gradient()
         if not self.steps_done:
             if not np.isfinite(public).all():
-                raise InputError("the gradient of the public rows is not finite at the first step; nothing was spent")
+                raise InputError(
+                    "the gradient of the public rows is not finite at the first step; nothing was spent"
+                )
             self._run.account.open()
         event = self._event if not self.steps_done else self._event.later
-        self.steps_done += 1  # also if the step fails: its budget is spent, and it cannot be repeated
+        # also if the step fails: its budget is spent, and it cannot be repeated
+        self.steps_done += 1
         with np.errstate(all="ignore"):
-            released = self._run.release(self._measurement, name=f"step {self.steps_done}", cost=event)
+            released = self._run.release(
+                self._measurement, name=f"step {self.steps_done}", cost=event
+            )
             self._move(released.value, np.where(np.isfinite(public), public, 0.0))
         if self.steps_done == self.steps:
             self._public.rows_of.close()
@@ -275,7 +297,13 @@ class SemiPrivateTraining:
     def epsilon_add_remove(self) -> float:
         """Epsilon of the same noise, batches and delta under add-remove-one, the relation of Opacus's accountants."""
         event = self._event
-        return epsilon_of(event.noise_multiplier, event.sampling, self.steps, event.delta, Neighbors.ADD_REMOVE_ONE)
+        return epsilon_of(
+            event.noise_multiplier,
+            event.sampling,
+            self.steps,
+            event.delta,
+            Neighbors.ADD_REMOVE_ONE,
+        )
 
     def record(self) -> dict[str, Any]:
         """Return the numbers to publish with the module: sizes, budget spent, each release and its noise."""
@@ -298,7 +326,9 @@ def import_torch() -> Any:
         import opacus  # noqa: F401
         import torch
     except ImportError:
-        raise InputError("this needs PyTorch and Opacus: pip install 'fastpubpriv[torch]'") from None
+        raise InputError(
+            "this needs PyTorch and Opacus: pip install 'fastpubpriv[torch]'"
+        ) from None
     return torch
 
 
@@ -310,14 +340,18 @@ class TensorTable:
         self._pair = None
         if isinstance(data, tuple | list):
             if len(data) != 2 or not all(isinstance(each, torch.Tensor) for each in data):
-                raise InputError(f"{name} must be a pair of tensors (x, y), or a dataset of such pairs")
+                raise InputError(
+                    f"{name} must be a pair of tensors (x, y), or a dataset of such pairs"
+                )
             if len(data[0]) != len(data[1]):
                 raise InputError(f"{name} has {len(data[0])} rows and {len(data[1])} labels")
             self._pair = (data[0].detach(), data[1].detach())
             self.n = len(data[0])
         else:
             if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-                raise InputError(f"{name} must be a pair of tensors (x, y), or a dataset with a length and positions")
+                raise InputError(
+                    f"{name} must be a pair of tensors (x, y), or a dataset with a length and positions"
+                )
             self.n = len(data)
         self._data = data
         if self.n < 1:
@@ -325,7 +359,11 @@ class TensorTable:
 
     def item(self, place: int) -> tuple[Any, Any]:
         """Return one row and its label as tensors."""
-        x, y = self._data[place] if self._pair is None else (self._pair[0][place], self._pair[1][place])
+        x, y = (
+            self._data[place]
+            if self._pair is None
+            else (self._pair[0][place], self._pair[1][place])
+        )
         return self._torch.as_tensor(x), self._torch.as_tensor(y)
 
     def rows(self, places: IntArray, kind: RowGradients) -> tuple[Any, Any, Any]:
@@ -339,8 +377,11 @@ class TensorTable:
         for i, place in enumerate(places.tolist()):
             try:
                 pair = self.item(place)
-                counts[i] = kind.alike(*pair) and bool(kind.fitting(*(part[None] for part in pair))[0])
-            except Exception:  # nothing of a private row may be revealed, not even that it cannot be read
+                counts[i] = kind.alike(*pair) and bool(
+                    kind.fitting(*(part[None] for part in pair))[0]
+                )
+            # nothing of a private row may be revealed, not even that it cannot be read
+            except Exception:
                 counts[i] = False
             pairs.append(pair if counts[i] else kind.example)
         stack = self._torch.stack
@@ -350,7 +391,9 @@ class TensorTable:
 class RowGradients:
     """Per-row gradients of a module's loss, computed by Opacus, as one vector each."""
 
-    def __init__(self, torch: Any, module: Any, loss: Callable[[Any, Any], Any], example: tuple[Any, Any]) -> None:
+    def __init__(
+        self, torch: Any, module: Any, loss: Callable[[Any, Any], Any], example: tuple[Any, Any]
+    ) -> None:
         from opacus import GradSampleModule
         from opacus.validators import ModuleValidator
 
@@ -365,7 +408,9 @@ class RowGradients:
             )
         problems = ModuleValidator.validate(module, strict=False)
         if problems:
-            raise InputError(f"Opacus cannot take gradients of this module row by row: {problems[0]}")
+            raise InputError(
+                f"Opacus cannot take gradients of this module row by row: {problems[0]}"
+            )
         self._module = GradSampleModule(module, loss_reduction="sum")
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         if not self.parameters:
@@ -374,7 +419,11 @@ class RowGradients:
         self.piece = max(1, _PIECE // self.size)
         self._device = self.parameters[0].device
         # The hooks of Opacus warn if no input of their module needs a gradient, as of those behind the rows or a frozen part.
-        trained = [each for each in module.modules() if any(p.requires_grad for p in each.parameters(recurse=False))]
+        trained = [
+            each
+            for each in module.modules()
+            if any(p.requires_grad for p in each.parameters(recurse=False))
+        ]
         self._hooks = [each.register_forward_pre_hook(self._with_gradients) for each in trained]
         with torch.no_grad():
             self._outputs = self._module(example[0][None].to(self._device)).shape[1:]
@@ -384,7 +433,9 @@ class RowGradients:
         tensors = [each for each in inputs if isinstance(each, self._torch.Tensor)]
         if not self._torch.is_grad_enabled() or any(each.requires_grad for each in tensors):
             return inputs
-        can_need = [isinstance(each, self._torch.Tensor) and each.is_floating_point() for each in inputs]
+        can_need = [
+            isinstance(each, self._torch.Tensor) and each.is_floating_point() for each in inputs
+        ]
         pairs = zip(inputs, can_need, strict=True)
         return tuple(each.detach().requires_grad_() if can else each for each, can in pairs)
 
@@ -397,7 +448,12 @@ class RowGradients:
     def alike(self, x: Any, y: Any) -> bool:
         """Return whether a row has the shapes and dtypes of the first public row."""
         first_x, first_y = self.example
-        return (x.shape, x.dtype, y.shape, y.dtype) == (first_x.shape, first_x.dtype, first_y.shape, first_y.dtype)
+        return (x.shape, x.dtype, y.shape, y.dtype) == (
+            first_x.shape,
+            first_x.dtype,
+            first_y.shape,
+            first_y.dtype,
+        )
 
     def fitting(self, x: Any, y: Any) -> Any:
         """Return (k,) True for rows that are finite and have a label that is valid for the outputs."""
@@ -417,13 +473,17 @@ class RowGradients:
         if tuple(values.shape) != (len(x),):
             raise InputError("loss must return one number for each row: pass reduction='none'")
         values.sum().backward()
-        gradients = self._torch.cat([p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1)
+        gradients = self._torch.cat(
+            [p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1
+        )
         for p in self.parameters:
             p.grad, p.grad_sample = None, None
         return gradients.detach().cpu().numpy()
 
 
-def module_gradients(grid: Any, clip_norm: float, *, rows_of: RowGradients, table: TensorTable) -> ModuleGradientQuery:
+def module_gradients(
+    grid: Any, clip_norm: float, *, rows_of: RowGradients, table: TensorTable
+) -> ModuleGradientQuery:
     """Return the query for the gradients of a module's loss at rows of a table, given by position (a `Gradients`)."""
     row_map = AffineMap(dim=rows_of.size).on_grid(grid, clip_norm)
     return ModuleGradientQuery(shape=(rows_of.size,), rows_of=rows_of, table=table, row_map=row_map)
@@ -451,9 +511,21 @@ class PublicBatches:
     """A new public batch in each step, and its gradient."""
 
     def __init__(
-        self, torch: Any, rows_of: RowGradients, table: TensorTable, size: int, clip_norm: float, form: str
+        self,
+        torch: Any,
+        rows_of: RowGradients,
+        table: TensorTable,
+        size: int,
+        clip_norm: float,
+        form: str,
     ) -> None:
-        self._torch, self._table, self._size, self._clip_norm, self._form = torch, table, size, clip_norm, form
+        self._torch, self._table, self._size, self._clip_norm, self._form = (
+            torch,
+            table,
+            size,
+            clip_norm,
+            form,
+        )
         self.rows_of, self.n = rows_of, table.n
         # The batches of public rows are public, so a fixed seed is used.
         self._generator = torch.Generator().manual_seed(0)
@@ -464,13 +536,19 @@ class PublicBatches:
         places = self._torch.randperm(self.n, generator=self._generator)[: self._size].numpy()
         total = np.zeros(rows_of.size)
         for begin in range(0, len(places), rows_of.piece):
-            pairs = [self._table.item(int(place)) for place in places[begin : begin + rows_of.piece]]
-            gradients = rows_of.gradients(*(self._torch.stack(list(part)) for part in zip(*pairs, strict=True)))
+            pairs = [
+                self._table.item(int(place)) for place in places[begin : begin + rows_of.piece]
+            ]
+            gradients = rows_of.gradients(
+                *(self._torch.stack(list(part)) for part in zip(*pairs, strict=True))
+            )
             gradients = gradients.astype(np.float64)
             if self._form != "raw":
                 norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
                 factor = self._clip_norm / np.maximum(norms, 1e-300)
                 factor[norms == 0.0] = 0.0
-                gradients *= (factor if self._form == "sphere" else np.minimum(1.0, factor))[:, None]
+                gradients *= (factor if self._form == "sphere" else np.minimum(1.0, factor))[
+                    :, None
+                ]
             total += gradients.sum(axis=0)
         return total / len(places)

@@ -4,7 +4,14 @@
 """
 
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_loss
-from fastpubpriv.training.gradient.gradient_problem import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
+from fastpubpriv.training.gradient.gradient_problem import (
+    DPSGD,
+    Ball,
+    Box,
+    Descent,
+    MirrorDescent,
+    SemiDP,
+)
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 
 __all__ = [

@@ -51,7 +51,9 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
             # others. Directions in which the part does not vary share one variance.
             middle, unseen = part.mean(axis=0), max(0, p - len(part) + 1)
             _, tried = np.linalg.eigh((part - middle).T @ (part - middle))
-            held = np.mean(((others - middle) @ tried) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
+            held = np.mean(((others - middle) @ tried) ** 2, axis=0) * (
+                len(part) / (len(part) + 1.0)
+            )
             if unseen:
                 held[:unseen] = held[:unseen].mean()
             variances += held / folds
@@ -101,7 +103,9 @@ class Whitener:
         values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
         # A row with a category that no public row has leaves the subspace of the public rows: it must not seem to be far out.
         flat = values < tuning.FLAT * values[-1]
-        values = np.where(flat, values.mean(), np.maximum(values, tuning.LEAST_VARIANCE * values[-1]))
+        values = np.where(
+            flat, values.mean(), np.maximum(values, tuning.LEAST_VARIANCE * values[-1])
+        )
         root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
         return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
 
@@ -121,7 +125,8 @@ class Whitener:
 class Weighting:
     """Weights of the coordinates of a row in a sum, and their effect on a gradient, from public rows."""
 
-    spread: FloatArray  # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
+    # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
+    spread: FloatArray
     radius: Any  # clip of the norm of weighted rows; a number, or (k,) for spreads (k, D)
     share: Any  # share of the second moment that is left by the clip; a number, or (k,)
     shares: FloatArray  # (D,), the same per coordinate
@@ -145,10 +150,19 @@ def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
     lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
     left = np.array([each @ squares for each in lever]) / len(public)
     shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
-    share, shares = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1), np.maximum(shares, 1e-3)
+    share, shares = (
+        np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1),
+        np.maximum(shares, 1e-3),
+    )
     if spread.ndim > 1:
         return Weighting(spread=spread, radius=radius, share=share, shares=shares, lever=lever)
-    return Weighting(spread=spread, radius=float(radius[0]), share=float(share[0]), shares=shares[0], lever=lever[0])
+    return Weighting(
+        spread=spread,
+        radius=float(radius[0]),
+        share=float(share[0]),
+        shares=shares[0],
+        lever=lever[0],
+    )
 
 
 def water_filled(variance: FloatArray, precision: float | FloatArray, floor: float) -> FloatArray:
@@ -165,7 +179,8 @@ def water_filled(variance: FloatArray, precision: float | FloatArray, floor: flo
     return np.asarray(filled + (floor * precision / dim)[:, None]).reshape(variance.shape)
 
 
-KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are cached in memory up to this, else recomputed in each pass
+# without `max_memory`, mapped rows are cached in memory up to this, else recomputed in each pass
+KEPT_BYTES = 1 << 30
 
 
 def fits(n: int, row_map: Any, executor: Executor) -> bool:
@@ -216,17 +231,27 @@ class Rotation:
     step: float  # length of a grid step of z
     label_center: float = 0.0  # with label_scale: the label becomes (label - center) / scale
     label_scale: float = 1.0
-    classes: tuple[float, ...] | None = None  # labels that become 0, 1 and so on; any other becomes NaN
-    weight_cap: float | None = None  # rows have a weight after the label, which becomes min(weight, cap) / cap
+    # labels that become 0, 1 and so on; any other becomes NaN
+    classes: tuple[float, ...] | None = None
+    # rows have a weight after the label, which becomes min(weight, cap) / cap
+    weight_cap: float | None = None
     # the map of plain numeric columns, with their units, or None
     _merged: RowMap | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         merged, center, matrix, design = None, self.row_map.center, self.row_map.matrix, self.design
         plain = not design.role.any() and not np.isfinite(design.fill).any()
-        if plain and np.array_equal(design.source, np.arange(len(design.columns))) and matrix is not None:
+        if (
+            plain
+            and np.array_equal(design.source, np.arange(len(design.columns)))
+            and matrix is not None
+        ):
             assert center is not None
-            merged = replace(self.row_map, matrix=matrix / design.scale, center=design.center + center * design.scale)
+            merged = replace(
+                self.row_map,
+                matrix=matrix / design.scale,
+                center=design.center + center * design.scale,
+            )
         object.__setattr__(self, "_merged", merged)
 
     @property
@@ -244,7 +269,9 @@ class Rotation:
         label = chunk.shape[1] - 1 - self.weighted
         out, cells = np.empty((len(chunk), self.out_width), dtype=self.dtype), chunk[:, :label]
         if self._merged is None:
-            cells = np.ascontiguousarray(self.design.standardize(cells.astype(np.float64, copy=False)))
+            cells = np.ascontiguousarray(
+                self.design.standardize(cells.astype(np.float64, copy=False))
+            )
         rows_single(cells, self._merged or self.row_map, out)
         out[:, self.row_map.out_dim] = self.labels(chunk[:, label].astype(np.float64))
         if self.weight_cap is not None:
@@ -262,7 +289,9 @@ def capped(weights: FloatArray, cap: float) -> FloatArray:
         return np.where(np.isfinite(weights) & (weights > 0.0), np.minimum(weights / cap, 1.0), 0.0)
 
 
-def label_values(predictions: FloatArray, center: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
+def label_values(
+    predictions: FloatArray, center: float, scale: float, classes: tuple[float, ...] | None
+) -> FloatArray:
     """(label - center) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
@@ -271,18 +300,27 @@ def label_values(predictions: FloatArray, center: float, scale: float, classes: 
                 places = np.where(predictions == known, float(place), places)
             return places
         # A finite label is clipped, never dropped, however large; an infinite label is a missing one.
-        values: FloatArray = np.clip((predictions - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
+        values: FloatArray = np.clip(
+            (predictions - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL
+        )
         return np.where(np.isfinite(predictions), values, np.nan)
 
 
-def rotation_map(matrix: FloatArray, center: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
+def rotation_map(
+    matrix: FloatArray, center: FloatArray, offset: FloatArray, radius: float
+) -> tuple[RowMap, float]:
     """Return z = offset + matrix (terms - center), clipped to `radius`, on the finest grid of exact float32; and its step."""
     dim = len(matrix)
     bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
     limit = bound - math.isqrt(dim) // 2 - 2
     step = float(radius) / limit
     row_map = RowMap(
-        dim=matrix.shape[1], matrix=matrix, center=center, offset=offset,
-        quant_bound=bound, inv_step=1.0 / step, limit=float(limit),
-    )  # fmt: skip
+        dim=matrix.shape[1],
+        matrix=matrix,
+        center=center,
+        offset=offset,
+        quant_bound=bound,
+        inv_step=1.0 / step,
+        limit=float(limit),
+    )
     return row_map, step

@@ -60,7 +60,8 @@ class ExactPlan(MethodPlan):
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
     hopeless: bool  # whether noise is so large that public rows alone are as accurate
-    joint: bool  # whether radii come from public rows, and norms are counted in the pass that they are for
+    # whether radii come from public rows, and norms are counted in the pass that they are for
+    joint: bool
 
     @property
     def is_worth(self) -> bool:
@@ -75,7 +76,12 @@ def plan_scores(
     counted = Fraction(7, 10) * count_share(dim)
     pieces = 1 - tuning.START - tuning.GRAM - counted - squares
     radial = RadialPlan(
-        dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces, squares=left * squares
+        dim=dim,
+        n=n,
+        pure=account.pure,
+        count=left * counted,
+        pieces=left * pieces,
+        squares=left * squares,
     )
     radial.check_grids(account)
     return radial, pieces
@@ -105,50 +111,85 @@ def plan_exact(
     """Return the plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
     dim, n, pure = problem.dim, problem.n_priv, account.pure
     gram = left * tuning.GRAM * (1 - tuning.GRAM_COUNT)
-    entries = math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
+    entries = (
+        math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
+    )
     count = NormCount.costing(
-        left * tuning.GRAM * tuning.GRAM_COUNT, gram, n, dim * (dim + 1) // 2, pure=pure, noise=entries, squared=True
+        left * tuning.GRAM * tuning.GRAM_COUNT,
+        gram,
+        n,
+        dim * (dim + 1) // 2,
+        pure=pure,
+        noise=entries,
+        squared=True,
     )
     count.check_grid()
     check_gram_grids(account, [gram], dim, n)
     # For rows clipped at four root mean squares, as in the prediction for sums of scores.
-    unclear = 16.0 * dim * Noise(pure, left).gram(dim, tuning.SQUARES) / problem.counted * math.sqrt((dim + 1) / 2.0)
+    unclear = (
+        16.0
+        * dim
+        * Noise(pure, left).gram(dim, tuning.SQUARES)
+        / problem.counted
+        * math.sqrt((dim + 1) / 2.0)
+    )
     squares = tuning.SQUARES if unclear < tuning.UNCLEAR_SQUARES and not pure else Fraction(0)
     radial, pieces = plan_scores(account, left, dim, n, squares)
-    if squares and not square_grid(sum_grid(account, radial.pieces / 2, dim, n), radial.squares, dim)[0]:
+    if (
+        squares
+        and not square_grid(sum_grid(account, radial.pieces / 2, dim, n), radial.squares, dim)[0]
+    ):
         radial, pieces = plan_scores(account, left, dim, n)
     relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     private = dim * row * risk(pieces, relative) / problem.counted
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
     joint = (
-        problem.loss.classes and relative < tuning.NOISELESS and most_steps(problem, noise) < tuning.MOST_STEPS
+        problem.loss.classes
+        and relative < tuning.NOISELESS
+        and most_steps(problem, noise) < tuning.MOST_STEPS
         and min(
             count_scale(count.shares.cells, gram_grid(account, gram, dim, n).event, pure=pure),
-            count_scale(radial.count, sum_grid(account, radial.pieces / 2, dim, n).event, pure=pure),
-        ) > tuning.FINE_COUNTS
-    )  # fmt: skip
+            count_scale(
+                radial.count, sum_grid(account, radial.pieces / 2, dim, n).event, pure=pure
+            ),
+        )
+        > tuning.FINE_COUNTS
+    )
     return ExactPlan(
-        start=start, count=count, radial=radial, share=pieces,
-        predicted=1.0 / (1.0 / private + 1.0 / known.excess), public_excess=known.excess,
-        steps=start.steps + (tuning.PASSES // 2 if joint else tuning.PASSES), joint=joint,
+        start=start,
+        count=count,
+        radial=radial,
+        share=pieces,
+        predicted=1.0 / (1.0 / private + 1.0 / known.excess),
+        public_excess=known.excess,
+        steps=start.steps + (tuning.PASSES // 2 if joint else tuning.PASSES),
+        joint=joint,
         hopeless=relative > tuning.HOPELESS and private > tuning.DROWNED * known.excess,
-    )  # fmt: skip
+    )
 
 
-def row_score(loss: Loss, slope: FloatArray, rotation: Rotation, *, curvature: bool = False) -> RowScore:
+def row_score(
+    loss: Loss, slope: FloatArray, rotation: Rotation, *, curvature: bool = False
+) -> RowScore:
     """Return the map of a labeled row at coefficients `slope` to minus its gradient, or a vector whose square is the curvature."""
     # Rows are whole numbers of norm at most 2^24: with such slopes products and sums are exact, in any order. The logistic loss
     # is multiplied by four, so that a curvature is at most |z|^2.
     unit = max(float(np.linalg.norm(slope)), 1.0 / LARGEST) * 2.0**-28
     times = (2.0 if curvature else 4.0) if loss.classes else 1.0
     return RowScore(
-        residual=loss.residual, slope=np.rint(slope / unit), unit=unit * rotation.step, step=times * rotation.step,
-        weighted=rotation.weighted, curvature=curvature,
-    )  # fmt: skip
+        residual=loss.residual,
+        slope=np.rint(slope / unit),
+        unit=unit * rotation.step,
+        step=times * rotation.step,
+        weighted=rotation.weighted,
+        curvature=curvature,
+    )
 
 
-def factors(loss: Loss, scores: FloatArray, labels: FloatArray, *, curvature: bool = False) -> FloatArray:
+def factors(
+    loss: Loss, scores: FloatArray, labels: FloatArray, *, curvature: bool = False
+) -> FloatArray:
     """Return the factors (k,) of public rows in the same map, from predictions and labels."""
     residuals = loss.residuals_of(scores, labels)
     if not loss.classes:
@@ -169,12 +210,14 @@ class PooledMoment:
     matrix: FloatArray
     noise: float  # of an entry
     clipped: float  # bound on what clipping may have removed
-    unseen: FloatArray  # (D, k), directions in which the variation of private rows cannot be distinguished from noise
+    # (D, k), directions in which the variation of private rows cannot be distinguished from noise
+    unseen: FloatArray
     raised: float  # assumed curvature along these, an upper bound
     flattest: FloatArray  # (k,), lower bounds of it
     plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
     plain_noise: float
-    included: FloatArray | float = 1.0  # (m,), share of the curvature of each public row that clips and weights leave
+    # (m,), share of the curvature of each public row that clips and weights leave
+    included: FloatArray | float = 1.0
 
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
         """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
@@ -182,7 +225,9 @@ class PooledMoment:
         resolved = rows - rows @ self.unseen @ self.unseen.T
         turned = 4.0 * self.noise**2 * np.sum((resolved @ self.power(-1.0)) ** 2, axis=1)
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
-        return np.asarray(along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None])
+        return np.asarray(
+            along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
+        )
 
     def power(self, exponent: float) -> FloatArray:
         """Return a power of the matrix."""
@@ -195,9 +240,13 @@ def measure_curvature(
 ) -> PooledMoment:
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
     dim, m, n, weights = problem.dim, len(public), problem.counted, np.ones(len(public))
-    query = SecondMoment(affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step)
+    query = SecondMoment(
+        affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step
+    )
     lengths, wide = np.sum(public**2, axis=1), plan.joint
-    plain, noise, clipped, left = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
+    plain, noise, clipped, left = released_curvature(
+        run, plan.count, query, lengths, n, dim, wide=wide
+    )
     noise /= 1.0 if run.account.pure else math.sqrt(2.0)
     near = public.T @ public / m
     if not problem.loss.classes:
@@ -209,26 +258,40 @@ def measure_curvature(
 
 
 def released_curvature(
-    run: Session, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = "", *, wide: bool = False
-) -> tuple[FloatArray, float, float, FloatArray]:  # fmt: skip
+    run: Session,
+    count: NormCount,
+    query: Any,
+    lengths: FloatArray,
+    n: float,
+    dim: int,
+    again: str = "",
+    *,
+    wide: bool = False,
+) -> tuple[FloatArray, float, float, FloatArray]:
     """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
     # The fourth number is the share of each public row, of norm `lengths` (m,), that the clip leaves. If `wide`, the radius comes
     # from public rows, of which `lengths` are squared norms, and one pass releases both.
     if wide:
         radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
         asked = CountedMoment(
-            counts=count.asked(query.affine), moment=replace(query, radius=radius), counted=count.shares.cells
+            counts=count.asked(query.affine),
+            moment=replace(query, radius=radius),
+            counted=count.shares.cells,
         )
         name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
         moment, norms, radius = released.moment, count.shown(released.value, lengths), radius**2
     else:
-        norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
+        norms = count.count_norms(
+            run, query.affine, lengths, name=f"norms of the rows' curvature{again}"
+        )
         power = 1 + count.squared
         radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
         asked = replace(query, radius=radius ** (1.0 / power))
-        moment = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
+        moment = run.release(
+            asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius
+        )
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
     # Private rows lose no more than is counted.
     lost = 1.0 - radius / np.maximum(lengths, radius)
@@ -244,7 +307,12 @@ def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
 
 
 def pooled_curvature(
-    plain: FloatArray, noise: float, clipped: float, near: FloatArray, public: FloatArray, included: Any = (1.0, 1.0)
+    plain: FloatArray,
+    noise: float,
+    clipped: float,
+    near: FloatArray,
+    public: FloatArray,
+    included: Any = (1.0, 1.0),
 ) -> PooledMoment:
     """Pool the curvature `plain` of the private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
@@ -268,9 +336,16 @@ def pooled_curvature(
     rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
     resolved = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
     return PooledMoment(
-        matrix=held, noise=error, clipped=clipped, unseen=unseen, raised=least,
-        flattest=np.clip(np.maximum(rare, resolved), tuning.FLATTEST, least), plain=plain, plain_noise=noise, included=left,
-    )  # fmt: skip
+        matrix=held,
+        noise=error,
+        clipped=clipped,
+        unseen=unseen,
+        raised=least,
+        flattest=np.clip(np.maximum(rare, resolved), tuning.FLATTEST, least),
+        plain=plain,
+        plain_noise=noise,
+        included=left,
+    )
 
 
 def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
@@ -290,7 +365,9 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     design = problem.rotation.design
     for places in design.categories():
         named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
-        whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))
+        whole = float(
+            np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places])
+        )
         doubt = unsure * float(np.linalg.norm(design.scale[places] @ to_terms[places]))
         if named < min(whole, 1.0) - tuning.UNNAMED - doubt:
             return True
@@ -313,39 +390,62 @@ def shape_of_squares(radial: RadialMean) -> FloatArray:
     return np.asarray((vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T)
 
 
-def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
+def learn_exact(
+    run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows
+) -> Fitted:
     """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
     at_start = partial(row_score, problem.loss, start.mean, rotation)
     on_rows = run.on(rows)
 
     def public(slope: FloatArray, *, curvature: bool = False) -> FloatArray:
-        return known.rows * factors(problem.loss, known.rows @ slope, known.labels, curvature=curvature)[:, None]
+        return (
+            known.rows
+            * factors(problem.loss, known.rows @ slope, known.labels, curvature=curvature)[:, None]
+        )
 
     bends, scores = public(start.mean, curvature=True), public(start.mean)
-    curvature = measure_curvature(on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True)))
+    curvature = measure_curvature(
+        on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True))
+    )
     half = curvature.power(-0.5)
     lengths = np.linalg.norm(scores @ half, axis=1)
-    wide = max(tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2))))
+    wide = max(
+        tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
+    )
     radial = plan.radial.measure(
         on_rows,
         AffineMap(dim=dim, matrix=half, score=at_start()),
         lengths,
         radius=wide if plan.joint else None,
-        names=("norms of scores", "two pieces of scores" + " and their squares" * bool(plan.radial.squares)),
+        names=(
+            "norms of scores",
+            "two pieces of scores" + " and their squares" * bool(plan.radial.squares),
+        ),
         counted=problem.counted,
     )
     # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
     logistic = isinstance(known, LogisticPosterior)
-    alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
+    alone: Any = (
+        known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
+    )
     step = ExactStep(
-        to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
-        public_scores=public(alone), start_scores=scores, public_bends=bends,
-        behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
-        half=half, radial=radial, squares=shape_of_squares(radial),
-        start_noise=0.25 * float(plan.share / tuning.START), elsewhere=is_elsewhere(problem, curvature),
+        to_user=problem.to_user,
+        offset=problem.in_units(np.zeros(dim)),
+        start=start,
+        public=alone,
+        public_scores=public(alone),
+        start_scores=scores,
+        public_bends=bends,
+        behind=np.append(1.0, rows_behind(problem) / len(known.labels)),
+        curvature=curvature,
+        half=half,
+        radial=radial,
+        squares=shape_of_squares(radial),
+        start_noise=0.25 * float(plan.share / tuning.START),
+        elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
-    )  # fmt: skip
+    )
     return step.fitted()
 
 
@@ -389,7 +489,9 @@ class ExactStep:
     def _length(self) -> float:
         """Length of the step, without that of its noise."""
         noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
-        length_sq = max(float(np.sum((self.half @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0)
+        length_sq = max(
+            float(np.sum((self.half @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0
+        )
         return math.sqrt(length_sq + math.sqrt(2.0) * float(np.linalg.norm(noise)))
 
     @property
@@ -405,7 +507,10 @@ class ExactStep:
         lengths = np.linalg.norm(self.start_scores @ self.half, axis=1)
         inside = np.minimum(1.0, self.radial.radius / np.maximum(lengths, 1.0 / LARGEST))
         lacks = np.maximum(inside - self.curvature.included, 0.0)
-        more, matrix = (self.public_bends.T * lacks) @ self.public_bends / self.m, self.curvature.matrix
+        more, matrix = (
+            (self.public_bends.T * lacks) @ self.public_bends / self.m,
+            self.curvature.matrix,
+        )
         return np.asarray(np.linalg.solve(matrix + more, matrix @ step))
 
     def _bent(self, step: FloatArray) -> FloatArray:
@@ -414,7 +519,9 @@ class ExactStep:
             return np.zeros_like(step)
         begin, small = self.start.mean, tuning.SLIGHT * step
         straight = (self.mean_score(begin + small) - self.mean_score(begin)) / tuning.SLIGHT
-        return self.half @ (self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight))
+        return self.half @ (
+            self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight)
+        )
 
     @property
     def _clipped(self) -> FloatArray:
@@ -427,7 +534,9 @@ class ExactStep:
         norms, scores = self.radial.norms, self.public_scores @ self.half
         if norms.law is None:
             return np.zeros(len(rows))
-        end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - tuning.LIGHT_END) / (tuning.HEAVY_END - tuning.LIGHT_END)
+        end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - tuning.LIGHT_END) / (
+            tuning.HEAVY_END - tuning.LIGHT_END
+        )
         # Far rows are assumed to point like the longest scores of public rows: those of a rare category are long, and alike.
         scores /= max(float(np.abs(scores).max()), 1.0 / LARGEST)
         sizes = np.sum(scores**2, axis=1)
@@ -442,10 +551,17 @@ class ExactStep:
         curvature = self.curvature
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
-        doubt = tuning.NORMAL * math.sqrt((self._noise_sq + self.radial.sampling_std**2) / curvature.raised) * more
+        doubt = (
+            tuning.NORMAL
+            * math.sqrt((self._noise_sq + self.radial.sampling_std**2) / curvature.raised)
+            * more
+        )
         low, high = np.minimum(taken * more, 0.0) - doubt, np.maximum(taken * more, 0.0) + doubt
         if public is not None:
-            off, (reach, _) = curvature.unseen.T @ public - taken, self._public_reach(curvature.unseen.T)
+            off, (reach, _) = (
+                curvature.unseen.T @ public - taken,
+                self._public_reach(curvature.unseen.T),
+            )
             low = np.minimum(np.maximum(low, off - reach), 0.0)
             high = np.maximum(np.minimum(high, off + reach), 0.0)
         return (low + high) / 2.0, (high - low) / 2.0
@@ -456,12 +572,18 @@ class ExactStep:
         # The degrees of freedom follow from the effective number of rows that determine a number.
         dim, m = self.radial.dim, self.m
         values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
-        inverse = (along / np.maximum(values, tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST))) @ along.T
-        bends, scores = ((each @ inverse @ rows.T) ** 2 for each in (self.public_bends, self.public_scores))
+        inverse = (
+            along / np.maximum(values, tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST))
+        ) @ along.T
+        bends, scores = (
+            (each @ inverse @ rows.T) ** 2 for each in (self.public_bends, self.public_scores)
+        )
         size = float(np.sum((self.public_scores @ inverse) * self.public_scores)) / (dim * m)
         even = size * np.sum((rows @ inverse) * rows, axis=1)  # large where public rows do not vary
         variance = np.maximum(np.sum(scores, axis=0) / m, even) / (m - dim)
-        reach: FloatArray = special.stdtrit(np.clip(rows_worth(bends) - 1.0, 1.0, m - dim), 0.975) * np.sqrt(variance)
+        reach: FloatArray = special.stdtrit(
+            np.clip(rows_worth(bends) - 1.0, 1.0, m - dim), 0.975
+        ) * np.sqrt(variance)
         return reach, rows_worth(scores) * tuning.NORMAL_ROWS > m
 
     def fitted(self) -> Fitted:
@@ -471,7 +593,12 @@ class ExactStep:
         given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         bent_user = self.to_user @ bent
-        tail = given.tail + self._far_out(to_user) + self._clipped + tuning.BENT_OFF * np.abs(bent_user)
+        tail = (
+            given.tail
+            + self._far_out(to_user)
+            + self._clipped
+            + tuning.BENT_OFF * np.abs(bent_user)
+        )
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
@@ -483,29 +610,49 @@ class ExactStep:
         middle, half = along @ lacks, np.sqrt(along**2 @ lack_half**2)
         drift = max(apart, 1.0) if self._is_drift(apart) else 1.0
         enough = not shifted and self.m >= tuning.POOLED * self.radial.dim
-        worth = self._public_worth(mean_tail, self._public_sq) if enough and apart < tuning.ALIKE else 0.0
+        worth = (
+            self._public_worth(mean_tail, self._public_sq)
+            if enough and apart < tuning.ALIKE
+            else 0.0
+        )
         exact, alone = given.value + bent_user / 2.0, self.to_user @ public + self.offset
         begin = self.to_user @ self.start.mean + self.offset
         center = begin + exact + worth * (alone - begin - exact)
         # The estimate, which the intervals are extended to, has the step that far rows change.
         step = (own.value if shifted else self._with_far_rows(own.value)) + bent / 2.0
-        agree = enough and self._disagreement(public - self.start.mean - step, mean_tail) < tuning.ALIKE
+        agree = (
+            enough and self._disagreement(public - self.start.mean - step, mean_tail) < tuning.ALIKE
+        )
         estimated = self._estimator(mean_tail, agree=agree)
         mean = estimated(self.start.mean, step, public)
         estimate = estimated(begin, exact + self.to_user @ (step - own.value - bent / 2.0), alone)
-        below = (1.0 - worth) * (tail - np.minimum(given.extra, 0.0) + np.maximum(half - middle, 0.0))
-        above = (1.0 - worth) * (tail + np.maximum(given.extra, 0.0) + np.maximum(half + middle, 0.0))
+        below = (1.0 - worth) * (
+            tail - np.minimum(given.extra, 0.0) + np.maximum(half - middle, 0.0)
+        )
+        above = (1.0 - worth) * (
+            tail + np.maximum(given.extra, 0.0) + np.maximum(half + middle, 0.0)
+        )
         matters = np.any(hidden > tuning.MUCH, axis=0)
-        covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / tuning.NORMAL) ** 2)))
+        covariance = self._covariance(
+            worth, float(matters @ (lacks**2 + (lack_half / tuning.NORMAL) ** 2))
+        )
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
         # Relative to the private rows at hand, their sampling error enters only through the public fit.
-        both = worth**2 * self.radial.sampling_std**2 - (1.0 - worth) ** 2 * self.radial.sampling_std**2
+        both = (
+            worth**2 * self.radial.sampling_std**2
+            - (1.0 - worth) ** 2 * self.radial.sampling_std**2
+        )
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
-            estimate=estimate, center=center, below=below, above=above, scale=np.ones(len(std)), rows_std=rows_std,
+            estimate=estimate,
+            center=center,
+            below=below,
+            above=above,
+            scale=np.ones(len(std)),
+            rows_std=rows_std,
             reasons=self._reasons(tail + np.abs(given.extra), std, rests, shifted=shifted),
-        )  # fmt: skip
+        )
         return Fitted(
             mean=mean,
             covariance=covariance,
@@ -534,7 +681,9 @@ class ExactStep:
         point_worth = trust * own / (own + self._public_sq) if agree else 0.0
         # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
         # predicted error beyond the observed one, which is used for the estimate but not for the interval.
-        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (dim * self.m * (self.m - dim))
+        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
+            dim * self.m * (self.m - dim)
+        )
         known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
         lean = known if self.radial.reason is not None else 0.0
 
@@ -549,12 +698,18 @@ class ExactStep:
         """Covariance (D, D) of the center of the intervals, for a weight `worth` of public rows and a squared lack of the step."""
         inverse, half = self._inverse, self.half
         sampled = (1.0 - worth) ** 2 * self.radial.sampling_std**2 + worth**2 * self._public_sq
-        noise = self._noise_sq * inverse + (self._bent_sq + self.curvature.noise**2 * lack_sq) * inverse @ inverse
+        noise = (
+            self._noise_sq * inverse
+            + (self._bent_sq + self.curvature.noise**2 * lack_sq) * inverse @ inverse
+        )
         return half @ (sampled * self.squares) @ half + (1.0 - worth) ** 2 * noise
 
     def _no_wider(self, ends: Ends, std: FloatArray) -> Ends:
         """Return the intervals, or those of the public fit if they contain the estimates and are narrower."""
-        alone, (reach, light) = self.to_user @ self.public + self.offset, self._public_reach(self.to_user)
+        alone, (reach, light) = (
+            self.to_user @ self.public + self.offset,
+            self._public_reach(self.to_user),
+        )
         # Public rows may not show a tail that private ones have.
         light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])
         own = (ends.below + ends.above) / 2.0 + tuning.NORMAL * std
@@ -562,11 +717,17 @@ class ExactStep:
         scale = np.where(taken, np.minimum(reach / (tuning.NORMAL * std), 1.0), 1.0)
         rest = np.maximum(reach - tuning.NORMAL * scale * std, 0.0)
         return replace(
-            ends, center=np.where(taken, alone, ends.center), scale=scale, rows_std=np.where(taken, std * scale, ends.rows_std),
-            below=np.where(taken, rest, ends.below), above=np.where(taken, rest, ends.above),
-        )  # fmt: skip
+            ends,
+            center=np.where(taken, alone, ends.center),
+            scale=scale,
+            rows_std=np.where(taken, std * scale, ends.rows_std),
+            below=np.where(taken, rest, ends.below),
+            above=np.where(taken, rest, ends.above),
+        )
 
-    def _reasons(self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool) -> PartReasons:
+    def _reasons(
+        self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool
+    ) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
         heavy = (tail > tuning.NORMAL * std) | (reason == Reason.HEAVY_TAIL)
@@ -591,12 +752,17 @@ class ExactStep:
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over its expectation."""
         usual = self._public_sq + self._noise_sq + self.radial.sampling_std**2 + mean_tail**2
-        return min(float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST), LARGEST)
+        return min(
+            float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST),
+            LARGEST,
+        )
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
         dim = self.radial.dim
-        return disagreement > max(tuning.MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - tuning.BY_CHANCE)))
+        return disagreement > max(
+            tuning.MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - tuning.BY_CHANCE))
+        )
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""

@@ -44,7 +44,8 @@ class DataSpec:
     weights_priv: Any = None
     weight_cap: Any = None
     tails: str = "any"  # "any" or "light", see `train`
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # column of text -> the list of its texts
+    # column of text -> the list of its texts
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()  # classes that are texts
 
     @property
@@ -58,7 +59,10 @@ class DataSpec:
         """Return the weights (m,) of the public rows, at most 1, or None."""
         if self.weights_pub is None:
             return None
-        if hasattr(self.weights_pub, "__len__") and len(self.weights_pub) in {n_priv, n_priv + m} - {m}:
+        if hasattr(self.weights_pub, "__len__") and len(self.weights_pub) in {
+            n_priv,
+            n_priv + m,
+        } - {m}:
             raise InputError(
                 f"weights_pub must have one number for each of the {m} public rows, got {len(self.weights_pub)}: those of "
                 "private rows are weights_priv=, with weight_cap=, because a new row could bring any weight"
@@ -73,7 +77,9 @@ class DataSpec:
         """Return these arguments after a check of those about private weights. Raise InputError if they are inconsistent."""
         if self.weights_priv is None:
             if self.weight_cap is not None:
-                raise InputError("weight_cap= belongs to weights_priv=, the weights of private rows: pass both or none")
+                raise InputError(
+                    "weight_cap= belongs to weights_priv=, the weights of private rows: pass both or none"
+                )
             return self
         if self.weight_cap is None:
             raise InputError(
@@ -99,7 +105,9 @@ class DataSpec:
             if name not in names:
                 raise InputError(f"x_bounds names a column {name!r} that there is not")
             if self.categories and name in self.categories:
-                raise InputError(f"column {name!r} has categories, which have no bounds: leave it out of x_bounds")
+                raise InputError(
+                    f"column {name!r} has categories, which have no bounds: leave it out of x_bounds"
+                )
             place = list(names).index(name)
             (low[place],), (high[place],) = _pair(f"x_bounds[{name!r}]", pair, 1)
         return low, high
@@ -111,7 +119,9 @@ class DataSpec:
         constant = not scale > 1e-12 * abs(center)
         if constant:
             if wanted is None:
-                raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
+                raise InputError(
+                    "all public labels are equal: pass y_scale=, the size of a difference between labels"
+                )
             scale = wanted
         if self.y_bounds is not None:
             (low,), (high,) = _pair("y_bounds", self.y_bounds, 1)
@@ -124,7 +134,9 @@ class DataSpec:
                 raise InputError("y_bounds are too far apart: pass labels in a larger unit")
         return center, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
 
-    def class_weights(self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
+    def class_weights(
+        self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None
+    ) -> FloatArray:
         """Return the weights (2,) of the two classes, the larger one 1."""
         given = self.class_weight
         if given is None:
@@ -138,11 +150,15 @@ class DataSpec:
                 raise InputError(
                     f"class_weight must have a number for each of the classes {classes[0]:g} and {classes[1]:g}"
                 )
-            factors = np.array([validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes])
+            factors = np.array(
+                [validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes]
+            )
         else:
             refuse_balancing(given)
         if factors.max() / MOST_RATIO > factors.min():
-            raise InputError(f"class_weight must not differ by more than a factor of {MOST_RATIO:g}")
+            raise InputError(
+                f"class_weight must not differ by more than a factor of {MOST_RATIO:g}"
+            )
         return np.asarray(factors / factors.max(), dtype=np.float64)
 
 
@@ -156,12 +172,17 @@ def chosen_classes(labels: FloatArray, stated: DataSpec, *, two: bool) -> tuple[
             )
         listed = list(given)
         if two and len(listed) != 2:
-            raise InputError(f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more")
+            raise InputError(
+                f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more"
+            )
         classes = validation.finite_vector("classes", listed, len(listed))
         if len(np.unique(classes)) < len(classes):
             raise InputError(f"classes must be {'two ' if two else ''}different numbers")
     if two and len(classes) != 2:
-        names = [repr(stated.class_names[int(each)]) if stated.class_names else f"{each:g}" for each in classes]
+        names = [
+            repr(stated.class_names[int(each)]) if stated.class_names else f"{each:g}"
+            for each in classes
+        ]
         shown = f" ({', '.join(names)})" if 0 < len(names) <= _MOST_NAMED else ""
         raise InputError(
             f"the labels of the public rows have {len(classes)} classes{shown}, and two are needed: pass "
@@ -181,7 +202,9 @@ def refuse_balancing(given: object) -> NoReturn:
             "class_weight='balanced' would count the private labels, which no budget pays for: pass numbers you know, such as "
             "{0: 1.0, 1: 5.0}, or 'public' for the frequencies in the public rows"
         )
-    raise InputError("class_weight must map each class to a number, or be 'public' or None; resampling is not offered")
+    raise InputError(
+        "class_weight must map each class to a number, or be 'public' or None; resampling is not offered"
+    )
 
 
 def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -211,7 +234,8 @@ class Importance:
 
     # (m,), or 1; their sum is the effective number of rows, (sum w)^2 / sum w^2 (Kish 1965)
     weights: Any
-    sample: Any  # (k,), about as many rows, drawn in proportion to their weights: for shares and quantiles
+    # (k,), about as many rows, drawn in proportion to their weights: for shares and quantiles
+    sample: Any
 
     @classmethod
     def of(cls, weights: FloatArray, emphasis: FloatArray | None = None) -> Importance:
@@ -237,14 +261,19 @@ def open_inputs(
     """Open private rows and public ones, the label last (then a private weight), and what is stated; no private row is read."""
     # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Indices stand for texts.
     if given["x_pub"] is None:
-        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
+        raise InputError(
+            f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label="
+        )
     stated = DataSpec(
         **{each.name: given[each.name] for each in fields(DataSpec) if each.name in given}
     ).checked_weights()
     stated = replace(stated, categories=levels_by_column(stated.categories))
     public = {each: given[each] for each in ("x_pub", "y_pub", "label", "columns")}
     weights = WeightColumns(
-        *(each if isinstance(each, str) else None for each in (stated.weights_priv, stated.weights_pub))
+        *(
+            each if isinstance(each, str) else None
+            for each in (stated.weights_priv, stated.weights_pub)
+        )
     )
     rows, table, texts, names = open_labeled(
         x_priv,
@@ -277,7 +306,9 @@ def open_inputs(
         if isinstance(weight, Mapping):
             if set(weight) != set(names):
                 listed = ", ".join(map(repr, names))
-                raise InputError(f"class_weight must have a number for each of the classes {listed}")
+                raise InputError(
+                    f"class_weight must have a number for each of the classes {listed}"
+                )
             weight = {place: weight[each] for place, each in enumerate(names)}
         numbered = None if stated.classes is None else list(range(len(names)))
         stated = replace(stated, classes=numbered, class_names=names, class_weight=weight)
@@ -312,13 +343,16 @@ class Design:
     fill: FloatArray  # (dim,), replacement of a missing number, NaN if a row with one is ignored
     center: FloatArray  # (p,), with scale: a term is standardized to (term - center) / scale
     scale: FloatArray  # (p,)
-    reach: FloatArray  # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
+    # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
+    reach: FloatArray
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite for a missing cell without a replacement."""
-        return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)
+        return term_values(
+            rows, source=self.source, role=self.role, level=self.level, fill=self.fill
+        )
 
     def standardize(self, rows: FloatArray) -> FloatArray:
         """Terms of rows (k, dim) in standard units, (k, p)."""
@@ -349,9 +383,13 @@ class Design:
             intercept += average
 
 
-def named_design(design: Design | None, classes: Sequence[float] | None, names: Sequence[str]) -> dict[str, Any]:
+def named_design(
+    design: Design | None, classes: Sequence[float] | None, names: Sequence[str]
+) -> dict[str, Any]:
     """Return the design of a result as plain values, ready for JSON, with the names of classes that are texts."""
-    named: dict[str, Any] = {} if design is None else {"columns": list(design.columns), "terms": list(design.terms)}
+    named: dict[str, Any] = (
+        {} if design is None else {"columns": list(design.columns), "terms": list(design.terms)}
+    )
     if design is not None:
         named |= {name: getattr(design, name).tolist() for name in ("source", "role", "level")}
         named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
@@ -364,7 +402,12 @@ FEW = "at least 2 public rows with a label and without missing cells are needed 
 
 
 def usable_rows(
-    table: FloatArray, names: Sequence[str], stated: DataSpec, loss: Loss | None, *, standard: bool = True
+    table: FloatArray,
+    names: Sequence[str],
+    stated: DataSpec,
+    loss: Loss | None,
+    *,
+    standard: bool = True,
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
     """Return the design of public rows (m, dim + 1), which of them are usable, and the classes of a loss of classes."""
     # Without `standard` columns keep their units, and there is no design. Rows without a label do not affect the design.
@@ -374,17 +417,27 @@ def usable_rows(
     complete = np.logical_and.reduce(np.isfinite(table[usable, :-1]), axis=1)
     if standard:
         ranges = stated.ranges(names)
-        design, complete = make_design(table[usable, :-1], names, stated.categories, ranges, stated.texts)
+        design, complete = make_design(
+            table[usable, :-1], names, stated.categories, ranges, stated.texts
+        )
     usable[usable] = complete
     of_classes = loss is not None and (loss.classes or loss.scores)
-    levels = chosen_classes(table[usable, -1], stated, two=loss.classes) if loss is not None and of_classes else None
+    levels = (
+        chosen_classes(table[usable, -1], stated, two=loss.classes)
+        if loss is not None and of_classes
+        else None
+    )
     if levels is None and stated.classes is not None:
-        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+        raise InputError(
+            "classes= belongs to a loss of classes, such as the logistic one: leave it out"
+        )
     if levels is None and stated.class_weight is not None:
         raise InputError("class_weight= belongs to the logistic loss: leave it out")
     if levels is not None:
         if stated.y_bounds is not None:
-            raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
+            raise InputError(
+                "y_bounds= belongs to labels that are numbers: leave it out for classes"
+            )
         usable &= np.isin(table[:, -1], levels)
     if usable.sum() < 2:
         raise InputError(FEW)
@@ -395,8 +448,10 @@ def make_design(
     table: FloatArray,
     columns: Sequence[str],
     categories: Any,  # name -> its numeric levels, or "public" for those of the public rows
-    ranges: tuple[FloatArray, FloatArray] | None = None,  # of columns, NaN if units come from the public rows
-    texts: Mapping[str, tuple[str, ...]] | None = None,  # column of text -> the texts whose places are its levels
+    # of columns, NaN if units come from the public rows
+    ranges: tuple[FloatArray, FloatArray] | None = None,
+    # column of text -> the texts whose places are its levels
+    texts: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Design, BoolArray]:
     """Return the design of public rows (m, dim), NaN for a missing cell, and which of the rows are usable."""
     levels = _levels(table, columns, categories)
@@ -419,15 +474,26 @@ def make_design(
     expanded = term_values(table, source=source, role=role, level=level, fill=fill)
     usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
     if usable.sum() < 2:
-        raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
+        raise InputError(
+            "at least 2 public rows without missing cells are needed to choose scales from"
+        )
     named = [each[0] for each in terms]
-    center, scale, reach = _units(named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges])
+    center, scale, reach = _units(
+        named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges]
+    )
     varies = scale > 0.0
     return Design(
-        columns=tuple(columns), terms=tuple(itertools.compress(named, varies)), source=source[varies],
-        role=role[varies], level=level[varies], fill=fill, center=center[varies], scale=scale[varies],
-        reach=reach[varies], texts=texts or {},
-    ), usable  # fmt: skip
+        columns=tuple(columns),
+        terms=tuple(itertools.compress(named, varies)),
+        source=source[varies],
+        role=role[varies],
+        level=level[varies],
+        fill=fill,
+        center=center[varies],
+        scale=scale[varies],
+        reach=reach[varies],
+        texts=texts or {},
+    ), usable
 
 
 def _units(
@@ -455,7 +521,9 @@ def _units(
             )
         middle, unit = range_units(low, high)
         if np.any(unit[stated] > MOST_SCALE) or not np.all(unit[stated] > 0.0):
-            raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
+            raise InputError(
+                "x_bounds are too far apart or too close to compute with: change the unit of the column"
+            )
         center[stated], scale[stated] = middle[stated], unit[stated]
     if not varies.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
@@ -477,8 +545,12 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
             values = np.unique(cells[np.isfinite(cells)])
         else:
             listed = list(given)
-            values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
+            values = np.unique(
+                validation.finite_vector(f"categories[{name!r}]", listed, len(listed))
+            )
         if not 1 <= len(values) <= MOST_LEVELS:
-            raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")
+            raise InputError(
+                f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}"
+            )
         levels[name] = [float(value) for value in values]
     return levels

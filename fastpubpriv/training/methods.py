@@ -39,7 +39,11 @@ from fastpubpriv.training.gradient.descents import (
     gradient_lengths,
     public_curvature,
 )
-from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
+from fastpubpriv.training.gradient.gradient_problem import (
+    Descended,
+    GradientProblem,
+    PreparedDescent,
+)
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.problem import (
     Ends,
@@ -68,7 +72,11 @@ def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fra
     weight = weighting(posterior.typical, np.ones(dim))
     # noise of a mean over that of a sum clipped to radius 1
     unit = float(weight.radius / (n_priv * weight.lever.mean()))
-    enough = (share for share in tuning.CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= tuning.LEFT_SQ)
+    enough = (
+        share
+        for share in tuning.CENTER_SHARES
+        if dim / (m + (unit * noise(share)) ** -2) <= tuning.LEFT_SQ
+    )
     share = next(enough, tuning.CENTER_SHARES[-1])
     return share if share <= tuning.CHEAP_CENTER or dim >= tuning.CENTER_FEWER * m else Fraction(0)
 
@@ -105,9 +113,15 @@ def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Ce
     m, dim, n = len(posterior.labels), len(posterior.mean), problem.counted
     weights = weighting(posterior.typical, np.ones(dim))
     rows = ResidualSum(
-        slope=np.zeros(dim), spread=np.ones(dim), residual=one, scale=1.0, clip=1.0, radius=weights.radius,
-        row_step=problem.rotation.step, weighted=problem.rotation.weighted,
-    )  # fmt: skip
+        slope=np.zeros(dim),
+        spread=np.ones(dim),
+        residual=one,
+        scale=1.0,
+        clip=1.0,
+        radius=weights.radius,
+        row_step=problem.rotation.step,
+        weighted=problem.rotation.weighted,
+    )
     released = run.release(rows, name="mean of the rows", cost=cost, clip_radius=weights.radius)
     unit = 1.0 / (n * float(weights.lever.mean()))
     noise_sq = (released.noise_std * unit) ** 2
@@ -128,7 +142,9 @@ def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Center
     row_map = replace(rotation.row_map, offset=posterior.turn[0] - moved)
     about = posterior.mean + axis * float(moved @ posterior.mean)
     posterior = replace(posterior, mean=about, variance=posterior.variance + axis**2 * spread)
-    return Centered(posterior=posterior, rotation=replace(rotation, row_map=row_map), axis=axis, moved=moved)
+    return Centered(
+        posterior=posterior, rotation=replace(rotation, row_map=row_map), axis=axis, moved=moved
+    )
 
 
 SUM_OF_WEIGHTS = "sum of weights"
@@ -160,12 +176,16 @@ class WeightOfRow:
         return np.where(np.isfinite(labels), weights, 0.0)[:, None]
 
 
-def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> tuple[TrainingProblem, Any]:
+def weigh(
+    run: Session, problem: TrainingProblem, plan: Any, cost: Fraction
+) -> tuple[TrainingProblem, Any]:
     """Release the sum of the weights of the rows of `run`; return the problem and the plan that divide by it."""
     rows = each_row(run.rows, WeightOfRow(rotation=problem.rotation), 1)
     # Centered at one half, weights lie within one half of zero.
     middle = AffineMap(dim=1, center=np.array([0.5]))
-    released = run.on(rows).release(VectorSum(affine=middle, radius=0.5), name=SUM_OF_WEIGHTS, cost=cost)
+    released = run.on(rows).release(
+        VectorSum(affine=middle, radius=0.5), name=SUM_OF_WEIGHTS, cost=cost
+    )
     n = problem.n_priv
     count = float(np.nan_to_num(released.value[0])) + 0.5 * n
     least = max(tuning.LEAST_WEIGHT * n, min(released.noise_std, float(n)))
@@ -184,19 +204,29 @@ def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> 
 def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
         if problem.loss is None or problem.loss.values is None:
-            raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
+            raise InputError(
+                "method='throw_away' needs a loss with values, which public rows can minimize"
+            )
         lengths = gradient_lengths(problem)
         clip = float(np.max(lengths)) or 1.0
         alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
         return PreparedDescent(
-            predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
-            priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
-        )  # fmt: skip
+            predicted=alone,
+            public_excess=alone,
+            steps=0,
+            clip_norm=clip,
+            batch_rows=problem.n_priv,
+            priv_weight=0.0,
+            ranges={"start": "public weights"},
+            reads=False,
+        )
     alone = problem.posterior.excess
     return steps.NewtonPlan(steps=0, predicted=alone, public_excess=alone, reads=False)
 
 
-def _learn_public(run: Session, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
+def _learn_public(
+    run: Session, problem: TrainingProblem | GradientProblem, plan: Any
+) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return Descended(weights=problem.public.weights)
     return public_fit(problem)
@@ -214,17 +244,29 @@ def public_fit(problem: TrainingProblem) -> Fitted:
         else np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
     )
     covariance = robust_covariance(*linearized(known, exact))
-    center, shrunk, zeros = problem.in_units(exact), problem.in_units(known.mean), np.zeros(problem.dim)
+    center, shrunk, zeros = (
+        problem.in_units(exact),
+        problem.in_units(known.mean),
+        np.zeros(problem.dim),
+    )
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
     few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], problem.dim)
     return Fitted(
-        mean=exact + problem.from_units(moved), covariance=covariance, noise=none,
+        mean=exact + problem.from_units(moved),
+        covariance=covariance,
+        noise=none,
         ends=Ends(
-            estimate=center + moved, center=center, below=zeros, above=zeros, scale=zeros + 1.0, rows_std=std, reasons=few
+            estimate=center + moved,
+            center=center,
+            below=zeros,
+            above=zeros,
+            scale=zeros + 1.0,
+            rows_std=std,
+            reasons=few,
         ),
-    )  # fmt: skip
+    )
 
 
 def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
@@ -265,10 +307,15 @@ def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most
     return plan
 
 
-def _learn_newton(run: Session, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
+def _learn_newton(
+    run: Session, problem: TrainingProblem | GradientProblem, plan: Any
+) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return softmax.learn(run, problem, plan)
-    start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, weighing_cost(problem, run.account)
+    start, cost = (
+        plan.start if isinstance(plan, exact.ExactPlan) else plan,
+        weighing_cost(problem, run.account),
+    )
     left = run.account.allowance - cost
     if cost:
         problem, start = weigh(run, problem, start, cost)
@@ -278,7 +325,9 @@ def _learn_newton(run: Session, problem: TrainingProblem | GradientProblem, plan
     return exact.learn_exact(run, problem, plan, fitted, rows)
 
 
-def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
+def _learn_steps(
+    run: Session, problem: TrainingProblem, plan: Any, left: Fraction
+) -> tuple[Fitted, Rows]:
     """Run Newton steps at a total cost of `left`; return the fit and the rows in the coordinates of the problem."""
     noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
@@ -289,26 +338,46 @@ def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fracti
     rows = mapped_rows(run.rows, rotation, run.executor)
     on_rows = run.on(rows)
 
-    def ask(step: int, slope: FloatArray, weights: Weighting, scale: float, clip: float) -> tuple[FloatArray, float]:
+    def ask(
+        step: int, slope: FloatArray, weights: Weighting, scale: float, clip: float
+    ) -> tuple[FloatArray, float]:
         asked = ResidualSum(
-            slope=slope, spread=weights.spread, residual=problem.loss.residual, scale=scale, clip=clip,
-            radius=weights.radius, row_step=rotation.step, weighted=rotation.weighted,
-        )  # fmt: skip
+            slope=slope,
+            spread=weights.spread,
+            residual=problem.loss.residual,
+            scale=scale,
+            clip=clip,
+            radius=weights.radius,
+            row_step=rotation.step,
+            weighted=rotation.weighted,
+        )
         released = on_rows.release(
-            asked, name=f"gradient, step {step + 1}", cost=left * plan.share,
-            residual_clip=clip * scale * rotation.label_scale, clip_radius=weights.radius,
-        )  # fmt: skip
+            asked,
+            name=f"gradient, step {step + 1}",
+            cost=left * plan.share,
+            residual_clip=clip * scale * rotation.label_scale,
+            clip_radius=weights.radius,
+        )
         return released.value, released.noise_std
 
     learn: Any = steps.newton if isinstance(known, Posterior) else steps.newton_logistic
     state = learn(known, plan, problem.counted, noise, ask)
-    fitted = Fitted(mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift)
+    fitted = Fitted(
+        mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift
+    )
     if not isinstance(known, Posterior):
         return replace(fitted, bias=shrinkage_bias(problem, fitted.covariance)), rows
     if moved is not None:
-        covariance, noise_part = (moved.covariance_back(each) for each in (fitted.covariance, fitted.noise))
-        fitted = replace(fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part)
-    shrunk, clipped = shrinkage_bias(problem, fitted.covariance), counted_bias(problem, plan.clip, state.lever)
+        covariance, noise_part = (
+            moved.covariance_back(each) for each in (fitted.covariance, fitted.noise)
+        )
+        fitted = replace(
+            fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part
+        )
+    shrunk, clipped = (
+        shrinkage_bias(problem, fitted.covariance),
+        counted_bias(problem, plan.clip, state.lever),
+    )
     bias = np.copysign(np.hypot(shrunk, clipped), clipped)
     return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows
 
@@ -318,27 +387,46 @@ NEWTON = TrainingMethod(
     prepare=_plan_newton,
     learn=_learn_newton,
     draws=_draws_newton,
-    noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
+    noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(
+        problem.dim, plan.share
+    ),
 )
-PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 1)
+PUBLIC_ONLY = TrainingMethod(
+    name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 1
+)
 METHODS: Registry[TrainingMethod] = Registry(
-    NEWTON, PUBLIC_ONLY, SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION, EXPONENTIAL, auto=True
+    NEWTON,
+    PUBLIC_ONLY,
+    SEMI_DP,
+    DP_SGD,
+    PDA_MIRROR_DESCENT,
+    OUTPUT_PERTURBATION,
+    EXPONENTIAL,
+    auto=True,
 )
 
 
 def is_stepwise(loss: Any) -> bool:
     """Whether it is a loss of a `TrainingProblem`, for methods without settings."""
-    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in get_args(StepwiseLoss))
+    return huber_threshold(loss) is not None or any(
+        loss is LOSSES[name] for name in get_args(StepwiseLoss)
+    )
 
 
-def requested(method: Any, loss: str | Loss | RowLoss) -> tuple[Loss | RowLoss, TrainingMethod, Any]:
+def requested(
+    method: Any, loss: str | Loss | RowLoss
+) -> tuple[Loss | RowLoss, TrainingMethod, Any]:
     """Return loss and method given by names or as objects (for "auto", the method to try) and the settings, if any."""
     if isinstance(loss, str):
         if loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
+            raise InputError(
+                f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}"
+            )
         loss = LOSSES[loss]
     if not isinstance(loss, Loss) and not callable(getattr(loss, "gradient", None)):
-        raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
+        raise InputError(
+            "loss must be a name, a Loss, or an object with value() and gradient() for each row"
+        )
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
             return loss, record, method
@@ -353,7 +441,11 @@ def requested(method: Any, loss: str | Loss | RowLoss) -> tuple[Loss | RowLoss, 
 
 
 def choose(
-    problem: TrainingProblem | GradientProblem, account: Account, method: TrainingMethod, *, auto: bool
+    problem: TrainingProblem | GradientProblem,
+    account: Account,
+    method: TrainingMethod,
+    *,
+    auto: bool,
 ) -> tuple[TrainingMethod, Any]:
     """Return a method and its plan; for "auto", public rows alone unless the method is possible and predicted to be better."""
     try:
@@ -363,7 +455,10 @@ def choose(
             raise
     else:
         # A prediction from two public rows is unreliable: public rows alone are used, at no cost.
-        few = isinstance(problem, TrainingProblem) and len(problem.posterior.labels) < tuning.FEWEST_PUBLIC
+        few = (
+            isinstance(problem, TrainingProblem)
+            and len(problem.posterior.labels) < tuning.FEWEST_PUBLIC
+        )
         if not auto or (plan.is_worth and not few):
             return method, plan
     return PUBLIC_ONLY, PUBLIC_ONLY.prepare(problem, account)

@@ -55,9 +55,11 @@ class NewtonState:
         # Mean and variance (D,) of the coefficients, from public rows and measurements together.
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
-        self.drift = 1.0  # factor by which the public rows' variance was enlarged to agree with the measurements
+        # factor by which the public rows' variance was enlarged to agree with the measurements
+        self.drift = 1.0
         self._disagreement = 0.0
-        self.lever: FloatArray = np.ones(0)  # factors of public rows in the last step, see `Weighting`
+        # factors of public rows in the last step, see `Weighting`
+        self.lever: FloatArray = np.ones(0)
         # Of the measurements alone; the first excludes the sampling error of private rows, which all have in common.
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
@@ -87,11 +89,16 @@ class NewtonState:
         self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
         trusted = 1.0 / (self.drift * public.variance)
         self.variance = 1.0 / (trusted + self.private_precision)
-        self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
+        self.mean = self.variance * (
+            trusted * public.mean + self.private_precision * self.private_mean
+        )
         # A drift along few directions exceeds the enlarged variance there: the part that the pooled mean keeps is estimated.
-        kept_sq = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
+        kept_sq = (self.variance * trusted) ** 2 @ (
+            apart - 1.0 / trusted - 1.0 / self.private_precision
+        )
         self._disagreement = max(0.0, float(kept_sq)) if self.drift > 1.0 else 0.0
-        if isinstance(public, LogisticPosterior):  # the joint minimum of the public loss and the measurements
+        # the joint minimum of the public loss and the measurements
+        if isinstance(public, LogisticPosterior):
             rows, labels, weights = public.counted
             ridge = public.ridge / self.drift + np.diag(self.private_precision)
             pull = self.private_precision * self.private_mean
@@ -103,7 +110,9 @@ class NewtonState:
         for index, (value, variance, start, error) in enumerate(self._measured):
             if now is not None and index + 1 < len(self._measured):
                 expected = error + float(np.sum(1.0 / self.private_precision))
-                variance = variance + max(0.0, float(np.sum((start - now) ** 2)) - tuning.FAR_START * expected)
+                variance = variance + max(
+                    0.0, float(np.sum((start - now) ** 2)) - tuning.FAR_START * expected
+                )
             precision += 1.0 / variance
             weighted += value / variance
             started += start / variance
@@ -120,7 +129,9 @@ class NewtonState:
         known, score = self._posterior.information(self.mean)
         measured = np.diag(self.private_precision)
         information = known / self.drift + measured
-        return sandwich(information, information if score is known else score / self.drift + measured)
+        return sandwich(
+            information, information if score is known else score / self.drift + measured
+        )
 
     @property
     def covariance(self) -> FloatArray:
@@ -151,8 +162,10 @@ class NewtonState:
                 start=self.mean,
                 slope=slope,
                 length_sq=float(np.sum(slope**2 - noise_variance)),
-                doubt=tuning.LONGER_SLOPE * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
-                back=float(slope @ way) - tuning.LONGER_SLOPE * math.sqrt(float(noise_variance @ way**2)),
+                doubt=tuning.LONGER_SLOPE
+                * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
+                back=float(slope @ way)
+                - tuning.LONGER_SLOPE * math.sqrt(float(noise_variance @ way**2)),
             )
         )
 
@@ -175,10 +188,13 @@ class NewtonState:
         most = max(0.0, shortest.length_sq + shortest.doubt)
         restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
         if self._slopes[-1].back > 0.0 or restless:
-            self.mean = min((each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq).start
+            self.mean = min(
+                (each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq
+            ).start
 
 
-Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
+# share of the allowance -> noise on a sum of rows clipped to radius 1
+Noise = Callable[[Fraction], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,7 +202,8 @@ class NewtonPlan(MethodPlan):
     """Number of steps, of equal shares of the budget, and clip with the least predicted error, including clipping bias."""
 
     clip: Any = None  # a `Bound` on residuals; None for classes, whose residuals are bounded by one
-    center: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `center_share`
+    # share of the budget for the mean of the private rows, see `center_share`
+    center: Fraction = Fraction(0)
 
     @property
     def share(self) -> Fraction:
@@ -195,7 +212,10 @@ class NewtonPlan(MethodPlan):
 
 
 def chosen_weighting(
-    public: FloatArray, variance: FloatArray, precision: Callable[[float, float], float], floor: float = tuning.EVEN
+    public: FloatArray,
+    variance: FloatArray,
+    precision: Callable[[float, float], float],
+    floor: float = tuning.EVEN,
 ) -> Weighting:
     """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
 
@@ -209,7 +229,9 @@ def chosen_weighting(
 def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
     """Effective number of `steps` (k,), of plans (k, D), with the same error by the curvature: (1 + r) / (1 - r)."""
     # It acts on the remaining error, which has the correlation r from one step to the next.
-    left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
+    left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(
+        variance, axis=1
+    )
     return np.asarray(np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps))
 
 
@@ -219,10 +241,16 @@ def step_counts(posterior: Posterior) -> tuple[int, ...]:
 
 
 def plan_newton(
-    posterior: Posterior, n_priv: float, noise: Noise, center: Fraction = Fraction(0), most: int = tuning.MORE_STEPS[-1]
+    posterior: Posterior,
+    n_priv: float,
+    noise: Noise,
+    center: Fraction = Fraction(0),
+    most: int = tuning.MORE_STEPS[-1],
 ) -> NewtonPlan:
     """Return the plan with the number of steps, at most `most`, and the clip of least predicted error."""
-    noises = {steps: noise((1 - center) / steps) for steps in step_counts(posterior) if steps <= most}
+    noises = {
+        steps: noise((1 - center) / steps) for steps in step_counts(posterior) if steps <= most
+    }
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
     if posterior.few and predicted >= tuning.NOISY * posterior.part * posterior.unexplained:
@@ -230,7 +258,9 @@ def plan_newton(
         steps, place, _ = _least(posterior, n_priv, noises, [judged for _, judged in pairs])
         clip = pairs[place][0]
         _, _, predicted = _least(posterior, n_priv, {steps: noises[steps]}, [clip])
-    return NewtonPlan(steps=steps, clip=clip, predicted=predicted, public_excess=posterior.excess, center=center)
+    return NewtonPlan(
+        steps=steps, clip=clip, predicted=predicted, public_excess=posterior.excess, center=center
+    )
 
 
 def _least(
@@ -244,7 +274,9 @@ def _least(
             for clip, error in zip(clips, errors, strict=True)
         ]
         place = min(range(len(predicted)), key=predicted.__getitem__)
-        if best is None or predicted[place] < (best[2] if steps <= tuning.STEPS[-1] else tuning.NO_LOSS * best[2]):
+        if best is None or predicted[place] < (
+            best[2] if steps <= tuning.STEPS[-1] else tuning.NO_LOSS * best[2]
+        ):
             best = steps, place, predicted[place]
     assert best is not None
     return best
@@ -257,14 +289,23 @@ def _simulated(
     unit, plans = posterior.unexplained, [(count, bound) for count in noises for bound in clips]
     bounds, steps = [bound for _, bound in plans], np.array([count for count, _ in plans])
     error = np.full(len(plans), posterior.spread)
-    variance, pooled = np.tile(posterior.variance, (len(plans), 1)), np.zeros((len(plans), len(posterior.variance)))
+    variance, pooled = (
+        np.tile(posterior.variance, (len(plans), 1)),
+        np.zeros((len(plans), len(posterior.variance))),
+    )
     laws = [bound.at(math.sqrt(unit + posterior.spread)) for bound in bounds]
     here = np.array([(law.bound, law.inside, law.energy) for law in laws]).T
     per_step = np.array([noises[count] for count, _ in plans])
 
     def precision(radius: FloatArray, share: FloatArray, on: int = 0) -> FloatArray:
         """Precisions of the plans from `on`, with powers by the same function as for a single plan."""
-        ratio = radius * per_step[on:] * here[0] * np.sqrt(unit + error[on:]) / (n_priv * here[1] * share)
+        ratio = (
+            radius
+            * per_step[on:]
+            * here[0]
+            * np.sqrt(unit + error[on:])
+            / (n_priv * here[1] * share)
+        )
         return np.array([each**-2 for each in ratio.tolist()])
 
     radius = share = np.ones(len(plans))
@@ -283,7 +324,9 @@ def _simulated(
         bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
         pooled[on:] += 1.0 / (noise_variance + bent[:, None])
         sampling = here[2] * (unit + error[on:]) / (n_priv * here[1] ** 2)
-        variance[on:] = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled[on:] + sampling[:, None]))
+        variance[on:] = 1.0 / (
+            1.0 / posterior.variance + 1.0 / (1.0 / pooled[on:] + sampling[:, None])
+        )
         error[on:] = np.add.reduce(variance[on:], axis=1)
         sizes = np.sqrt(unit + error[on:]).tolist()
         laws[on:] = [bound.at(size) for bound, size in zip(bounds[on:], sizes, strict=True)]
@@ -294,17 +337,24 @@ def _simulated(
 Ask = Callable[[int, FloatArray, Weighting, float, float], tuple[FloatArray, float]]
 
 
-def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
+def newton(
+    posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
+) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
     state, public = NewtonState(posterior), posterior.typical
     per_step, gain, m, dim = noise(plan.share), 1.0, len(posterior.labels), len(posterior.mean)
-    unsure = tuning.FEW * dim <= m < tuning.MANY * dim  # whether so many public rows misjudge the curvature
+    # whether so many public rows misjudge the curvature
+    unsure = tuning.FEW * dim <= m < tuning.MANY * dim
     for step in range(plan.steps):
         scale, error = state.scale, state.error
         clip = plan.clip.at(scale)
 
-        def precision(radius: float, share: float, scale: float = scale, clip: ResidualClip = clip) -> float:
-            return float((radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2)
+        def precision(
+            radius: float, share: float, scale: float = scale, clip: ResidualClip = clip
+        ) -> float:
+            return float(
+                (radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2
+            )
 
         weights = chosen_weighting(public, state.variance, precision)
         state.lever = weights.lever
@@ -341,7 +391,9 @@ def plan_logistic(
             spread_sq /= spread_sq.sum()
             error = (tuning.CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
             pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
-            variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
+            variance = 1.0 / (
+                1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h))
+            )
         predicted = 0.5 * float(h @ variance)
         if best is None or predicted < best.predicted:
             best = NewtonPlan(steps=steps, predicted=predicted, public_excess=posterior.excess)
@@ -349,11 +401,16 @@ def plan_logistic(
     return best
 
 
-def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float) -> Weighting:
+def _weights(
+    public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float
+) -> Weighting:
     """Return water-filled weights for the precision of a step."""
     middle = float(h.mean())
     return chosen_weighting(
-        public, variance, lambda radius, _: (radius * noise / (n_priv * middle)) ** -2, tuning.EVEN_OF_CLASSES
+        public,
+        variance,
+        lambda radius, _: (radius * noise / (n_priv * middle)) ** -2,
+        tuning.EVEN_OF_CLASSES,
     )
 
 
@@ -374,7 +431,9 @@ def newton_logistic(
         state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
     if m < tuning.MANY * len(h):
         p = chances(public @ state.mean)
-        state.widen(public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv)
+        state.widen(
+            public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv
+        )
     if m < tuning.FEW * len(h):
         state.settle(wary=next_to_none(m, len(h) - 1))
     return state

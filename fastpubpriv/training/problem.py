@@ -45,8 +45,10 @@ class TrainingMethod(Method[[Any]]):
     # `Descended`.
     # type of the settings that `method=` takes besides the name; the name stands for its defaults
     settings: type[Any] | None = None
-    spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
-    noise: Callable[..., float] = lambda *_: 0.0  # (problem, plan, account) -> noise of a step, over the bound on a row
+    # the part of a budget that it can use, as a budget
+    spends: Callable[[Budget], Budget] = lambda budget: budget
+    # (problem, plan, account) -> noise of a step, over the bound on a row
+    noise: Callable[..., float] = lambda *_: 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,9 @@ class TrainingProblem:
         matrix[1:] = slopes / design.scale[:, None]
         moved = design.center / design.scale + self.whitener.mean
         matrix[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        design.about_the_mean(matrix[1:], matrix[0], design.center + design.scale * self.whitener.mean)
+        design.about_the_mean(
+            matrix[1:], matrix[0], design.center + design.scale * self.whitener.mean
+        )
         return matrix
 
     def in_units(self, mean: FloatArray) -> FloatArray:
@@ -109,7 +113,9 @@ class TrainingProblem:
         """Return the least difference of coordinates (D,) that moves `in_units` by `difference` (p + 1,), or closest to it."""
         # The coefficients of all categories of a column sum to zero: the map then loses a coordinate, and has no inverse.
         size = np.maximum(np.linalg.norm(self.to_user, axis=1), np.finfo(float).tiny)
-        return np.asarray(np.linalg.lstsq(self.to_user / size[:, None], difference / size, rcond=1e-10)[0])
+        return np.asarray(
+            np.linalg.lstsq(self.to_user / size[:, None], difference / size, rcond=1e-10)[0]
+        )
 
     def covariance_in_units(
         self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
@@ -168,14 +174,19 @@ def make_problem(
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
-    whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
+    whitener = Whitener.of(
+        terms, weights if counted is None else weights * counted / counted.mean()
+    )
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
     factors, labeled = None, (terms, labels, weights, whitener)
     if pair is not None:
         first, second = stated.class_weights(pair, used[:, -1], counted)
         if first != second:
-            loss, factors = weighted_logistic(float(first), float(second)), np.where(labels == 1.0, second, first)
+            loss, factors = (
+                weighted_logistic(float(first), float(second)),
+                np.where(labels == 1.0, second, first),
+            )
     importance = EVEN
     if counted is not None or factors is not None:
         importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
@@ -184,7 +195,9 @@ def make_problem(
     else:
         threshold = huber_threshold(loss)
         if threshold is None:
-            posterior = linear_posterior(*labeled, label_resolution=resolution, importance=importance)
+            posterior = linear_posterior(
+                *labeled, label_resolution=resolution, importance=importance
+            )
         else:
             posterior = huber_posterior(
                 *labeled, threshold=threshold, label_resolution=resolution, importance=importance
@@ -199,14 +212,21 @@ def make_problem(
         tuning.FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
     )
     rotation = Rotation(
-        design=design, row_map=row_map, step=step, label_center=center, label_scale=scale, classes=pair,
+        design=design,
+        row_map=row_map,
+        step=step,
+        label_center=center,
+        label_scale=scale,
+        classes=pair,
         weight_cap=stated.weight_cap,
-    )  # fmt: skip
+    )
     made = TrainingProblem(loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails)
     return made, len(used)
 
 
-def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
+def _of_unequal_rows(
+    posterior: Posterior | LogisticPosterior, heavy: FloatArray
+) -> Posterior | LogisticPosterior:
     """Return the posterior for private rows with weights like `heavy` (k,), at most 1: sampling errors have w^2 r^2 for w r^2."""
     if isinstance(posterior, LogisticPosterior):
         missed = posterior.factors * (posterior.labels - chances(posterior.rows @ posterior.mean))
@@ -216,7 +236,9 @@ def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray
         replace(c, counts=heavy)
         if isinstance(c, FixedClip)
         else replace(
-            c.at(1.0), energy=c.at(1.0).energy * _weight_of(np.clip(usual, -c.at(1.0).bound, c.at(1.0).bound), heavy)
+            c.at(1.0),
+            energy=c.at(1.0).energy
+            * _weight_of(np.clip(usual, -c.at(1.0).bound, c.at(1.0).bound), heavy),
         )
         for c in posterior.clips
     ]
@@ -280,7 +302,9 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
 
 
-def linearized(known: Posterior | LogisticPosterior, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+def linearized(
+    known: Posterior | LogisticPosterior, at: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Rows (m, D) and residuals (m,) of the least squares that the loss of the public rows is near coefficients `at`."""
     rows, off = known.rows, known.labels - known.rows @ at
     if isinstance(known, LogisticPosterior):

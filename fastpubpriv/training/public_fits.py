@@ -27,7 +27,10 @@ from fastpubpriv.training.inputs import Importance
 
 # Candidate prior strengths: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
 # large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.
-_RATIOS, _LINEAR_MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
+_RATIOS, _LINEAR_MODEST = (
+    np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]),
+    37,
+)
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 EVEN = Importance(weights=1.0, sample=slice(None))  # of public rows without weights
 
@@ -88,8 +91,10 @@ class Posterior(PublicLaw):
     clips: tuple[Bound, ...]  # candidate bounds
     # variance of an entry of the second moment of whitened rows, which the steps take to be the identity
     curvature_error: float
-    blank: bool = False  # whether the labels are all equal, so that residuals follow the stated resolution
-    threshold: float | None = None  # of the Huber loss, in the unit of the labels; None for the squared loss
+    # whether the labels are all equal, so that residuals follow the stated resolution
+    blank: bool = False
+    # of the Huber loss, in the unit of the labels; None for the squared loss
+    threshold: float | None = None
 
     @property
     def few(self) -> bool:
@@ -109,7 +114,11 @@ class Posterior(PublicLaw):
     @property
     def part(self) -> float:
         """Excess loss per squared error of a prediction: 1, or half the curvature of the Huber loss."""
-        return 1.0 if self.threshold is None else 0.5 * self.clips[0].at(math.sqrt(self.unexplained)).inside
+        return (
+            1.0
+            if self.threshold is None
+            else 0.5 * self.clips[0].at(math.sqrt(self.unexplained)).inside
+        )
 
     @property
     def row_variance(self) -> float:
@@ -140,23 +149,31 @@ def linear_posterior(
     size, weights = len(near), weights * importance.weights
     rows, root = whitener(terms), np.sqrt(weights)
     noise, spread = marginal_likelihood(
-        (terms - whitener.mean) * root[:, None], (labels - np.average(labels, weights=weights)) * root, size
+        (terms - whitener.mean) * root[:, None],
+        (labels - np.average(labels, weights=weights)) * root,
+        size,
     )
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:
-        raise InputError("the public labels are all zero: pass y_scale=, the size of a label that matters")
+        raise InputError(
+            "the public labels are all zero: pass y_scale=, the size of a label that matters"
+        )
     blank = noise <= 0.0
     if blank:
         # Equal labels are uninformative about coefficients and residuals: both have the size of the stated resolution.
         noise, spread = floor**2, floor**2 / terms.shape[1]
     noise = max(noise, floor**2)
-    precision = ((rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
+    precision = (
+        (rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)
+    ) / noise
     precision[0, 0] += tuning.INTERCEPT_PRECISION
     values, turn = directions(precision)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
     mean = variance * (rows.T @ (weights * labels)) / noise
-    leverage = np.minimum(weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, tuning.MOST_LEVERAGE)
+    leverage = np.minimum(
+        weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, tuning.MOST_LEVERAGE
+    )
     residuals = ((labels - rows @ mean) / (1.0 - leverage))[sample]
     rows, labels, root = rows[sample], labels[sample], np.sqrt(near)
     if blank:
@@ -168,10 +185,20 @@ def linear_posterior(
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
     clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in tuning.CLIPS)
     return Posterior(
-        turn=turn, mean=mean, variance=doubt * variance, rows=rows, weights=near, labels=labels, residuals=residuals,
-        leverage=leverage[sample], scale=scale, floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
-        clips=clips, curvature_error=tuning.CURVATURE * whitener.confirmed / len(labels), blank=blank,
-    )  # fmt: skip
+        turn=turn,
+        mean=mean,
+        variance=doubt * variance,
+        rows=rows,
+        weights=near,
+        labels=labels,
+        residuals=residuals,
+        leverage=leverage[sample],
+        scale=scale,
+        floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
+        clips=clips,
+        curvature_error=tuning.CURVATURE * whitener.confirmed / len(labels),
+        blank=blank,
+    )
 
 
 def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
@@ -183,7 +210,9 @@ def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     # A row that alone determines a coefficient has no residual of its own.
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
     errors_sq = np.maximum((residuals / (1.0 - leverage)) ** 2, plain)
-    root = (axes[values > least].T / values[values > least]) @ (basis * np.sqrt(errors_sq)[:, None]).T
+    root = (axes[values > least].T / values[values > least]) @ (
+        basis * np.sqrt(errors_sq)[:, None]
+    ).T
     # The SVD's basis of collinear directions is arbitrary, so that no row belongs to one of them.
     return np.asarray(root @ root.T + (weak.T @ weak) * float(errors_sq.mean()) / least**2)
 
@@ -201,10 +230,14 @@ def residual_floor(scale: float, noise: float, many: bool) -> float:
 
 def energy_of(clipped: FloatArray, inside: float) -> float:
     """Mean square of clipped residuals (k,), enlarged by the standard error of the share of those that are not clipped."""
-    return float(np.mean(clipped**2)) * (1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * len(clipped))))
+    return float(np.mean(clipped**2)) * (
+        1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * len(clipped)))
+    )
 
 
-def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
+def marginal_likelihood(
+    terms: FloatArray, labels: FloatArray, size: int | None = None
+) -> tuple[float, float]:
     """Variances of the noise and of a coefficient, the most likely over a grid of ratios, or means over it for very few rows."""
     # `size` is the effective number of rows, if their weights are included in them.
     m, p = terms.shape
@@ -254,8 +287,12 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
     # The chosen bound has a small estimated bias by selection: for intervals nothing is subtracted, and its error is added.
     return ResidualClip(
-        bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=bias_sq, unseen_sq=total_sq + doubt,
-    )  # fmt: skip
+        bound=bound,
+        inside=inside,
+        energy=energy_of(clipped, inside),
+        bias_sq=bias_sq,
+        unseen_sq=total_sq + doubt,
+    )
 
 
 _MOST_STEPS = 200  # of a public fit
@@ -277,7 +314,13 @@ class FixedClip:
         bound = self.threshold / size
         inside = max(float(np.mean(np.abs(self.residuals) < bound)), tuning.LEAST_INSIDE)
         clipped = np.clip(self.residuals, -bound, bound) * np.sqrt(self.counts)
-        return ResidualClip(bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=0.0, unseen_sq=0.0)
+        return ResidualClip(
+            bound=bound,
+            inside=inside,
+            energy=energy_of(clipped, inside),
+            bias_sq=0.0,
+            unseen_sq=0.0,
+        )
 
 
 Bound = ResidualClip | FixedClip  # a choice of a bound on residuals
@@ -297,24 +340,40 @@ def huber_posterior(
     sample, counted = importance.sample, weights * importance.weights
     shortened, left = _shortened(terms, labels, counted, whitener, threshold, len(weights[sample]))
     known = linear_posterior(
-        terms, shortened, weights, whitener, label_resolution=label_resolution, importance=importance
+        terms,
+        shortened,
+        weights,
+        whitener,
+        label_resolution=label_resolution,
+        importance=importance,
     )
     residuals, near = known.residuals, weights[sample]
     if not known.blank:
         # The leave-one-out correction is that of the shortened residual.
         residuals = left[sample] + (known.residuals - (known.labels - known.rows @ known.mean))
     usual = residuals * np.sqrt(near)
-    scale = residual_scale(residuals, usual, max(1e-12 * float(np.abs(labels).max()), label_resolution))
+    scale = residual_scale(
+        residuals, usual, max(1e-12 * float(np.abs(labels).max()), label_resolution)
+    )
     clip = FixedClip(threshold=threshold, residuals=usual / scale, counts=np.ones(len(usual)))
     return replace(
-        known, labels=labels[sample], residuals=residuals, scale=scale,
-        floor=residual_floor(scale, known.floor, len(labels) > known.rows.shape[1]), clips=(clip,),
+        known,
+        labels=labels[sample],
+        residuals=residuals,
+        scale=scale,
+        floor=residual_floor(scale, known.floor, len(labels) > known.rows.shape[1]),
+        clips=(clip,),
         threshold=threshold,
-    )  # fmt: skip
+    )
 
 
 def _shortened(
-    terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener, threshold: float, size: int
+    terms: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    whitener: Whitener,
+    threshold: float,
+    size: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Return pseudo-labels (m,) whose least squares minimize the Huber loss, and the residuals (m,) at the minimum."""
     rows, root = whitener(terms), np.sqrt(weights)
@@ -325,15 +384,21 @@ def _shortened(
 
     def shortened(w: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         left = labels - rows @ w
-        inside = max(float(np.average(np.abs(left) < threshold, weights=weights)), tuning.LEAST_INSIDE)
+        inside = max(
+            float(np.average(np.abs(left) < threshold, weights=weights)), tuning.LEAST_INSIDE
+        )
         return labels - left + np.clip(left, -threshold, threshold) / inside, left, inside
 
     for _ in range(tuning.HUBER_ROUNDS):
         moved, _, inside = shortened(weights_fit)
-        noise, spread = marginal_likelihood(centered, (moved - np.average(moved, weights=weights)) * root, size)
+        noise, spread = marginal_likelihood(
+            centered, (moved - np.average(moved, weights=weights)) * root, size
+        )
         ridge = noise / max(spread, 1e-12 * noise, 1e-300) * shape
         ridge[0, 0] += 1e-12 * gram[0, 0]
-        weights_fit = _minimum(rows, labels, weights / inside, (gram + ridge, ridge), threshold, weights_fit)
+        weights_fit = _minimum(
+            rows, labels, weights / inside, (gram + ridge, ridge), threshold, weights_fit
+        )
     return shortened(weights_fit)[:2]
 
 
@@ -347,7 +412,9 @@ def _minimum(
 ) -> FloatArray:
     """Return the minimum of the weighted Huber loss with a ridge, by steps with the curvature at a typical residual."""
     curvature, ridge = matrices
-    factor = linalg.cho_factor(curvature + 1e-12 * np.trace(curvature) / len(curvature) * np.eye(len(curvature)))
+    factor = linalg.cho_factor(
+        curvature + 1e-12 * np.trace(curvature) / len(curvature) * np.eye(len(curvature))
+    )
 
     def value(w: FloatArray) -> float:
         size = np.abs(labels - rows @ w)
@@ -364,12 +431,15 @@ def _minimum(
 _STRENGTHS = np.logspace(-2.0, 3.0, 11)
 
 
-chances: Callable[[FloatArray], FloatArray] = special.expit  # probability of the second class at log-odds
+# probability of the second class at log-odds
+chances: Callable[[FloatArray], FloatArray] = special.expit
 
 
 def _losses(scores: FloatArray, labels: FloatArray) -> FloatArray:
     """The logistic losses of scores; `np.logaddexp` takes four times as long."""
-    losses: FloatArray = np.log(1.0 + np.exp(-np.abs(scores))) + np.maximum(scores, 0.0) - labels * scores
+    losses: FloatArray = (
+        np.log(1.0 + np.exp(-np.abs(scores))) + np.maximum(scores, 0.0) - labels * scores
+    )
     return losses
 
 
@@ -384,12 +454,18 @@ def fit(
     """The minimum over w of the log-loss at `rows w` + w' precision w / 2 - pull' w, by damped Newton steps."""
 
     def value(w: FloatArray) -> float:
-        return float(np.sum(weights * _losses(rows @ w, labels))) + 0.5 * float(w @ precision @ w) - float(pull @ w)
+        return (
+            float(np.sum(weights * _losses(rows @ w, labels)))
+            + 0.5 * float(w @ precision @ w)
+            - float(pull @ w)
+        )
 
     def move(w: FloatArray) -> tuple[Any, Any]:
         p = chances(rows @ w)
         slope = rows.T @ (weights * (p - labels)) + precision @ w - pull
-        return slope, np.linalg.solve((rows.T * (weights * p * (1.0 - p))) @ rows + precision, slope)
+        return slope, np.linalg.solve(
+            (rows.T * (weights * p * (1.0 - p))) @ rows + precision, slope
+        )
 
     begin, part = (np.zeros(rows.shape[1]), 1e-12) if start is None else (start, 1e-6)
     return _descended(begin, value, move, lambda best: part * max(1.0, abs(best)))
@@ -422,17 +498,24 @@ def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray
     mean, tiny = np.zeros(rows.shape[1]), 1e-9 * np.eye(rows.shape[1])
     for _ in range(tuning.FIRTH_STEPS):
         p = chances(rows @ mean)
-        basis = np.linalg.svd(rows * np.sqrt(weights * p * (1.0 - p))[:, None], full_matrices=False)[0]
-        leverage = np.sum(basis**2, axis=1)  # each row counts as so many more, half of them in each class
+        basis = np.linalg.svd(
+            rows * np.sqrt(weights * p * (1.0 - p))[:, None], full_matrices=False
+        )[0]
+        # each row counts as so many more, half of them in each class
+        leverage = np.sum(basis**2, axis=1)
         more = weights + leverage
         before = mean
-        mean = fit(rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(mean)), mean)
+        mean = fit(
+            rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(mean)), mean
+        )
         if np.allclose(mean, before, rtol=1e-9, atol=1e-12):  # many rows need few steps
             break
     return mean
 
 
-def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
+def ridge_precision(
+    rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener
+) -> FloatArray:
     """Return the prior precision of coefficients of whitened public rows (m, D), with a strength by five-fold log-loss."""
     shape, folds = whitener.ridge(tuning.INTERCEPT_RIDGE), min(tuning.FOLDS, len(rows))
     held = np.arange(len(rows)) % folds == np.arange(folds)[:, None]
@@ -446,7 +529,11 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
 
 
 def _folded_fits(
-    rows: FloatArray, labels: FloatArray, weights: FloatArray, precision: FloatArray, starts: FloatArray
+    rows: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    precision: FloatArray,
+    starts: FloatArray,
 ) -> FloatArray:
     """As `fit` without a pull, to a part in a million, from `starts` (k, D) for each of the `weights` (k, m)."""
 
@@ -465,7 +552,9 @@ def _folded_fits(
             inverse = np.linalg.inv(curvature)
         step = (inverse @ slope[..., None])[..., 0]
         length, gain = np.ones((len(step), 1)), 0.25 * np.sum(slope * step, axis=1)
-        while not np.all(low := (reached := values(current - length * step)) <= best - length[:, 0] * gain):
+        while not np.all(
+            low := (reached := values(current - length * step)) <= best - length[:, 0] * gain
+        ):
             length = np.where(low[:, None], length, length / 2.0 if length.min() > 1e-9 else 0.0)
         done = best - reached <= 1e-6 * np.maximum(1.0, np.abs(best))
         current, best = current - length * step, reached
@@ -490,8 +579,12 @@ def _normal(posterior: Posterior, clip: ResidualClip, times: float) -> ResidualC
     inside = 2.0 * float(ndtr(far)) - 1.0
     density = math.exp(-0.5 * far**2) / math.sqrt(2.0 * math.pi)
     usual = posterior.residuals * np.sqrt(posterior.weights) / posterior.scale
-    energy = max(inside - 2.0 * far * density + far**2 * (1.0 - inside), float(np.mean(np.clip(usual, -far, far) ** 2)))
-    weight = clip.energy / energy_of(np.clip(usual, -clip.bound, clip.bound), clip.inside)  # unequal row weights
+    energy = max(
+        inside - 2.0 * far * density + far**2 * (1.0 - inside),
+        float(np.mean(np.clip(usual, -far, far) ** 2)),
+    )
+    # unequal row weights
+    weight = clip.energy / energy_of(np.clip(usual, -clip.bound, clip.bound), clip.inside)
     return replace(clip, inside=inside / times, energy=weight * energy / times**2)
 
 
@@ -504,9 +597,11 @@ class LogisticPosterior(PublicLaw):
 
     ridge: FloatArray  # (D, D), the precision of the prior
     curvature: FloatArray  # (D,), that of the loss of one row at `mean`
-    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights of the public loss
+    # rows, labels and weights of the public loss
+    counted: tuple[FloatArray, FloatArray, FloatArray]
     factors: FloatArray  # (m,), class weights of the rows, at most 1
-    energy: FloatArray  # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
+    # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
+    energy: FloatArray
 
     @property
     def unexplained(self) -> float:
@@ -555,7 +650,10 @@ def logistic_posterior(
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows, mean = rows @ turn, turn.T @ mean
     near_rows, p, near_labels = rows[sample], p[sample], labels[sample]
-    energy, some_factors = np.ones(rows.shape[1]), np.ones(len(near_rows)) if factors is None else factors[sample]
+    energy, some_factors = (
+        np.ones(rows.shape[1]),
+        np.ones(len(near_rows)) if factors is None else factors[sample],
+    )
     if factors is not None:
         # Along each coordinate, and at least that of all rows.
         squares, bends = (some_factors * (near_labels - p)) ** 2, some_factors * p * (1.0 - p)
@@ -565,10 +663,18 @@ def logistic_posterior(
         along /= np.maximum(bends @ near_rows**2, least * np.sum(near_rows**2, axis=0) + 1e-300)
         energy = np.maximum(np.maximum(along, over_all), float(some_factors.min()))
     return LogisticPosterior(
-        turn=turn, mean=mean, variance=variance, rows=near_rows, labels=near_labels, weights=near[sample],
-        ridge=turn.T @ ridge @ turn, counted=(rows, labels, weights), factors=some_factors, energy=energy,
+        turn=turn,
+        mean=mean,
+        variance=variance,
+        rows=near_rows,
+        labels=near_labels,
+        weights=near[sample],
+        ridge=turn.T @ ridge @ turn,
+        counted=(rows, labels, weights),
+        factors=some_factors,
+        energy=energy,
         curvature=mean_curvature(near_rows, mean, some_factors, len(some_factors)),
-    )  # fmt: skip
+    )
 
 
 def mean_curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:

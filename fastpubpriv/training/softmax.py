@@ -30,8 +30,19 @@ from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, rotation_map
-from fastpubpriv.training.exact import ExactStep, PooledMoment, plan_scores, pooled_curvature, released_curvature, risk
-from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
+from fastpubpriv.training.exact import (
+    ExactStep,
+    PooledMoment,
+    plan_scores,
+    pooled_curvature,
+    released_curvature,
+    risk,
+)
+from fastpubpriv.training.gradient.gradient_problem import (
+    Descended,
+    GradientProblem,
+    PreparedDescent,
+)
 from fastpubpriv.training.problem import Fitted, rows_worth
 
 
@@ -67,11 +78,17 @@ class RowOfClasses:
                 root = math.sqrt(2.0)
                 means = [total_times(chance, along) for along in self.contrasts.T]
                 squares = np.array(
-                    [u[j] * u[k] * (1.0 if j == k else root) for j, k in zip(*np.triu_indices(dim), strict=True)]
+                    [
+                        u[j] * u[k] * (1.0 if j == k else root)
+                        for j, k in zip(*np.triu_indices(dim), strict=True)
+                    ]
                 )
                 blocks = out.reshape(free * (free + 1) // 2, len(squares), -1)
                 for block, a, b in zip(blocks, *np.triu_indices(len(means)), strict=True):
-                    both = total_times(chance, self.contrasts[:, a] * self.contrasts[:, b]) - means[a] * means[b]
+                    both = (
+                        total_times(chance, self.contrasts[:, a] * self.contrasts[:, b])
+                        - means[a] * means[b]
+                    )
                     np.multiply(squares, both * (1.0 if a == b else root), out=block)
             else:
                 missed = (label == np.arange(len(chance))[:, None]) - chance
@@ -84,8 +101,12 @@ class RowOfClasses:
         """Return the matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""
         free, dim = self.slope.shape
         blocks = np.empty((free, dim, free, dim))
-        for row, a, b in zip(vector.reshape(-1, dim * (dim + 1) // 2), *np.triu_indices(free), strict=True):
-            blocks[a, :, b] = blocks[b, :, a] = unpacked(row, dim) * (1.0 if a == b else math.sqrt(0.5))
+        for row, a, b in zip(
+            vector.reshape(-1, dim * (dim + 1) // 2), *np.triu_indices(free), strict=True
+        ):
+            blocks[a, :, b] = blocks[b, :, a] = unpacked(row, dim) * (
+                1.0 if a == b else math.sqrt(0.5)
+            )
         return blocks.reshape(free * dim, free * dim)
 
 
@@ -110,15 +131,19 @@ class SoftmaxProblem:
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
         dim = u.shape[1]
         row_map, step = rotation_map(
-            np.vstack([np.zeros(dim - 1), self.whitener.root]), self.whitener.mean, np.eye(dim)[0],
+            np.vstack([np.zeros(dim - 1), self.whitener.root]),
+            self.whitener.mean,
+            np.eye(dim)[0],
             tuning.FAR_ROWS * longest + math.sqrt(dim),
-        )  # fmt: skip
+        )
         return Rotation(design=units.design, row_map=row_map, step=step, classes=units.classes)
 
     @cached_property
     def public(self) -> FloatArray:
         """Public rows, mapped like private ones, (m, D + 1)."""
-        return np.column_stack([self.whitener(self.problem.x[:, 1:]) / self.rows.step, self.problem.y])
+        return np.column_stack(
+            [self.whitener(self.problem.x[:, 1:]) / self.rows.step, self.problem.y]
+        )
 
     @cached_property
     def _to_fit(self) -> FloatArray:
@@ -132,12 +157,15 @@ class SoftmaxProblem:
     @cached_property
     def contrasts(self) -> FloatArray:
         """Columns (K, K - 1) that sum to zero, along which the mean class curvature of public rows is about the identity."""
-        plain = linalg.helmert(self.problem.outputs).T  # orthonormal columns, each of which sums to zero
+        # orthonormal columns, each of which sums to zero
+        plain = linalg.helmert(self.problem.outputs).T
         scores = self.problem.x @ self.problem.public.weights.T
         chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
-        return np.asarray(plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T)
+        return np.asarray(
+            plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
+        )
 
     @cached_property
     def start(self) -> FloatArray:
@@ -168,14 +196,20 @@ class SoftmaxProblem:
             scores = self.public[:, :-1] @ (weights * self.rows.step).T
             loss = LOSSES["softmax"]
             assert loss.values is not None
-            return float(np.mean(loss.values(scores, self.public[:, -1]))) - part * float(turned @ move.ravel())
+            return float(np.mean(loss.values(scores, self.public[:, -1]))) - part * float(
+                turned @ move.ravel()
+            )
 
         begin = value(0.0)
-        return next((part for part in 0.5 ** np.arange(tuning.HALVINGS) if value(part) <= begin), 0.0)
+        return next(
+            (part for part in 0.5 ** np.arange(tuning.HALVINGS) if value(part) <= begin), 0.0
+        )
 
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
         """Return the map of rows to scores, or to second derivatives, at coefficients `slope`."""
-        return RowOfClasses(contrasts=self.contrasts, slope=slope, step=self.rows.step, curvature=curvature)
+        return RowOfClasses(
+            contrasts=self.contrasts, slope=slope, step=self.rows.step, curvature=curvature
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -224,19 +258,30 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     whole, pure = account.allowance, account.pure
     relative = 16.0 * dim * Noise(pure, whole).vector(dim) ** 2 / n
     rounds = 2 if relative < tuning.QUIET_CLASSES else 1
-    step, gram = whole * tuning.START / tuning.SOFTMAX_STEPS, whole * tuning.GRAM * (1 - tuning.GRAM_COUNT) / rounds
+    step, gram = (
+        whole * tuning.START / tuning.SOFTMAX_STEPS,
+        whole * tuning.GRAM * (1 - tuning.GRAM_COUNT) / rounds,
+    )
     noise = Noise(pure, gram).vector(bent)
-    count = NormCount.costing(whole * tuning.GRAM * tuning.GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise)
+    count = NormCount.costing(
+        whole * tuning.GRAM * tuning.GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise
+    )
     check_sum_grids(account, [step], dim, n)
     count.check_grids(account)
     radial, pieces = plan_scores(account, whole / rounds, dim, n)
     private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
     known = SoftmaxProblem(problem=problem)
     return PreparedDescent(
-        predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=tuning.SOFTMAX_STEPS + 4 * rounds,
-        clip_norm=0.0, batch_rows=n, ranges={"start": "public weights", "curvature": "released"},
-        more=SoftmaxPlan(known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds),
-    )  # fmt: skip
+        predicted=1.0 / (1.0 / private + 1.0 / alone),
+        public_excess=alone,
+        steps=tuning.SOFTMAX_STEPS + 4 * rounds,
+        clip_norm=0.0,
+        batch_rows=n,
+        ranges={"start": "public weights", "curvature": "released"},
+        more=SoftmaxPlan(
+            known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds
+        ),
+    )
 
 
 def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
@@ -260,20 +305,36 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
             slope = slope + known.damping(slope, move, curvature.power(0.5) @ measured.mean) * move
     influence = (scores @ inverse @ known.to_user.T) ** 2
     step = ExactStep(
-        to_user=known.to_user, offset=np.zeros(len(known.to_user)),
-        start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
+        to_user=known.to_user,
+        offset=np.zeros(len(known.to_user)),
+        start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse),
+        public=known.start.ravel(),
         behind=rows_worth(influence) / len(scores),
-        public_scores=known.at(known.start)(known.public), start_scores=None, public_bends=scores,
-        curvature=curvature, half=half, radial=measured, squares=np.eye(len(inverse)), elsewhere=False,
-        start_noise=1.0 if plan.rounds > 1 else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
+        public_scores=known.at(known.start)(known.public),
+        start_scores=None,
+        public_bends=scores,
+        curvature=curvature,
+        half=half,
+        radial=measured,
+        squares=np.eye(len(inverse)),
+        elsewhere=False,
+        start_noise=1.0
+        if plan.rounds > 1
+        else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
-    )  # fmt: skip
+    )
     fitted = step.fitted()
     weights = known.in_fit(fitted.mean.reshape(slope.shape))
     assert fitted.ends is not None
-    deviation = np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user)) * fitted.ends.scale
+    deviation = (
+        np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user))
+        * fitted.ends.scale
+    )
     return Descended(
-        weights=weights, noise_std=measured.noise_std * problem.n_priv, ends=fitted.ends, deviation=deviation
+        weights=weights,
+        noise_std=measured.noise_std * problem.n_priv,
+        ends=fitted.ends,
+        deviation=deviation,
     )
 
 
@@ -290,8 +351,10 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
         radius = max(float(np.quantile(lengths, tuning.CLIP_QUANTILE)), 1.0 / LARGEST)
         released = run.on(each_row(rows, score, score.width)).release(
             VectorSum(affine=AffineMap(dim=score.width, matrix=half), radius=radius),
-            name=f"gradient, step {index + 1}", cost=plan.step, clip_radius=radius,
-        )  # fmt: skip
+            name=f"gradient, step {index + 1}",
+            cost=plan.step,
+            clip_radius=radius,
+        )
         spread = float(np.mean(lengths**2)) / score.width / m
         trust = spread / (spread + (released.noise_std / n) ** 2)
         mean: FloatArray = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
@@ -301,12 +364,18 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
     return slope
 
 
-def _measure_curvature(run: Session, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str) -> PooledMoment:
+def _measure_curvature(
+    run: Session, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str
+) -> PooledMoment:
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
     known, n = plan.known, plan.known.problem.n_priv
     bend = known.at(slope, curvature=True)
     public, query = bend(known.public), VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
     on_rows, lengths = run.on(each_row(rows, bend, bend.width)), np.sqrt(np.sum(public**2, axis=1))
-    mean, noise, clipped, _ = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
+    mean, noise, clipped, _ = released_curvature(
+        on_rows, plan.count, query, lengths, n, slope.size, again
+    )
     near = bend.matrix(public.mean(axis=0))
-    return pooled_curvature(bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public))
+    return pooled_curvature(
+        bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public)
+    )

@@ -217,7 +217,9 @@ def linear_regression(
     True
     """
     validation.choice("method", method, get_args(FitMethod))
-    return cast(TrainingResult, _fit("linear_regression", x_priv, y_priv, "squared", method, locals()))
+    return cast(
+        TrainingResult, _fit("linear_regression", x_priv, y_priv, "squared", method, locals())
+    )
 
 
 @shared_docs
@@ -290,20 +292,35 @@ def logistic_regression(
     [1.0, 0.0]
     """
     validation.choice("method", method, get_args(FitMethod))
-    return cast(TrainingResult, _fit("logistic_regression", x_priv, y_priv, "logistic", method, locals()))
+    return cast(
+        TrainingResult, _fit("logistic_regression", x_priv, y_priv, "logistic", method, locals())
+    )
 
 
 def _fit(
-    name: str, x_priv: Any, y_priv: Any, wanted: str | Loss | RowLoss, method: Any, given: Mapping[str, Any]
+    name: str,
+    x_priv: Any,
+    y_priv: Any,
+    wanted: str | Loss | RowLoss,
+    method: Any,
+    given: Mapping[str, Any],
 ) -> TrainingResult | DescentResult:
     """Check, choose, pay and fit; `given` has all arguments of a call. Return a TrainingResult for the losses of Newton steps."""
     validation.choice("tails", given["tails"], TAILS)
     account = session.asked(
-        given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
+        given["ledger"],
+        given["random_state"],
+        given["threads"],
+        given["progress"],
+        max_memory=given["max_memory"],
     )
     (loss, record, settings), auto = methods.requested(method, wanted), method == "auto"
     rows, table, stated = open_inputs(
-        name, x_priv, y_priv, given, classes=isinstance(loss, Loss) and (loss.classes or loss.scores)
+        name,
+        x_priv,
+        y_priv,
+        given,
+        classes=isinstance(loss, Loss) and (loss.classes or loss.scores),
     )
     dim = rows.dim - 1 - (stated.weights_priv is not None)
     columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
@@ -315,7 +332,9 @@ def _fit(
         problem, n_pub = make_problem(loss, table, names, rows.n, stated)
     else:
         scaling = getattr(settings, "scaling", "standard")
-        problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=scaling, stated=stated)
+        problem, n_pub = make_gradient_problem(
+            loss, table, names, rows.n, scaling=scaling, stated=stated
+        )
         if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
             record, settings = methods.NEWTON, None
         problem = replace(problem, settings=settings, rows=rows)
@@ -327,7 +346,11 @@ def _fit(
     descent = isinstance(problem, GradientProblem)
     if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
         how = "be no closer than" if descent else "gain little or nothing over"
-        other = "let step_size and priv_weight be chosen" if descent else "method='throw_away', which spends nothing"
+        other = (
+            "let step_size and priv_weight be chosen"
+            if descent
+            else "method='throw_away', which spends nothing"
+        )
         warn(
             f"{name}: method={chosen.name!r} is predicted to {how} the public rows alone; pass a larger budget, more private "
             f"rows, or {other}"
@@ -336,14 +359,19 @@ def _fit(
         learned = chosen.learn(run, problem, plan)
         row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
         shared = {
-            **run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name,
+            **run.fields(n_pub),
+            "dim": dim,
+            "columns": columns,
+            "method": chosen.name,
             "terms": tuple(names) if row_map.design is None else row_map.design.terms,
             "classes": frozen(row_map.classes or ()),
             "design": named_design(row_map.design, row_map.classes, stated.class_names),
-        }  # fmt: skip
+        }
         origins = {"scales": "none" if row_map.design is None else stated.origin}
         if isinstance(problem, TrainingProblem):
-            return session.warned(name, _training_result(run, problem, plan, learned, origins, shared))
+            return session.warned(
+                name, _training_result(run, problem, plan, learned, origins, shared)
+            )
         return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
 
 
@@ -357,7 +385,11 @@ def _training_result(
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem) if plan.reads else fitted, fitted.ends
     known, rotation = problem.posterior, problem.rotation
-    residual_std = float(np.sqrt(known.unexplained)) * rotation.label_scale if isinstance(known, Posterior) else 0.0
+    residual_std = (
+        float(np.sqrt(known.unexplained)) * rotation.label_scale
+        if isinstance(known, Posterior)
+        else 0.0
+    )
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)

@@ -15,36 +15,47 @@ INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets
 LEAST_WORTH = 2.0  # minimum effective number of public rows with weights
 FOLDS = 5  # of a cross-validation
 FOLDED_COLUMNS = 200  # columns up to which so many folds are affordable for eigenvalues; two beyond
-LEAST_VARIANCE, FLAT = 1e-6, 1e-10  # least eigenvalue of the covariance, and that of a flat direction, over the largest
+# least eigenvalue of the covariance, and that of a flat direction, over the largest
+LEAST_VARIANCE, FLAT = 1e-6, 1e-10
 NEXT_TO_NONE = 60  # public rows below which they may be too few to estimate errors and residuals
 SOME_ROWS = 1000  # maximum number of public rows for quantiles and shares
 CLIP_QUANTILE = 0.9  # quantile of the norms of public rows that is the clip of private ones
 FAR_ROWS = 16.0  # clip of the norm of a row on its grid, over that of the longest public row
 MOST_LEVERAGE = 1.0 - 1e-3  # maximum share of a row's label in its own prediction
 CURVATURE = 1.5  # variance of an entry of the public second moment, times m
-CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # candidates, in units of the residual scale
+# candidates, in units of the residual scale
+CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
 SMALLER_RESIDUALS = 2.0  # factor by which residuals of few public rows may be smaller than assumed
-MODEST_RIDGE = 1.0  # least strength for few rows of classes, whose separation cross-validation does not reveal
+# least strength for few rows of classes, whose separation cross-validation does not reveal
+MODEST_RIDGE = 1.0
 INTERCEPT_RIDGE = 0.1  # ridge on the intercept of classes, relative to that on the others
-INTERCEPT_PRECISION = 1e-8  # added to that of the intercept, which categories that sum to one leave undetermined
-COLLINEAR = 1e-5  # least singular value of public rows over the largest: columns of categories are collinear
-FIRTH_STEPS = 12  # reweightings of the fit with Jeffreys' prior, behind the intervals of public rows alone
+# added to that of the intercept, which categories that sum to one leave undetermined
+INTERCEPT_PRECISION = 1e-8
+# least singular value of public rows over the largest: columns of categories are collinear
+COLLINEAR = 1e-5
+# reweightings of the fit with Jeffreys' prior, behind the intervals of public rows alone
+FIRTH_STEPS = 12
 HUBER_ROUNDS = 3  # alternations between the ridge and the pseudo-labels of the Huber loss
 
 # ---- Newton steps (`python -m benchmarks.training_cells`).
 STEPS = (1, 2, 4, 8, 16, 32)  # candidate numbers of steps
 MORE_STEPS = (64, 128)  # for fewer public rows than coordinates, whose fit is far from the minimum
-NO_LOSS = 1.01  # maximum ratio of predicted errors for more steps, which also correct unpredicted errors
-NOISY = 0.05  # share of the unexplained variance above which predicted errors are mostly privacy noise
-EVEN = 0.05  # share of the precision of a step that is spread evenly, so that a drift is detected in each direction
+# maximum ratio of predicted errors for more steps, which also correct unpredicted errors
+NO_LOSS = 1.01
+# share of the unexplained variance above which predicted errors are mostly privacy noise
+NOISY = 0.05
+# share of the precision of a step that is spread evenly, so that a drift is detected in each
+# direction
+EVEN = 0.05
 EVEN_OF_CLASSES = 0.5  # more for the logistic loss, since a Laplace approximation is rough
 LEAST_CURVATURE_OF_CLASSES = 0.03  # minimum mean curvature of a row of two classes
 FAR_START = 4.0  # squared distance over its prediction, above which a measurement loses weight
 LONGER_SLOPE = 3.0  # standard deviations from which a slope is significantly longer, or points back
 FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
 MANY = 10  # public rows per coordinate from which their error of the curvature is small
-FEWEST_PUBLIC = 3  # public rows for "auto": of two, a column or a label in which they hardly differ seems constant
+# public rows for "auto": of two, a column or a label in which they hardly differ seems constant
+FEWEST_PUBLIC = 3
 
 # ---- Releases before the steps: the mean of the rows, and the sum of private weights.
 CENTER_FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
@@ -52,13 +63,15 @@ CENTER_FEWER = 8.0  # coordinates per public row from which the mean is released
 CHEAP_CENTER = Fraction(1, 20)  # a cheap share of the budget
 CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # candidate shares of the budget
 LEFT_SQ = 1.0  # maximum squared distance from the mean that may remain, whitened
-WEIGHT_SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))  # candidate shares of the budget for the sum of weights
+# candidate shares of the budget for the sum of weights
+WEIGHT_SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))
 WANTED_WEIGHT_ERROR = 0.02  # relative error from which on no larger share is taken
 MOST_WEIGHT_ERROR = 0.2  # relative error above which the sum is predicted from public weights
 LEAST_WEIGHT = 1e-3  # least sum of weights over the number of rows: a released sum may be negative
 
 # ---- Intervals of Newton steps alone.
-ROWS_BEHIND, BEHIND_SHARE = 20.0, 0.1  # minimum number of public rows behind a coefficient, or its share of them
+# minimum number of public rows behind a coefficient, or its share of them
+ROWS_BEHIND, BEHIND_SHARE = 20.0, 0.1
 LEAST_BEHIND = 3.0  # minimum of that number in Student's quantile
 SIGNIFICANT_BIAS = 2.0  # standard errors from which a bias is significant
 MOST_QUANTILES = 200  # maximum number of stored quantiles of label errors
@@ -76,38 +89,49 @@ MOST_STEPS, QUIET = 8, 0.03
 # Relative noise below which a wide radius, light tails given, costs next to nothing: so many times the longest public row, and for
 # scores at least so many root mean squares, which leave few rows beyond half of it and next to none beyond all of it.
 NOISELESS, WIDE, WIDE_SCORES = 0.01, 1.25, 6.0
-FINE_COUNTS = 100  # factor of counts, a whole number, from which rounding it down costs next to nothing
+# factor of counts, a whole number, from which rounding it down costs next to nothing
+FINE_COUNTS = 100
 SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
-MOST_DRIFT = 2.0  # factor on the variance of public rows above which they are from another population
+# factor on the variance of public rows above which they are from another population
+MOST_DRIFT = 2.0
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
 # alone: pooled with them, private rows could gain a tenth.
 HOPELESS, DROWNED = 30.0, 10.0
-POOLED, FEW_POOLED = 5, 10  # public rows per coefficient from which they are pooled; below which they are few
-LEAST_CURVATURE, FLATTEST = 0.02, 3e-5  # least curvature of a step along a direction, and lower bound of an unseen one
+# public rows per coefficient from which they are pooled; below which they are few
+POOLED, FEW_POOLED = 5, 10
+# least curvature of a step along a direction, and lower bound of an unseen one
+LEAST_CURVATURE, FLATTEST = 0.02, 3e-5
 MUCH = 0.25  # share of a variance, or of all directions
 THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction
 CLIPPED_GRAM = 0.6  # share of the moments beyond the clip that may lie along one direction
 NORMAL = 1.96  # normal quantile of a 95 % interval
 NORMAL_ROWS = 9.0  # number of normal rows with normal residuals per effective row
-ALIKE = 2.5  # squared distance of the public fit, over its expectation, below which public rows are pooled
-BY_CHANCE = 1e-3  # probability with which public rows of the private population seem to be of another
-FEW_BEHIND, HIDDEN = 0.1, 0.05  # share of the rows that determine a coefficient; share of these that noise may hide
-BENT_OFF, SLIGHT = 0.6, 1e-4  # relative error of a second-order change; share of a step that is taken as linear
+# squared distance of the public fit, over its expectation, below which public rows are pooled
+ALIKE = 2.5
+# probability with which public rows of the private population seem to be of another
+BY_CHANCE = 1e-3
+# share of the rows that determine a coefficient; share of these that noise may hide
+FEW_BEHIND, HIDDEN = 0.1, 0.05
+# relative error of a second-order change; share of a step that is taken as linear
+BENT_OFF, SLIGHT = 0.6, 1e-4
 # End of the significant norms, in root mean squares, for light tails and for heavy ones; and the factor by which undetected rows
 # may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
 LIGHT_END, HEAVY_END, PULLED_ALIKE = 7.0, 10.5, 1.2
 SIGNIFICANT = 4.0  # z-score of a significant value
 UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS, HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step
-MOST_COEFFICIENTS = 64  # along contrasts; a second derivative has about the square of that many numbers
+# along contrasts; a second derivative has about the square of that many numbers
+MOST_COEFFICIENTS = 64
 QUIET_CLASSES = 3.0  # noise variance over sampling variance below which there are two rounds
 
 # ---- Noisy gradients (`python -m benchmarks.papers b-tables-5-10`).
 FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches
 EPOCHS = (1.0, 4.0, 16.0)  # candidate passes over the rows with sampled batches
 MOST_SAMPLED = 20_000  # maximum number of steps with sampled batches
-WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # candidate weights of the private gradient
-SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))  # candidate step sizes over the longest stable one
+# candidate weights of the private gradient
+WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+# candidate step sizes over the longest stable one
+SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))
 NUDGE = 1e-3  # change of predictions for numerical derivatives
 LEAST_EIGENVALUE = 1e-9  # least eigenvalue of the curvature over the largest
 CONTRACTION_DOUBT = 0.15  # relative error of the contraction of a step

@@ -20,7 +20,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 APPROX = ApproxDP(1, 1e-6)
 COMMON = {"threads": 1, "progress": False}
-HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9, -1e9, 2.0**53]
+HOSTILE = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e308,
+    -1.7976931348623157e308,
+    5e-324,
+    -0.0,
+    1e9,
+    -1e9,
+    2.0**53,
+]
 
 
 def public(dim):
@@ -31,7 +42,9 @@ def runner(dim, budget, **options):
     if options.pop("with_public", False):
         options["x_pub"] = public(dim)
     components = 1 if options.get("method") == "list_decoding" else 2
-    return lambda x: learn_axis_aligned_mixture(x, n_components=components, budget=budget, **COMMON, **options)
+    return lambda x: learn_axis_aligned_mixture(
+        x, n_components=components, budget=budget, **COMMON, **options
+    )
 
 
 RUNS = {
@@ -65,13 +78,18 @@ def test_random_neighbors(dim, budget, options, times):
     run = runner(dim, budget, **options)
     for rows, other in neighbors(np.random.default_rng(70), dim, times * (3 if dim > 2 else 6)):
         report = record_replay(run, rows, other, budget=budget)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        assert (
+            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        )
 
 
 @pytest.mark.parametrize("place", [0, 1, 44, 119, 120, 279, 280, 399])
 def test_every_block_of_the_univariate_learner(place):
     # The first and last row of each block, replaced by hostile and by far values.
-    rows = np.random.default_rng(3).normal(size=(400, 1)) + np.where(np.arange(400) % 3, 0.0, 50.0)[:, None]
+    rows = (
+        np.random.default_rng(3).normal(size=(400, 1))
+        + np.where(np.arange(400) % 3, 0.0, 50.0)[:, None]
+    )
     for value in (np.nan, 1e300, 50.0):
         record_replay(runner(1, APPROX), *pair_at(rows, place, value), budget=APPROX)
 
@@ -101,7 +119,9 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
         return replace(learned, means=learned.means + 1e-12 * private[300, 0])
 
     monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(candidates.METHOD, learn=leaky))
-    raises(ReplayError, "leaked past release", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
+    raises(
+        ReplayError, "leaked past release", record_replay, runner(1, APPROX), *pair(), budget=APPROX
+    )
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
@@ -145,12 +165,17 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
 
     def ranked(chunk, **given):
         # Whether a row lies above the chunk's mean: one replaced row moves several.
-        return [(chunk[:, 0] > np.mean(chunk[:, 0])).astype(np.int64) + 0 * code for code in original(chunk, **given)]
+        return [
+            (chunk[:, 0] > np.mean(chunk[:, 0])).astype(np.int64) + 0 * code
+            for code in original(chunk, **given)
+        ]
 
     rows = np.random.default_rng(8).normal(size=(4000, 2))
     rows[::2] += 50.0
     # A row of the block that counts combinations: the fourth.
-    begin, end = (sum(tuning.ANCHOR_SHARES[:k]) * 2**64 // sum(tuning.ANCHOR_SHARES) for k in (3, 4))
+    begin, end = (
+        sum(tuning.ANCHOR_SHARES[:k]) * 2**64 // sum(tuning.ANCHOR_SHARES) for k in (3, 4)
+    )
     rows, other = pair_at(rows, views._Members(4000, begin, end).positions(10, 11)[0], 1e6)
     run = runner(2, APPROX, candidates=12)
     record_replay(run, rows, other, budget=APPROX)

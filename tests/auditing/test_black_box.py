@@ -45,11 +45,17 @@ ALPHA = 1e-9
 
 
 def lower(successes, trials, alpha=ALPHA):
-    return 0.0 if successes == 0 else float(stats.beta.ppf(alpha, successes, trials - successes + 1))
+    return (
+        0.0 if successes == 0 else float(stats.beta.ppf(alpha, successes, trials - successes + 1))
+    )
 
 
 def upper(successes, trials, alpha=ALPHA):
-    return 1.0 if successes == trials else float(stats.beta.isf(alpha, successes + 1, trials - successes))
+    return (
+        1.0
+        if successes == trials
+        else float(stats.beta.isf(alpha, successes + 1, trials - successes))
+    )
 
 
 def best_bound(one, other, bound):
@@ -88,7 +94,9 @@ def answers(query, event, budget, runs, *, seed=0, draw=None):
         noisy = copies + draw(len(copies))
     else:
         account = opened(budget, draws=len(copies), random_state=seed)
-        noisy = release(account, name="batch", query=lambda: copies, shape=copies.shape, event=event, unit=1.0)
+        noisy = release(
+            account, name="batch", query=lambda: copies, shape=copies.shape, event=event, unit=1.0
+        )
     return noisy.reshape(runs, -1)
 
 
@@ -110,7 +118,9 @@ def gaussian_audit(mu, runs, *, draw=None):
 
 def weaker(factor):
     def draw(count):
-        return np.floor(np.random.default_rng(1).standard_normal(count) * factor * 2**SCALE).astype(np.int64)
+        return np.floor(np.random.default_rng(1).standard_normal(count) * factor * 2**SCALE).astype(
+            np.int64
+        )
 
     return draw
 
@@ -135,13 +145,19 @@ def mean_audit(runs, *, price=1):
     for sign in (-1.0, 1.0):
         rows = private_rows(np.array([[sign * 5.0, 0.0], [0.2, 0.1]]))
         account = opened(ZCDP(rho * runs * price), draws=2 * runs, random_state=7 + int(sign))
-        given = {"radius": 1.0, "cost": rho * price, "executor": Executor(threads=1, progress=False)}
+        given = {
+            "radius": 1.0,
+            "cost": rho * price,
+            "executor": Executor(threads=1, progress=False),
+        }
         release = partial(release_vector_sum, account, rows, AffineMap(dim=2), name="s", **given)
         scores.append([release().value[0] for _ in range(runs)])
     return mu_bound(np.array(scores[0]), np.array(scores[1]))
 
 
-@pytest.mark.parametrize(("runs", "power"), [(8000, 0.7), pytest.param(100_000, 0.9, marks=pytest.mark.audit)])
+@pytest.mark.parametrize(
+    ("runs", "power"), [(8000, 0.7), pytest.param(100_000, 0.9, marks=pytest.mark.audit)]
+)
 def test_vector_sum_of_rows(runs, power):
     assert power < mean_audit(runs) <= 1.0
     assert mean_audit(8000, price=2) > 1.0  # control: twice the declared cost
@@ -158,7 +174,9 @@ def laplace_audit(epsilon, runs, draw=discrete_laplace):
     return epsilon_bound(draw(runs, 1), gap + draw(runs, 2))
 
 
-AT_LENGTH = [pytest.param(epsilon, 1_000_000, 0.9, marks=pytest.mark.audit) for epsilon in (0.5, 1.0, 2.0)]
+AT_LENGTH = [
+    pytest.param(epsilon, 1_000_000, 0.9, marks=pytest.mark.audit) for epsilon in (0.5, 1.0, 2.0)
+]
 
 
 @pytest.mark.parametrize(("epsilon", "runs", "power"), [(1.0, 100_000, 0.8), *AT_LENGTH])
@@ -169,7 +187,9 @@ def test_discrete_laplace(epsilon, runs, power):
 @pytest.mark.audit
 def test_control_laplace_with_too_little_noise():
     def draw(count, seed):
-        return np.rint(np.random.default_rng(seed).laplace(scale=0.8 * 2**10, size=count)).astype(np.int64)
+        return np.rint(np.random.default_rng(seed).laplace(scale=0.8 * 2**10, size=count)).astype(
+            np.int64
+        )
 
     assert laplace_audit(1.0, 1_000_000, draw) > 1.0
 
@@ -203,13 +223,18 @@ def shown(event, rounds, n=4_000_000):
     total = 0
     for _ in range(rounds):
         account = opened(ApproxDP(40, 0.999), draws=n)
-        ((keys, _),) = release_stable(account, name="bins", query=lambda: [ones], event=event, slots=(n,))
+        ((keys, _),) = release_stable(
+            account, name="bins", query=lambda: [ones], event=event, slots=(n,)
+        )
         total += len(keys)
     return total, rounds * n
 
 
 def with_draws(event, **changes):
-    fields = {name: getattr(event, name) for name in ("law", "histograms", "step", "threshold", "log2_scale", "draws")}
+    fields = {
+        name: getattr(event, name)
+        for name in ("law", "histograms", "step", "threshold", "log2_scale", "draws")
+    }
     return StableHistogramEvent(**{**fields, "epsilon": Fraction(30), **changes})
 
 
@@ -234,7 +259,9 @@ def released_count(values, runs, budget):
     """Return the noisy counts of the bin (0, 1] over many runs, zero where it is hidden."""
     counts = np.zeros(runs)
     for index in range(runs):
-        item = stable_histogram(values, bins=BinGrid(width=1.0), budget=budget, threads=1, progress=False)[0]
+        item = stable_histogram(
+            values, bins=BinGrid(width=1.0), budget=budget, threads=1, progress=False
+        )[0]
         where = np.flatnonzero(item.keys[:, 0] == 0)
         counts[index] = item.counts[where[0]] if len(where) else 0.0
     return counts
@@ -249,7 +276,9 @@ def test_neighbors_are_no_easier_to_tell_apart_than_declared(monkeypatch):
     assert 0.15 < epsilon_bound(*pair, 1e-3) <= 1.0
     # Planted: an eighth of the noise.
     original = release_module.noise.discrete_laplace
-    monkeypatch.setattr(release_module.noise, "discrete_laplace", lambda *args, **kw: original(*args, **kw) // 8)
+    monkeypatch.setattr(
+        release_module.noise, "discrete_laplace", lambda *args, **kw: original(*args, **kw) // 8
+    )
     pair = released_count(neighbor, runs, budget), released_count(values, runs, budget)
     assert epsilon_bound(*pair, 1e-3) > 1.0
 
@@ -257,7 +286,9 @@ def test_neighbors_are_no_easier_to_tell_apart_than_declared(monkeypatch):
 # ---- Black-box audits and the tracing attack: sound mechanisms pass, broken ones are caught, and the bounds are exact
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (300, 1000)])
+@pytest.mark.parametrize(
+    ("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (300, 1000)]
+)
 def test_bounds_are_those_of_the_binomial_law(successes, trials):
     lower, upper = clopper_pearson(successes, trials, confidence=0.975)
     if successes:
@@ -271,7 +302,9 @@ def test_the_bound_on_epsilon():
     assert epsilon_lower_bound(0, 100, 100, 100) == 0.0
     assert epsilon_lower_bound(50, 100, 0, 100, delta=0.9) == 0.0
     assert 1.9 < epsilon_lower_bound(880_000, 10**6, 119_000, 10**6) < 2.0
-    assert epsilon_lower_bound(500, 1000, 100, 1000, confidence=0.999) < epsilon_lower_bound(500, 1000, 100, 1000)
+    assert epsilon_lower_bound(500, 1000, 100, 1000, confidence=0.999) < epsilon_lower_bound(
+        500, 1000, 100, 1000
+    )
 
 
 @pytest.mark.parametrize("randomizer", [
@@ -283,7 +316,9 @@ def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
     report = audit_randomizer(randomizer, runs=60_000, confidence=1 - 1e-9)
     assert report.passed
     assert report.epsilon_lower > 0.8 * randomizer.epsilon
-    assert not audit_randomizer(randomizer, claim=PureDP(0.75 * randomizer.epsilon), runs=60_000).passed
+    assert not audit_randomizer(
+        randomizer, claim=PureDP(0.75 * randomizer.epsilon), runs=60_000
+    ).passed
 
 
 def test_a_tenth_of_the_noise_is_flagged(monkeypatch):
@@ -303,7 +338,9 @@ def test_a_tenth_of_the_noise_is_flagged(monkeypatch):
 
 def test_the_threshold_may_be_chosen_by_other_runs():
     coins = np.random.default_rng(0)
-    found = audit(lambda at, runs: at + coins.normal(size=runs), 1.0, 0.0, claim=PureDP(0.1), runs=4000)
+    found = audit(
+        lambda at, runs: at + coins.normal(size=runs), 1.0, 0.0, claim=PureDP(0.1), runs=4000
+    )
     assert not found.passed
     assert "other runs" in found.event
 
@@ -318,7 +355,12 @@ def members(noise, seed, printed, runs=60):
         released = rows[:50].mean(axis=0) + noise * rng.standard_normal(4000)
         error = math.sqrt(4000 * (1 / 50 + noise**2))
         found = tracing_attack(
-            rows[49:], released=released, theta=theta, error=error, failure_prob=0.01, printed=printed
+            rows[49:],
+            released=released,
+            theta=theta,
+            error=error,
+            failure_prob=0.01,
+            printed=printed,
         )
         inside, outside = inside + int(found.member[0]), outside + int(found.member[1])
     return inside / runs, outside / runs
@@ -335,11 +377,14 @@ def test_tracing_audits_a_mean():
     def noisy(epsilon):
         coins = np.random.default_rng(1)
         return lambda rows: (
-            rows.mean(axis=0) + coins.laplace(scale=2.0 * rows.shape[1] / (len(rows) * epsilon), size=rows.shape[1])
+            rows.mean(axis=0)
+            + coins.laplace(scale=2.0 * rows.shape[1] / (len(rows) * epsilon), size=rows.shape[1])
         )
 
     settings = {"claim": PureDP(1.0), "n_priv": 20, "dim": 600, "runs": 150}
-    assert audit_by_tracing(noisy(1.0), error=800.0, rng=np.random.default_rng(2), **settings).passed
+    assert audit_by_tracing(
+        noisy(1.0), error=800.0, rng=np.random.default_rng(2), **settings
+    ).passed
     assert not audit_by_tracing(
         lambda rows: rows.mean(axis=0), error=6.0, rng=np.random.default_rng(2), **settings
     ).passed
@@ -350,7 +395,8 @@ def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
     traced = partial(audit_weighted_mean, attack="tracing")
     honest, weak, rows = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5), np.zeros((10, 3))
     levels = [
-        weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0] for budget in (honest, weak)
+        weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0]
+        for budget in (honest, weak)
     ]
     assert levels[1] == pytest.approx(0.1 * levels[0], rel=0.1)
     assert traced(honest, runs=800, confidence=1 - 1e-9).passed

@@ -51,16 +51,26 @@ def runs(budget):
         yield f"{method}, auto", gaussian(budget, method=method)
         yield (
             f"{method}, trace",
-            lambda x, name=method: estimate_gaussian(x, x_pub=PUBLIC[:2], budget=budget, method=name, **COMMON),
+            lambda x, name=method: estimate_gaussian(
+                x, x_pub=PUBLIC[:2], budget=budget, method=name, **COMMON
+            ),
         )
     yield "one round", gaussian(budget, rounds=1)
     for steps in (1, 3):
         yield (
             f"coinpress {steps}",
-            lambda x, s=steps: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=s, **COMMON),
+            lambda x, s=steps: coinpress_covariance(
+                x, budget=budget, scale=30.0, center=5.0, steps=s, **COMMON
+            ),
         )
-    yield "pca, public rows", lambda x: private_pca(x, budget=budget, x_pub=PUBLIC, n_components=2, **COMMON)
-    yield "pca", lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON)
+    yield (
+        "pca, public rows",
+        lambda x: private_pca(x, budget=budget, x_pub=PUBLIC, n_components=2, **COMMON),
+    )
+    yield (
+        "pca",
+        lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
+    )
 
 
 CASES = [
@@ -75,11 +85,17 @@ neighbors = partial(random_pairs, sizes=[2, 3, 10, 51], dim=DIM, hostile=HOSTILE
 
 
 def ladder(budget, structure, public=PUBLIC):
-    return lambda x: estimate_gaussian(x, x_pub=public, budget=budget, structure=structure, **COMMON)
+    return lambda x: estimate_gaussian(
+        x, x_pub=public, budget=budget, structure=structure, **COMMON
+    )
 
 
 CASES_OF_LADDER = [
-    pytest.param(budget, ladder(budget, structure, public), id=f"{notion}: {structure}, {len(public)} public rows")
+    pytest.param(
+        budget,
+        ladder(budget, structure, public),
+        id=f"{notion}: {structure}, {len(public)} public rows",
+    )
     for notion, budget in BUDGETS.items()
     for structure in ("mean", "diagonal", "full")
     for public in (PUBLIC, PUBLIC[:2])
@@ -91,7 +107,9 @@ CASES_OF_LADDER = [
 def test_random_neighbors(budget, run, count):
     for rows, other in neighbors(np.random.default_rng(60), count):
         report = record_replay(run, rows, other, budget=budget)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        assert (
+            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        )
         # The shares of the rounds add up to one, whatever was released.
         assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
@@ -119,14 +137,17 @@ def second_moment_part(run, rows, other, notion):
         for one, two in zip(recorded.calls, replayed.calls, strict=True)
         if one.name.startswith("second moment")
     ]
-    return sum((cost for cost, _ in costs), Fraction(0)), sum((price for _, price in costs), Fraction(0))
+    return sum((cost for cost, _ in costs), Fraction(0)), sum(
+        (price for _, price in costs), Fraction(0)
+    )
 
 
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
     # Twenty rows at rest leave the preconditioner isotropic up to the noise, so orthogonal rows stay nearly so.
     factor, middle, budget = precondition(PUBLIC).factor, PUBLIC.mean(axis=0), BUDGETS["zcdp"]
-    far = (middle + 1e12 * factor[:, column] for column in (0, 2))  # orthogonal under the public map too
+    # orthogonal under the public map too
+    far = (middle + 1e12 * factor[:, column] for column in (0, 2))
     rows, other = pair_at(np.tile(middle, (20, 1)), 0, *far)
     run = gaussian(budget, method=method, rounds=1)
     cost, declared = second_moment_part(run, rows, other, type(budget))
@@ -135,22 +156,31 @@ def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
     assert declared >= Fraction(99, 100) * Fraction(9, 10) * budget.rho
     # Nearly as tight over several rounds, whatever the noise does to the preconditioner in between.
     best = max(
-        second_moment_part(gaussian(budget, method=method, rounds=3), rows, other, type(budget)) for _ in range(5)
+        second_moment_part(gaussian(budget, method=method, rounds=3), rows, other, type(budget))
+        for _ in range(5)
     )
     assert best[0] >= Fraction(80, 100) * best[1]
 
 
 def test_extreme_rows_of_the_matrix_estimators():
-    budget, pair = BUDGETS["zcdp"], pair_at(np.full((20, DIM), 5.0), 0, [1e12, 5.0, 5.0], [5.0, 1e12, 5.0])
+    budget, pair = (
+        BUDGETS["zcdp"],
+        pair_at(np.full((20, DIM), 5.0), 0, [1e12, 5.0, 5.0], [5.0, 1e12, 5.0]),
+    )
     for run in (
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         lambda x: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=1, **COMMON),
     ):
         assert 0.95 <= record_replay(run, *pair, budget=budget).tightness <= 1.0
     # In l1 the all-equal vectors are extreme: v v^T and the same with alternating signs.
-    budget, pair = BUDGETS["pure"], pair_at(np.full((5, 4), 5.0), 0, 1e12, 1e12 * np.array([1.0, -1.0, 1.0, -1.0]))
+    budget, pair = (
+        BUDGETS["pure"],
+        pair_at(np.full((5, 4), 5.0), 0, 1e12, 1e12 * np.array([1.0, -1.0, 1.0, -1.0])),
+    )
     report = record_replay(
-        lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON), *pair, budget=budget
+        lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
+        *pair,
+        budget=budget,
     )
     assert 0.4 <= report.tightness <= 1.0
 
@@ -166,12 +196,16 @@ def caught(words, run, pair, budget=BUDGETS["zcdp"]):
 
 def plant(monkeypatch, learn):
     """Let a method learn in this way."""
-    monkeypatch.setitem(gaussian_methods.METHODS, "lifted_coinpress", replace(lifted_coinpress.METHOD, learn=learn))
+    monkeypatch.setitem(
+        gaussian_methods.METHODS, "lifted_coinpress", replace(lifted_coinpress.METHOD, learn=learn)
+    )
 
 
 @pytest.mark.parametrize("method", ["lifted_coinpress", "ladder"])
 def test_catches_a_mean_that_bypasses_release(monkeypatch, method):
-    original = lifted_coinpress.learn if method == "lifted_coinpress" else ladder_method.release_structure
+    original = (
+        lifted_coinpress.learn if method == "lifted_coinpress" else ladder_method.release_structure
+    )
 
     def leaky(run, *arguments, **options):
         learned = original(run, *arguments, **options)
@@ -192,7 +226,8 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [(WithCompleteRows, {"rounds": 3}), (StatisticSum, {"structure": "diagonal"})]
+    ("kind", "options"),
+    [(WithCompleteRows, {"rounds": 3}), (StatisticSum, {"structure": "diagonal"})],
 )
 def test_catches_clipping_to_a_private_radius(monkeypatch, kind, options):
     original = kind.release
@@ -200,19 +235,29 @@ def test_catches_clipping_to_a_private_radius(monkeypatch, kind, options):
     def data_dependent(self, account, rows, executor, **given):
         largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
         if kind is WithCompleteRows:
-            clipped = replace(self, total=replace(self.total, radius=min(self.total.radius, largest)))
+            clipped = replace(
+                self, total=replace(self.total, radius=min(self.total.radius, largest))
+            )
         else:
             clipped = replace(self, radius=min(self.radius, largest))
         return original(clipped, account, rows, executor, **given)
 
     monkeypatch.setattr(kind, "release", data_dependent)
-    caught("depends on private rows", gaussian(ZCDP(0.5), **options), pair_at(np.full((10, DIM), 1e-3), 4, 2e-3))
+    caught(
+        "depends on private rows",
+        gaussian(ZCDP(0.5), **options),
+        pair_at(np.full((10, DIM), 1e-3), 4, 2e-3),
+    )
 
 
 def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     # One replaced row then shifts every pair after it, and the sums move by more than one pair's worth.
     original = Pairs.derived
-    monkeypatch.setattr(Pairs, "derived", lambda *given: original(*given[:-1], given[-1][np.argsort(given[-1][:, 0])]))
+    monkeypatch.setattr(
+        Pairs,
+        "derived",
+        lambda *given: original(*given[:-1], given[-1][np.argsort(given[-1][:, 0])]),
+    )
     rows = np.tile([[0.0, 1e9, 0.0], [0.0, 1e9, 0.0], [0.0, 0.0, 1e9], [0.0, 0.0, 1e9]], (10, 1))
     rows[:, 0] = np.arange(40)
     run, pair = gaussian(ZCDP(0.5), method="pairs", rounds=2), pair_at(rows, (0, 0), 1e12)
@@ -225,7 +270,9 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
 def test_opposite_extremes_nearly_reach_the_cost(structure):
     budget, rows = BUDGETS["zcdp"], np.tile(PUBLIC.mean(axis=0), (20, 1))
     # Opposite far rows have the same squares, so the way to the cost is by a moderate one for variances.
-    pair = pair_at(rows, (0, 0), 1e12, -1e12) if structure == "mean" else pair_at(rows, (0, 0), 1e12)
+    pair = (
+        pair_at(rows, (0, 0), 1e12, -1e12) if structure == "mean" else pair_at(rows, (0, 0), 1e12)
+    )
     report = record_replay(ladder(budget, structure), *pair, budget=budget)
     assert report.tightness >= (0.95 if structure == "mean" else 0.05)
 
@@ -259,9 +306,20 @@ def test_counts_before_sums(notion, structure):
         assert (result.diagnostics["scale_ratio"] > 5.0) == (scale > 5.0)
         assert recorded.calls
         gap = np.full(DIM, np.nan)
-        for hostile in (HOSTILE[0], HOSTILE[1], rows[7] + 1e9, PUBLIC.mean(axis=0), rng.standard_normal(DIM), gap):
+        for hostile in (
+            HOSTILE[0],
+            HOSTILE[1],
+            rows[7] + 1e9,
+            PUBLIC.mean(axis=0),
+            rng.standard_normal(DIM),
+            gap,
+        ):
             report = record_replay(run, *pair_at(rows, 7, hostile), budget=budget)
-            assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+            assert (
+                report.pair_cost
+                <= report.declared_cost
+                <= report.allowance * (1 + Fraction(1, 10**9))
+            )
             assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
 
@@ -298,12 +356,20 @@ BECOMES_INCOMPLETE = {
     "weighted_mean, public rows": lambda budget, x: weighted_mean(
         x, norm_bound="auto", x_pub=PUBLIC, budget=budget, **COMMON
     ),
-    "coinpress_mean": lambda budget, x: coinpress_mean(x, center=0.0, radius=3.0, budget=budget, **COMMON),
-    "coinpress_mean, counts": lambda budget, x: coinpress_mean(x, center=0.0, radius="auto", budget=budget, **COMMON),
-    "coinpress_covariance": lambda budget, x: coinpress_covariance(x, scale=9.0, steps=2, budget=budget, **COMMON),
+    "coinpress_mean": lambda budget, x: coinpress_mean(
+        x, center=0.0, radius=3.0, budget=budget, **COMMON
+    ),
+    "coinpress_mean, counts": lambda budget, x: coinpress_mean(
+        x, center=0.0, radius="auto", budget=budget, **COMMON
+    ),
+    "coinpress_covariance": lambda budget, x: coinpress_covariance(
+        x, scale=9.0, steps=2, budget=budget, **COMMON
+    ),
     "lifted_coinpress": lambda budget, x: gaussian(budget, method="lifted_coinpress", rounds=3)(x),
     "pairs": lambda budget, x: gaussian(budget, method="pairs", rounds=3)(x),
-    "recursive_preconditioner": lambda budget, x: gaussian(budget, method="recursive_preconditioner")(x),
+    "recursive_preconditioner": lambda budget, x: gaussian(
+        budget, method="recursive_preconditioner"
+    )(x),
 }
 
 

@@ -11,7 +11,15 @@ from helpers.neighbors import pair_at
 from own_losses import Squared
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression, train
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    ReplayError,
+    linear_regression,
+    logistic_regression,
+    train,
+)
 from fastpubpriv.auditing import audit, record_replay
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels import rows as row_kernels
@@ -23,7 +31,9 @@ from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.gradient.gradient_problem import Units
 from fastpubpriv.training.softmax import RowOfClasses
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 DIM = 3
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, DIM)) * [1.0, 10.0, 0.1]
@@ -68,7 +78,9 @@ CASES = [
 
 
 def neighbors(rng, trial, classes):
-    rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, classes, 30)])
+    rows = np.column_stack(
+        [rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, classes, 30)]
+    )
     return pair_at(rows, 3, HOSTILE[trial % len(HOSTILE)], HOSTILE[(5 * trial + 1) % len(HOSTILE)])
 
 
@@ -77,7 +89,9 @@ def test_neighbors(budget, method, loss):
     rng, run = np.random.default_rng(4), run_of(method, budget, loss)
     for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
         report = record_replay(run, *neighbors(rng, trial, classes=3), budget=budget)
-        assert report.declared_cost + report.epsilon <= max(report.allowance * (1 + Fraction(1, 10**9)), Fraction(1))
+        assert report.declared_cost + report.epsilon <= max(
+            report.allowance * (1 + Fraction(1, 10**9)), Fraction(1)
+        )
         assert report.pair_cost <= report.declared_cost
 
 
@@ -96,7 +110,9 @@ BUDGET = ApproxDP(1, 1e-6)
 
 
 def caught(words, method=METHODS["full"], budget=BUDGET, loss="squared"):
-    raises(ReplayError, words, record_replay, run_of(method, budget, loss), *opposite(), budget=budget)
+    raises(
+        ReplayError, words, record_replay, run_of(method, budget, loss), *opposite(), budget=budget
+    )
 
 
 def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
@@ -114,10 +130,11 @@ def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
 @pytest.mark.parametrize("name", ["full", "poisson", "fixed size"])
 def test_a_row_in_two_sums_is_caught(monkeypatch, name):
     plain = LinearGradientQuery.add
-    monkeypatch.setattr(LinearGradientQuery, "add", lambda self, *given: (plain(self, *given), plain(self, *given)))
-    method = dataclasses.replace(
-        METHODS[name], batch_rows=None if name == "full" else 39
-    )  # so that the row is in a batch
+    monkeypatch.setattr(
+        LinearGradientQuery, "add", lambda self, *given: (plain(self, *given), plain(self, *given))
+    )
+    # so that the row is in a batch
+    method = dataclasses.replace(METHODS[name], batch_rows=None if name == "full" else 39)
     caught("moved by|sensitivity", method)
 
 
@@ -127,7 +144,8 @@ def test_a_batch_that_depends_on_rows_is_caught(monkeypatch):
     monkeypatch.setattr("fastpubpriv.mechanisms.gradient_sums.draw_batch", fresh)
     # Seen only where the row is in one batch and not in the other, in more than half of the runs.
     tries = (
-        record_replay(run_of(METHODS["poisson"], BUDGET, "squared"), *opposite(), budget=BUDGET) for _ in range(40)
+        record_replay(run_of(METHODS["poisson"], BUDGET, "squared"), *opposite(), budget=BUDGET)
+        for _ in range(40)
     )
     raises(ReplayError, r"moved by|sensitivity", list, tries)
 
@@ -141,7 +159,10 @@ def test_a_unit_from_private_rows_is_caught(monkeypatch):
         return found
 
     monkeypatch.setattr(Units, "__call__", scaled)
-    caught("moved by|sensitivity|differ", SemiDP(steps=2, step_size=0.3, priv_weight=1.0, clip_norm=50.0))
+    caught(
+        "moved by|sensitivity|differ",
+        SemiDP(steps=2, step_size=0.3, priv_weight=1.0, clip_norm=50.0),
+    )
 
 
 def test_rows_that_a_loss_mixes_are_caught():
@@ -173,9 +194,8 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
 CLASSES_OF_TRAINING = np.column_stack([X, X[:, 0] > 0.3])
-THREE = np.column_stack(
-    [X[:40], np.digitize(X[:40, 0] + np.tile([1.0, -1.0], 20), [-0.5, 0.5])]
-)  # five rows for each coefficient
+# five rows for each coefficient
+THREE = np.column_stack([X[:40], np.digitize(X[:40, 0] + np.tile([1.0, -1.0], 20), [-0.5, 0.5])])
 
 
 def runs(budget):
@@ -183,18 +203,28 @@ def runs(budget):
     for tails in ("any", "light"):
         yield (
             f"newton, {tails}",
-            lambda x, t=tails: linear_regression(x, x_pub=PUBLIC, method="newton", tails=t, **common),
+            lambda x, t=tails: linear_regression(
+                x, x_pub=PUBLIC, method="newton", tails=t, **common
+            ),
         )
     # So few public rows that the mean of the private ones is released first: a column stands there three times.
     yield (
         "few public rows",
-        lambda x: linear_regression(np.column_stack([*[x[:, :3]] * 3, x[:, 3:]]), x_pub=FEW, method="newton", **common),
+        lambda x: linear_regression(
+            np.column_stack([*[x[:, :3]] * 3, x[:, 3:]]), x_pub=FEW, method="newton", **common
+        ),
     )
     yield "huber", lambda x: train(x, x_pub=PUBLIC, loss="huber", method="newton", **common)
     yield "softmax", lambda x: train(x, x_pub=THREE, loss="softmax", method="newton", **common)
-    yield "logistic", lambda x: logistic_regression(x, x_pub=CLASSES_OF_TRAINING, method="newton", **common)
+    yield (
+        "logistic",
+        lambda x: logistic_regression(x, x_pub=CLASSES_OF_TRAINING, method="newton", **common),
+    )
     weights = {"weights_priv": np.ones(30), "weights_pub": np.full(60, 0.5), "weight_cap": 1.0}
-    yield "weighted", lambda x: linear_regression(x, x_pub=PUBLIC, method="newton", **weights, **common)
+    yield (
+        "weighted",
+        lambda x: linear_regression(x, x_pub=PUBLIC, method="newton", **weights, **common),
+    )
 
 
 CASES_OF_TRAINING = [
@@ -209,7 +239,9 @@ def test_neighbors_of_training(budget, run):
     rng = np.random.default_rng(4)
     for trial in range(12):
         report = record_replay(run, *neighbors(rng, trial, classes=2), budget=budget)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        assert (
+            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        )
 
 
 @pytest.mark.parametrize(("tails", "least"), [("light", 0.9), ("any", 0.6)])
@@ -228,7 +260,14 @@ def test_opposite_labels_come_near_the_declared_cost_of_training(tails, least):
 def caught_of_training(words):
     pair = pair_at(PUBLIC[:30], 0, [9.0, 90.0, 0.9, 1e6], [-9.0, -90.0, -0.9, 1e6])
     given = {"label": -1, "x_pub": PUBLIC, "budget": ZCDP(0.5), "method": "newton"}
-    raises(ReplayError, words, record_replay, lambda x: linear_regression(x, **given), *pair, budget=ZCDP(0.5))
+    raises(
+        ReplayError,
+        words,
+        record_replay,
+        lambda x: linear_regression(x, **given),
+        *pair,
+        budget=ZCDP(0.5),
+    )
 
 
 def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
@@ -253,7 +292,14 @@ def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, 
     monkeypatch.setattr(row_kernels, "rows_gram", repeated)
     rows = np.tile([2.0, 20.0, 0.2, 0.0], (40, 1))
     rows, other = pair_at(rows, 0, [1e3, 20.0, 0.2, 0.0], [2.0, 1e4, 0.2, 0.0])
-    given = {"label": -1, "x_pub": PUBLIC, "budget": budget, "method": "newton", "threads": 1, "progress": False}
+    given = {
+        "label": -1,
+        "x_pub": PUBLIC,
+        "budget": budget,
+        "method": "newton",
+        "threads": 1,
+        "progress": False,
+    }
     run = lambda x: linear_regression(x, **given)  # noqa: E731
     raises(ReplayError, r"moved by|sensitivity", record_replay, run, rows, other, budget=budget)
 
@@ -272,7 +318,9 @@ def test_a_scale_from_private_rows_is_caught(monkeypatch):
 
 def test_a_center_from_the_chunk_is_caught(monkeypatch):
     plain = Rotation.__call__
-    monkeypatch.setattr(Rotation, "__call__", lambda self, chunk: plain(self, chunk - np.nanmean(chunk, axis=0)))
+    monkeypatch.setattr(
+        Rotation, "__call__", lambda self, chunk: plain(self, chunk - np.nanmean(chunk, axis=0))
+    )
     caught_of_training("moved by|sensitivity|differ")
 
 
@@ -281,12 +329,16 @@ def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
     plain = row_kernels.rows_radial
 
     def longer(chunk, row_map, sums, gram, per_step, *given):
-        plain(chunk, replace(row_map, limit=50.0 * row_map.limit), sums, gram, 50.0 * per_step, *given)
+        plain(
+            chunk, replace(row_map, limit=50.0 * row_map.limit), sums, gram, 50.0 * per_step, *given
+        )
 
     monkeypatch.setattr(row_kernels, "rows_radial", longer)
     pair = pair_at(PUBLIC[:30], (0, -1), 1e6, -1e6)
     report = record_replay(
-        lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)), *pair, budget=ZCDP(0.5)
+        lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)),
+        *pair,
+        budget=ZCDP(0.5),
     )
     assert report.pair_cost <= report.declared_cost
 
@@ -302,7 +354,9 @@ def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
     monkeypatch.setattr(row_kernels, "rows_radial", repeated)
     monkeypatch.setattr("fastpubpriv.training.training_tuning.SQUARES", Fraction(1, 2))
     monkeypatch.setattr("fastpubpriv.training.training_tuning.UNCLEAR_SQUARES", np.inf)
-    pair = pair_at(np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6])
+    pair = pair_at(
+        np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6]
+    )
     run = lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton")  # noqa: E731
     raises(ReplayError, r"moved by|sensitivity", record_replay, run, *pair, budget=ZCDP(0.5))
 
@@ -335,7 +389,12 @@ def finals(method):
             "label": -1, "loss": "squared", "x_pub": PUBLIC_OF_AUDIT, "budget": CLAIM, "method": method,
             "threads": 1,
         }  # fmt: skip
-        return np.array([seeded(train, data, random_state=next(seeds), **common).weights[0] for _ in range(runs)])
+        return np.array(
+            [
+                seeded(train, data, random_state=next(seeds), **common).weights[0]
+                for _ in range(runs)
+            ]
+        )
 
     return statistic
 
@@ -361,5 +420,18 @@ def test_scores_of_classes_that_depend_on_other_rows_are_caught(monkeypatch):
 
     monkeypatch.setattr(RowOfClasses, "__call__", leaning)
     pair = pair_at(THREE[:30], 0, [9.0, 90.0, 0.9, 0.0], [-9.0, -90.0, -0.9, 0.0])
-    given = {"label": -1, "x_pub": THREE, "loss": "softmax", "method": "newton", "budget": ZCDP(0.5)}
-    raises(ReplayError, "moved by|sensitivity", record_replay, lambda x: train(x, **given), *pair, budget=ZCDP(0.5))
+    given = {
+        "label": -1,
+        "x_pub": THREE,
+        "loss": "softmax",
+        "method": "newton",
+        "budget": ZCDP(0.5),
+    }
+    raises(
+        ReplayError,
+        "moved by|sensitivity",
+        record_replay,
+        lambda x: train(x, **given),
+        *pair,
+        budget=ZCDP(0.5),
+    )

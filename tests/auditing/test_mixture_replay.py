@@ -12,14 +12,23 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 
-from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BudgetError,
+    PureDP,
+    ReplayError,
+    learn_separated_mixture,
+    no_public_baseline,
+)
 from fastpubpriv.auditing import replay as auditing
 from fastpubpriv.mixtures.separated import search_state, searches
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
 
 pytestmark = [
-    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
+    # matrices are small: a second thread would only wait
+    pytest.mark.usefixtures("one_blas_thread"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
@@ -56,7 +65,8 @@ CASES = [
     for name, options in METHODS.items()
     if notion != "pure" or name in PURE
 ] + [
-    pytest.param(BUDGETS[notion], baseline(BUDGETS[notion]), id=f"{notion}: baseline") for notion in ("zcdp", "approx")
+    pytest.param(BUDGETS[notion], baseline(BUDGETS[notion]), id=f"{notion}: baseline")
+    for notion in ("zcdp", "approx")
 ]
 
 
@@ -69,7 +79,9 @@ class Recording:
             self.result = run(rows)
         self.calls = transcript.calls
         draws = sum(call.event.draws for call in self.calls)
-        self.allowance = (laplace_epsilon if isinstance(budget, PureDP) else gaussian_rho)(budget, draws)
+        self.allowance = (laplace_epsilon if isinstance(budget, PureDP) else gaussian_rho)(
+            budget, draws
+        )
 
     def neighbor(self, index, row):
         """Replay with one row replaced; returns exact cost of the pair and declared cost."""
@@ -79,7 +91,9 @@ class Recording:
             result = self.run(other)
         assert len(replayed.calls) == len(self.calls)
         calls = zip(self.calls, replayed.calls, strict=True)
-        pair, declared = auditing.totals((one, *auditing.compare(one, two, type(self.budget))) for one, two in calls)
+        pair, declared = auditing.totals(
+            (one, *auditing.compare(one, two, type(self.budget))) for one, two in calls
+        )
         assert declared <= self.allowance * (1 + Fraction(1, 10**9))
         assert pair <= declared
         if auditing.fingerprint(result) != auditing.fingerprint(self.result):
@@ -115,7 +129,10 @@ def neighbors(recording, rng):
     yield from ((4, recording.rows[other]) for other in (5, 6))
     yield from ((int(rng.integers(360)), row) for row in on_surfaces(recording.result.tree, rng))
     yield from ((int(rng.integers(360)), row) for row in HOSTILE)
-    yield from ((int(rng.integers(360)), rng.normal(size=DIM) * 10.0 ** rng.integers(-3, 7)) for _ in range(6))
+    yield from (
+        (int(rng.integers(360)), rng.normal(size=DIM) * 10.0 ** rng.integers(-3, 7))
+        for _ in range(6)
+    )
 
 
 @pytest.mark.parametrize(("budget", "run"), CASES)
@@ -130,7 +147,9 @@ def test_neighbors_keep_the_promise(budget, run):
 def test_many_recordings(budget, run):
     rng = np.random.default_rng(2)
     for _ in range(8):
-        rows = CENTERS[rng.integers(K, size=360)] + rng.normal(size=(360, DIM)) * 10.0 ** rng.integers(-2, 3)
+        rows = CENTERS[rng.integers(K, size=360)] + rng.normal(
+            size=(360, DIM)
+        ) * 10.0 ** rng.integers(-2, 3)
         rows[rng.integers(360)] = HOSTILE[rng.integers(len(HOSTILE))]
         recording = Recording(run, rows, budget)
         for _ in range(3):
@@ -156,7 +175,9 @@ def test_the_practical_tree_cuts_here():
 def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     """Orthogonal extreme rows change the directions by all that is allowed."""
     budget = BUDGETS["zcdp"]
-    recorded = Recording(learner(budget, METHODS["one shot"]), np.vstack([ROWS, [[1e12, 0.0, 0.0]]]), budget)
+    recorded = Recording(
+        learner(budget, METHODS["one shot"]), np.vstack([ROWS, [[1e12, 0.0, 0.0]]]), budget
+    )
     with recording(script=recorded.calls) as replayed:
         recorded.run(np.vstack([ROWS, [[0.0, 0.0, 1e12]]]))
     cost, price = auditing.compare(recorded.calls[0], replayed.calls[0], ZCDP)
@@ -197,7 +218,10 @@ def test_catches_directions_of_unclipped_rows(monkeypatch):
     original = search_state.SecondMoment.release
 
     def farther(self, payer, rows, executor, **options):
-        largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
+        largest = max(
+            float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk)))
+            for chunk in rows.chunks()
+        )
         far = dataclasses.replace(self, radius=max(self.radius, min(largest, 1e100)))
         return original(far, payer, rows, executor, **options)
 
@@ -213,7 +237,13 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
 
     def run():
         return learn_separated_mixture(
-            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], method="tree", **COMMON
+            rows,
+            x_pub=public,
+            n_components=4,
+            min_weight=0.2,
+            budget=BUDGETS["zcdp"],
+            method="tree",
+            **COMMON,
         )
 
     assert run().diagnostics["depth"] >= 2

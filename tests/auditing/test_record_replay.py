@@ -14,7 +14,15 @@ from helpers.neighbors import hostile_pairs, hostile_rows, pair_at, random_pairs
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, coinpress_mean, estimate_mean, precondition, weighted_mean
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    coinpress_mean,
+    estimate_mean,
+    precondition,
+    weighted_mean,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
 from fastpubpriv.estimators.columns import clips, column_means, scales
@@ -26,7 +34,9 @@ from fastpubpriv.privacy.calibration import gaussian_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning"
+)
 DIM = 3
 PUBLIC = np.random.default_rng(9).standard_normal((12, DIM))
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
@@ -38,12 +48,21 @@ def runs(budget):
     common = {"budget": budget, "threads": 1, "progress": False}
     for steps in (1, 2, 3, "auto"):
         ball = {**common, "clipping": "gaussian", "steps": steps}
-        yield f"estimate_mean {steps}", lambda x, ball=ball: estimate_mean(x, x_pub=PUBLIC[:1], **ball)
-    yield "public covariance", lambda x: estimate_mean(x, x_pub=PUBLIC, covariance="public", **common)
+        yield (
+            f"estimate_mean {steps}",
+            lambda x, ball=ball: estimate_mean(x, x_pub=PUBLIC[:1], **ball),
+        )
+    yield (
+        "public covariance",
+        lambda x: estimate_mean(x, x_pub=PUBLIC, covariance="public", **common),
+    )
     gap = {**common, "clipping": "gaussian", "pub_priv_gap": 0.1, "mode": "theory"}
     yield "gap", lambda x: estimate_mean(x, x_pub=PUBLIC, **gap)
     for steps in (1, 2):
-        yield f"coinpress_mean {steps}", lambda x, s=steps: coinpress_mean(x, center=0, radius=9, steps=s, **common)
+        yield (
+            f"coinpress_mean {steps}",
+            lambda x, s=steps: coinpress_mean(x, center=0, radius=9, steps=s, **common),
+        )
     yield "weighted_mean", lambda x: weighted_mean(x, x_pub=PUBLIC, norm_bound=3, **common)
     yield "weighted_mean private", lambda x: weighted_mean(x, norm_bound=3, **common)
 
@@ -70,7 +89,9 @@ def test_random_neighbors(budget, run, count):
 
 @pytest.mark.parametrize(("budget", "run"), CASES)
 def test_hostile_neighbors(budget, run):
-    for rows, other in hostile_pairs(np.random.default_rng(5).standard_normal((8, DIM)), 3, HOSTILE):
+    for rows, other in hostile_pairs(
+        np.random.default_rng(5).standard_normal((8, DIM)), 3, HOSTILE
+    ):
         record_replay(run, rows, other, budget=budget)
         record_replay(run, rows[3:4], other[3:4], budget=budget)  # n = 1
 
@@ -83,7 +104,9 @@ EXTREME = [np.full(DIM, 1e12), precondition(PUBLIC).factor @ np.full(DIM, 1e12)]
 def test_antipodal_rows_nearly_reach_the_declared_cost(budget, run):
     tightness = []
     for extreme in EXTREME:
-        report = record_replay(run, *pair_at(np.zeros((40, DIM)), 0, extreme, -extreme), budget=budget)
+        report = record_replay(
+            run, *pair_at(np.zeros((40, DIM)), 0, extreme, -extreme), budget=budget
+        )
         assert report.declared_cost <= report.allowance
         assert report.declared_cost >= report.allowance * Fraction(99, 100)
         tightness.append(report.tightness)
@@ -98,9 +121,13 @@ def test_second_moment_and_counts(pure):
     def run(x):
         account = opened(budget, draws=30)
         rows, affine = private_rows(x), AffineMap(dim=DIM)
-        gram = release_second_moment(account, rows, affine, name="gram", radius=1.0, cost=share, executor=EXECUTOR)
+        gram = release_second_moment(
+            account, rows, affine, name="gram", radius=1.0, cost=share, executor=EXECUTOR
+        )
         edges = np.array([0.5, 2.0])
-        counts = release_shell_counts(account, rows, affine, name="counts", edges=edges, cost=share, executor=EXECUTOR)
+        counts = release_shell_counts(
+            account, rows, affine, name="counts", edges=edges, cost=share, executor=EXECUTOR
+        )
         return [gram.value, counts.value]
 
     for rows, other in neighbors(np.random.default_rng(62), 60):
@@ -122,7 +149,13 @@ OTHER = pair_at(ROWS, 4, [50.0, -3.0, 1.0])[1]
 def noisy_sum(x, radius=3.0, account=None, cost=BUG_BUDGET.rho):
     account = account or opened(BUG_BUDGET, draws=100)
     return release_vector_sum(
-        account, private_rows(x), AffineMap(dim=DIM), name="sum", radius=radius, cost=cost, executor=EXECUTOR
+        account,
+        private_rows(x),
+        AffineMap(dim=DIM),
+        name="sum",
+        radius=radius,
+        cost=cost,
+        executor=EXECUTOR,
     ).value
 
 
@@ -147,10 +180,16 @@ def with_sensitivity(factor):
         def query():
             steps = np.nan_to_num(x, posinf=0.0, neginf=0.0) / grid.step(3.0)
             norm = np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-300)
-            return np.rint(steps * np.minimum(1.0, grid.clip_steps / norm)).astype(np.int64).sum(axis=0)
+            return (
+                np.rint(steps * np.minimum(1.0, grid.clip_steps / norm))
+                .astype(np.int64)
+                .sum(axis=0)
+            )
 
         account = opened(ZCDP(event.rho), draws=100)
-        return release(account, name="sum", query=query, shape=(DIM,), event=event, unit=grid.step(3.0)) / len(x)
+        return release(
+            account, name="sum", query=query, shape=(DIM,), event=event, unit=grid.step(3.0)
+        ) / len(x)
 
     return run
 
@@ -184,7 +223,15 @@ def test_spending_twice_is_caught_under_every_notion(budget):
         return coinpress_mean(x, budget=budget, center=0, radius=9, steps=1).mean
 
     record_replay(once, ROWS, OTHER, budget=budget)
-    raises(ReplayError, "exceed the budget", record_replay, lambda x: [once(x), once(x)], ROWS, OTHER, budget=budget)
+    raises(
+        ReplayError,
+        "exceed the budget",
+        record_replay,
+        lambda x: [once(x), once(x)],
+        ROWS,
+        OTHER,
+        budget=budget,
+    )
 
 
 def test_replay_needs_neither_fresh_arrays_nor_equal_noise():
@@ -195,7 +242,10 @@ def test_replay_needs_neither_fresh_arrays_nor_equal_noise():
 
     record_replay(in_place, ROWS, OTHER, budget=BUG_BUDGET)
     report = record_replay(
-        lambda x: seeded(coinpress_mean, x, budget=BUG_BUDGET, center=0, radius=9).mean, ROWS, OTHER, budget=BUG_BUDGET
+        lambda x: seeded(coinpress_mean, x, budget=BUG_BUDGET, center=0, radius=9).mean,
+        ROWS,
+        OTHER,
+        budget=BUG_BUDGET,
     )
     assert report.calls == 2
     assert 0 < report.pair_cost < report.declared_cost <= report.allowance
@@ -222,7 +272,9 @@ def pairs_of(rng, count):
     """Small neighbors of every kind, and large ones where all three releases are made."""
     yield from neighbors(rng, count)
     for _ in range(count // 4):
-        yield pair_at(BIG + rng.normal(size=DIM), rng.integers(len(BIG)), HOSTILE[rng.integers(len(HOSTILE))])
+        yield pair_at(
+            BIG + rng.normal(size=DIM), rng.integers(len(BIG)), HOSTILE[rng.integers(len(HOSTILE))]
+        )
 
 
 @every_budget
@@ -244,7 +296,9 @@ def columns_of_many(budget, seen=None):
     def run(x):
         if seen is not None:
             seen.append(x)
-        return estimate_mean(x, x_pub=public, budget=budget, threads=1, progress=False, random_state=3)
+        return estimate_mean(
+            x, x_pub=public, budget=budget, threads=1, progress=False, random_state=3
+        )
 
     return run, np.random.default_rng(63).normal(size=(3000, 6))
 
@@ -266,7 +320,10 @@ def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
         return tuple(reach * (1.0 + np.abs(seen[-1]).max()) for reach in honest(*args))
 
     honest = clips.free_reach
-    with mock.patch.object(clips, "free_reach", peeking), pytest.raises(ReplayError, match="sensitivity allows"):
+    with (
+        mock.patch.object(clips, "free_reach", peeking),
+        pytest.raises(ReplayError, match="sensitivity allows"),
+    ):
         record_replay(run, *pair_at(rows, 11, 7.0), budget=BUDGETS["zcdp"])
 
 
@@ -278,7 +335,8 @@ def test_hostile_and_antipodal_neighbors_of_columns(budget):
     # Antipodal rows nearly reach the declared cost of columns.
     report = record_replay(run_of(budget), *pair_at(BIG, 0, 1e12, -1e12), budget=budget)
     assert report.declared_cost >= report.allowance * 99 / 100
-    assert 0.85 <= report.tightness <= 1.0  # both are in the outermost shell, whose count does not move
+    # both are in the outermost shell, whose count does not move
+    assert 0.85 <= report.tightness <= 1.0
 
 
 FAR_AWAY = pair_at(BIG, 7, [50.0, -3.0, 1.0])
@@ -302,7 +360,10 @@ def twice(chunk, center, log2_parts, neutral, counts):
 @pytest.mark.parametrize("bug", [centered, twice])
 def test_a_cell_that_sees_more_than_one_number_is_caught(bug):
     assert replay().calls == 3
-    with mock.patch.object(cells, "columns_count", bug), pytest.raises(ReplayError, match="sensitivity allows"):
+    with (
+        mock.patch.object(cells, "columns_count", bug),
+        pytest.raises(ReplayError, match="sensitivity allows"),
+    ):
         replay()
 
 
@@ -311,7 +372,10 @@ def test_a_cost_that_was_forgotten_is_caught():
         found = scales.divide(*args, **options)
         return replace(found, total=found.total + found.shells)
 
-    with mock.patch.object(column_means, "divide", forgetful), pytest.raises(BudgetError, match="exceed"):
+    with (
+        mock.patch.object(column_means, "divide", forgetful),
+        pytest.raises(BudgetError, match="exceed"),
+    ):
         replay()
 
 
@@ -337,7 +401,10 @@ def test_a_number_that_was_not_released_is_caught():
         object.__setattr__(result.report, "missing", np.array([missing] * DIM))
         return result
 
-    with mock.patch.object(column_means, "sum_up", leaking), pytest.raises(ReplayError, match="leaked past release"):
+    with (
+        mock.patch.object(column_means, "sum_up", leaking),
+        pytest.raises(ReplayError, match="leaked past release"),
+    ):
         replay(pair_at(BIG, 7, np.nan))
 
 
@@ -346,7 +413,11 @@ def boxes_by(function):
     """Rows go through another function than their box, before they are added up and counted."""
 
     def planted(kernel):
-        return mock.Mock(side_effect=lambda chunk, *given, box, **edges: kernel(function(chunk, box), *given, **edges))
+        return mock.Mock(
+            side_effect=lambda chunk, *given, box, **edges: kernel(
+                function(chunk, box), *given, **edges
+            )
+        )
 
     added, counted = planted(kernels.rows_sum), planted(kernels.rows_shell_counts)
     with mock.patch.multiple(sums.kernels, rows_sum=added, rows_shell_counts=counted):

@@ -12,7 +12,16 @@ from helpers.hypotheses import random_arrays
 from helpers.neighbors import pair_at, replaced
 from releases import release_agreement, release_choice_of, release_statistic_sum, release_vector_sum
 
-from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, select_hypothesis, stable_histogram
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BinGrid,
+    DyadicBins,
+    ProductBins,
+    PureDP,
+    select_hypothesis,
+    stable_histogram,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.kernels import bins as kernel
@@ -43,14 +52,24 @@ HOSTILE = [
 RUNS = {
     "widths": lambda x: stable_histogram(x, bins=BinGrid(width=0.5, levels=4), **COMMON),
     "dyadic": lambda x: stable_histogram(x, bins=DyadicBins(), **COMMON),
-    "product": lambda x: stable_histogram(x, bins=ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]), **COMMON),
-    "laplace": lambda x: stable_histogram(x, bins=[BinGrid(width=1.0), None], noise="laplace", **COMMON),
+    "product": lambda x: stable_histogram(
+        x, bins=ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]), **COMMON
+    ),
+    "laplace": lambda x: stable_histogram(
+        x, bins=[BinGrid(width=1.0), None], noise="laplace", **COMMON
+    ),
     "variances": lambda x: decoders.decode_variances(x, min_weight=0.9, **COMMON),
     "means": lambda x: decoders.decode_means(x, std=2.0, min_weight=0.9, **COMMON),
     "axis": lambda x: decoders.decode_axis_aligned(x, min_weight=0.9, **COMMON),
-    "known": lambda x: decoders.decode_axis_aligned(x, covariance=[[1.0, 0.5], [0.5, 16.0]], min_weight=0.9, **COMMON),
-    "gaussians": lambda x: decoders.decode_gaussians(np.ascontiguousarray(x[:, 0]), min_weight=0.9, **COMMON),
-    "paper": lambda x: decoders.decode_gaussians(x[:, :1], accounting="paper", min_weight=0.9, **COMMON),
+    "known": lambda x: decoders.decode_axis_aligned(
+        x, covariance=[[1.0, 0.5], [0.5, 16.0]], min_weight=0.9, **COMMON
+    ),
+    "gaussians": lambda x: decoders.decode_gaussians(
+        np.ascontiguousarray(x[:, 0]), min_weight=0.9, **COMMON
+    ),
+    "paper": lambda x: decoders.decode_gaussians(
+        x[:, :1], accounting="paper", min_weight=0.9, **COMMON
+    ),
 }
 
 
@@ -77,7 +96,10 @@ def test_a_moved_row_takes_the_whole_cost():
     assert report.declared_cost == BUDGET.epsilon
     # An odd last row of a half is in no pair.
     assert (
-        record_replay(RUNS["variances"], ROWS[:1199], neighbor(1198, [9.0, 9.0])[:1199], budget=BUDGET).pair_cost == 0
+        record_replay(
+            RUNS["variances"], ROWS[:1199], neighbor(1198, [9.0, 9.0])[:1199], budget=BUDGET
+        ).pair_cost
+        == 0
     )
     # Both halves may spend everything.
     for index in (1, 1199):
@@ -139,7 +161,9 @@ def test_catches_blocks_that_follow_the_values(monkeypatch):
 def test_catches_pairs_that_follow_the_values(monkeypatch):
     original = views.Pairs.derived
     monkeypatch.setattr(
-        views.Pairs, "derived", lambda *given: original(*given[:-1], given[-1][np.argsort(given[-1][:, 0])])
+        views.Pairs,
+        "derived",
+        lambda *given: original(*given[:-1], given[-1][np.argsort(given[-1][:, 0])]),
     )
     rows = ROWS.copy()
     rows[:, 0] = np.arange(1200)
@@ -159,7 +183,9 @@ def test_catches_scales_taken_from_the_data(monkeypatch):
 
 
 def test_catches_an_event_that_is_too_cheap(monkeypatch):
-    monkeypatch.setattr("fastpubpriv.privacy.calibration.StableHistogramEvent.delta", property(lambda self: 0))
+    monkeypatch.setattr(
+        "fastpubpriv.privacy.calibration.StableHistogramEvent.delta", property(lambda self: 0)
+    )
 
     def cheap(*args, **kw):
         event = stable_event(*args, **kw)
@@ -167,10 +193,12 @@ def test_catches_an_event_that_is_too_cheap(monkeypatch):
 
     monkeypatch.setattr(stable, "stable_event", cheap)
     run = RUNS["laplace"]
-    record_replay(run, ROWS, neighbor(3, [100.0, 0.0]), budget=BUDGET)  # the account believes the event ...
+    # the account believes the event ...
+    record_replay(run, ROWS, neighbor(3, [100.0, 0.0]), budget=BUDGET)
     monkeypatch.undo()
     monkeypatch.setattr(stable, "stable_event", cheap)
-    with pytest.raises(Exception, match="exceed the budget"):  # ... which is why the event computes its delta itself
+    # ... which is why the event computes its delta itself
+    with pytest.raises(Exception, match="exceed the budget"):
         record_replay(run, ROWS, neighbor(3, [100.0, 0.0]), budget=BUDGET)
 
 
@@ -183,7 +211,9 @@ COMMON_OF_HYPOTHESIS = {"threads": 1, "progress": False}
 
 def runner(budget, dim, **options):
     listed = random_arrays(np.random.default_rng(dim), 20, 2, dim)
-    return lambda x: select_hypothesis(x, hypotheses=listed, budget=budget, draws=64, **COMMON_OF_HYPOTHESIS, **options)
+    return lambda x: select_hypothesis(
+        x, hypotheses=listed, budget=budget, draws=64, **COMMON_OF_HYPOTHESIS, **options
+    )
 
 
 CASES = [
@@ -206,7 +236,9 @@ def neighbors(rng, dim, count):
         n = int(rng.choice([1, 2, 10, 51]))
         rows = rng.standard_normal((n, dim)) * 10.0 ** rng.choice([-300, 0, 0, 1, 6, 300])
         if rng.random() < 0.3:
-            rows[rng.integers(n), rng.integers(dim)] = HOSTILE_OF_HYPOTHESIS[rng.integers(len(HOSTILE_OF_HYPOTHESIS))]
+            rows[rng.integers(n), rng.integers(dim)] = HOSTILE_OF_HYPOTHESIS[
+                rng.integers(len(HOSTILE_OF_HYPOTHESIS))
+            ]
         yield rows, replaced(rng, rows, HOSTILE_OF_HYPOTHESIS)
 
 
@@ -250,7 +282,9 @@ def test_catches_log_ratios_that_are_not_clipped(monkeypatch):
 
     monkeypatch.setattr(log_ratio, "STEPS", 16)
     monkeypatch.setattr(log_ratio.LogRatios, "prepare", classmethod(unclipped))
-    caught("sensitivity", runner(PureDP(1), 3, score="log_ratio"), *hostile_pair(3), budget=PureDP(1))
+    caught(
+        "sensitivity", runner(PureDP(1), 3, score="log_ratio"), *hostile_pair(3), budget=PureDP(1)
+    )
 
 
 def test_catches_rows_that_are_counted_twice(monkeypatch):
@@ -299,14 +333,21 @@ def test_catches_a_score_in_the_result(monkeypatch):
 
     monkeypatch.setattr(public.HypothesisChoice, "release", leaky)
     result = public._result
-    monkeypatch.setattr(public, "_result", lambda *arguments, **named: [result(*arguments, **named), leaked[-1]])
+    monkeypatch.setattr(
+        public, "_result", lambda *arguments, **named: [result(*arguments, **named), leaked[-1]]
+    )
     caught("leaked past release", runner(PureDP(1), 1), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monkeypatch):
     """Planted: epsilon^2 / 8 is for mechanisms of bounded range only."""
     monkeypatch.setattr(public, "epsilon_of", lambda share, law, *, pure: Fraction(1))
-    raises(BudgetError, "exceed the budget", runner(ZCDP(0.125), 1, law="permute_and_flip"), hostile_pair()[0])
+    raises(
+        BudgetError,
+        "exceed the budget",
+        runner(ZCDP(0.125), 1, law="permute_and_flip"),
+        hostile_pair()[0],
+    )
 
 
 # ---- Learners with planted faults that record and replay must reject, beside the honest learner that it lets pass.
@@ -322,7 +363,13 @@ def checked_mean(x):
     rows, base = private_rows(x), AffineMap(dim=DIM)
     account = opened(BUDGET, draws=1 + DIM, reserved=ASIDE)
     release_agreement(
-        account, rows, base, GROUPS, name="agreement", cost=(ASIDE.epsilon, ASIDE.delta), executor=EXECUTOR
+        account,
+        rows,
+        base,
+        GROUPS,
+        name="agreement",
+        cost=(ASIDE.epsilon, ASIDE.delta),
+        executor=EXECUTOR,
     )
     return rest_for_a_mean(account, rows)
 
@@ -371,12 +418,16 @@ def test_the_honest_learner_passes():
     assert report.calls == 2
     assert report.epsilon > 0
     assert Fraction(99, 100) * report.allowance <= report.declared_cost <= report.allowance
-    record_replay(mean_of(lambda chunk: np.array(chunk)), ROWS_OF_CONTROLS, OTHER, budget=BUDGET, pieces=7)
+    record_replay(
+        mean_of(lambda chunk: np.array(chunk)), ROWS_OF_CONTROLS, OTHER, budget=BUDGET, pieces=7
+    )
 
 
 @pytest.mark.parametrize("choices", [1, 2])
 def test_choices_paid_from_the_part_kept_aside_are_counted(choices):
-    report = record_replay(lambda x: chosen_then_mean(x, choices), ROWS_OF_CONTROLS, OTHER, budget=BUDGET, pieces=7)
+    report = record_replay(
+        lambda x: chosen_then_mean(x, choices), ROWS_OF_CONTROLS, OTHER, budget=BUDGET, pieces=7
+    )
     assert report.calls == choices + 1
     # Basic composition: the choices' epsilons, and for the sum a budget that is smaller by just as much.
     assert report.epsilon == ASIDE.epsilon
@@ -405,7 +456,9 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
     def forgetful(budget, draws, epsilon=0, delta=0):
         return gaussian_rho(ApproxDP(budget.epsilon - epsilon, budget.delta), draws)
 
-    assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
+    assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho(
+        BUDGET, 3, ASIDE.epsilon, ASIDE.delta
+    )
     monkeypatch.setattr(spending, "gaussian_rho", forgetful)
     caught("exceed the budget", checked_mean, ROWS_OF_CONTROLS, OTHER)
 

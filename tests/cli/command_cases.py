@@ -10,7 +10,11 @@ def invoke(*arguments, code=0):
     result = CliRunner().invoke(main, [str(each) for each in arguments])
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit | None), result.exception
-    for word in ("Alice-SSN-123", "Traceback", "this is a bug") if code != 1 else ("Alice-SSN-123", "Traceback"):
+    for word in (
+        ("Alice-SSN-123", "Traceback", "this is a bug")
+        if code != 1
+        else ("Alice-SSN-123", "Traceback")
+    ):
         assert word not in result.output
     return result
 

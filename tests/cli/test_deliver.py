@@ -109,7 +109,9 @@ def test_a_broken_standard_output_loses_nothing(files, monkeypatch, extra, bad, 
 def test_planted_fault_an_answer_that_is_not_kept_is_noticed(files, monkeypatch):
     monkeypatch.setattr(outputs, "keep", lambda text: "the whole result is in 'nowhere'")
     with pytest.raises(ValueError, match="not enough values"):
-        test_a_broken_standard_output_loses_nothing(files, monkeypatch, ("--json", "-"), 0, errno.EPIPE)
+        test_a_broken_standard_output_loses_nothing(
+            files, monkeypatch, ("--json", "-"), 0, errno.EPIPE
+        )
 
 
 def test_a_file_that_was_asked_for_is_enough(files, monkeypatch):
@@ -123,7 +125,11 @@ def program(arguments, redirection, folder):
     """A command in a process of its own, with the shell's redirections."""
     command = f"{sys.executable} -c 'from fastpubpriv.cli import main; main()' {' '.join(arguments)} {redirection}"
     return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 
@@ -203,7 +209,9 @@ def test_a_full_disk_leaves_the_old_file_and_the_answer_elsewhere(files, monkeyp
     assert "Private mean" in out  # the table is shown all the same
 
 
-@pytest.mark.parametrize("kind", [OSError(errno.ENOSPC, "No space left on device"), ValueError("secret")])
+@pytest.mark.parametrize(
+    "kind", [OSError(errno.ENOSPC, "No space left on device"), ValueError("secret")]
+)
 def test_a_plot_that_fails_loses_nothing(files, monkeypatch, kind):
     def plot(*arguments, **named):
         raise kind
@@ -284,7 +292,19 @@ def test_a_terminal_that_knows_ascii_only(files, monkeypatch):
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), "ascii"))
     with pytest.raises(SystemExit) as end:
-        main(["mixture", "--private", "p.npy", "--public", "q.npy", "--components", "2", "--rho", "1"])
+        main(
+            [
+                "mixture",
+                "--private",
+                "p.npy",
+                "--public",
+                "q.npy",
+                "--components",
+                "2",
+                "--rho",
+                "1",
+            ]
+        )
     assert end.value.code == 0
     assert b"\\xb1" in out.buffer.getvalue()  # the sign between mean and deviation
 
@@ -348,7 +368,9 @@ def test_ctrl_c_waits_until_the_answer_is_stored(files, monkeypatch, extra):
 
 def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     monkeypatch.setattr(fpp, "plan", interrupt)
-    said = ending(130, monkeypatch, "plan", "mean", "--dim", 3, "--n-pub", 9, "--n-priv", 99, "--rho", 1)
+    said = ending(
+        130, monkeypatch, "plan", "mean", "--dim", 3, "--n-pub", 9, "--n-priv", 99, "--rho", 1
+    )
     assert "nothing was charged" in said
 
 

@@ -9,7 +9,15 @@ import pytest
 from command_cases import runner, said
 
 from benchmarks.papers.mixture_cases import CASES
-from fastpubpriv import CountResult, Description, GroupMeans, GroupQuantiles, HistogramResult, Ledger, QuantileResult
+from fastpubpriv import (
+    CountResult,
+    Description,
+    GroupMeans,
+    GroupQuantiles,
+    HistogramResult,
+    Ledger,
+    QuantileResult,
+)
 
 MIX = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 3.0, 7.0]])
 CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
@@ -40,7 +48,9 @@ def folder(tmp_path_factory):
         "carrier": rng.choice(["UA", "B6", "EV"], 5000, p=[0.5, 0.3, 0.2]), "distance": rng.normal(1e6, 3.0, 5000),
     }  # fmt: skip
     pd.DataFrame(delays).to_parquet(made / "flights.parquet")
-    pd.DataFrame({"delay": [7.0, 12.0], "distance": [1e6, 1e6 + 1.0]}).to_parquet(made / "few.parquet")
+    pd.DataFrame({"delay": [7.0, 12.0], "distance": [1e6, 1e6 + 1.0]}).to_parquet(
+        made / "few.parquet"
+    )
     return made
 
 
@@ -59,7 +69,9 @@ def answer(command, *arguments):
 
 def result_in(data, kind):
     """The result in what a command has written."""
-    return kind.from_json(json.dumps({k: v for k, v in data.items() if k not in ("warnings", "confidence_interval")}))
+    return kind.from_json(
+        json.dumps({k: v for k, v in data.items() if k not in ("warnings", "confidence_interval")})
+    )
 
 
 @pytest.fixture
@@ -95,29 +107,43 @@ def test_mixture(outputs, tmp_path):
     rng, centers = np.random.default_rng(1), 50.0 * np.eye(2, 12)
     for name, n in (("p", 20_000), ("q", 12)):
         np.save(tmp_path / f"{name}.npy", centers[np.arange(n) % 2] + rng.normal(size=(n, 12)))
-    files = ("--private", tmp_path / "p.npy", "--public", tmp_path / "q.npy", "--plot", tmp_path / "wide.png")
+    files = (
+        "--private",
+        tmp_path / "p.npy",
+        "--public",
+        tmp_path / "q.npy",
+        "--plot",
+        tmp_path / "wide.png",
+    )
     assert "more columns" in runner("mixture")(*files, "--components", 2, "--rho", "1").stdout
     assert (tmp_path / "wide.png").exists()
 
 
 def test_axis_mixture_without_range_and_public_rows(outputs):
     options, read = outputs
-    said = call("axis-mixture", "--components", 2, "--epsilon", 1, "--delta", "1e-6", *options).stdout
+    said = call(
+        "axis-mixture", "--components", 2, "--epsilon", 1, "--delta", "1e-6", *options
+    ).stdout
     assert "2 of 2 components, by univariate" in " ".join(said.split())
     assert np.abs(np.sort(np.array(read()["means"])[:, 0]) - [1e6 - 2.0, 1e6 + 3.0]).max() < 0.6
 
 
 @pytest.mark.parametrize(
-    ("extra", "method"), [((), "dp_em"), (("--method", "public_list", "--candidates", 100), "public_list")]
+    ("extra", "method"),
+    [((), "dp_em"), (("--method", "public_list", "--candidates", 100), "public_list")],
 )
 def test_axis_mixture_of_public_rows_and_pure_budget(extra, method):
-    data = answer("axis-mixture", "--public", "few_line.npy", "--components", 2, "--epsilon", 1, *extra)
+    data = answer(
+        "axis-mixture", "--public", "few_line.npy", "--components", 2, "--epsilon", 1, *extra
+    )
     assert (data["method"], data["spent"]["notion"]) == (method, "PureDP")
 
 
 def test_histogram(outputs):
     options, read = outputs
-    said = call("histogram", "--columns", "delay", "--width", "10", "--offset", "0.5", *APPROX, *options).stdout
+    said = call(
+        "histogram", "--columns", "delay", "--width", "10", "--offset", "0.5", *APPROX, *options
+    ).stdout
     heads = next(line for line in said.splitlines() if "above" in line)
     assert "column" in heads
     assert "up_to" in heads
@@ -128,9 +154,16 @@ def test_histogram(outputs):
     assert 4800 < released[0].counts.sum() < 5100
     assert np.allclose((released[0].lower[:, 0] - 0.5) % 10, 0)
     base = ("--columns", "delay,distance", *APPROX)
-    assert len(answer("histogram", *base, "--width", "5", "--levels", "3", "--quiet")["histograms"]) == 6
-    assert answer("histogram", *base, "--dyadic", "--quiet")["histograms"][1]["lower"] == [[2.0**19]]
-    assert answer("histogram", *base, "--width", "50", "--joint", "--quiet")["histograms"][0]["columns"] == [0, 1]
+    assert (
+        len(answer("histogram", *base, "--width", "5", "--levels", "3", "--quiet")["histograms"])
+        == 6
+    )
+    assert answer("histogram", *base, "--dyadic", "--quiet")["histograms"][1]["lower"] == [
+        [2.0**19]
+    ]
+    assert answer("histogram", *base, "--width", "50", "--joint", "--quiet")["histograms"][0][
+        "columns"
+    ] == [0, 1]
     assert "more histograms" in call("histogram", *base, "--width", "5", "--levels", "9").stdout
 
 
@@ -160,7 +193,16 @@ def test_means_of_groups(outputs):
     options, read = outputs
     public = pd.DataFrame({"delay": [7.0, 12.0], "carrier": ["UA", "B6"]})
     public.to_parquet("few_groups.parquet")
-    given = ("--public", "few_groups.parquet", "--by", "carrier", "--columns", "delay", "--rho", "1")
+    given = (
+        "--public",
+        "few_groups.parquet",
+        "--by",
+        "carrier",
+        "--columns",
+        "delay",
+        "--rho",
+        "1",
+    )
     assert "(other)" in call("mean", *given, *options).stdout
     result = result_in(read(), GroupMeans)
     assert result.groups == ("B6", "UA", "(other)")
@@ -172,7 +214,17 @@ def test_means_of_groups(outputs):
     call("quantiles", *given, "--q", "0.5", *options)
     assert result_in(read(), GroupQuantiles).groups == ("B6", "UA", "(other)")
     public.assign(distance=1e6).to_parquet("few_groups.parquet")
-    both = (*given[:2], "--by", "carrier,delay", "--columns", "distance", "--rho", "1", "--groups", "carrier=UA,EV")
+    both = (
+        *given[:2],
+        "--by",
+        "carrier,delay",
+        "--columns",
+        "distance",
+        "--rho",
+        "1",
+        "--groups",
+        "carrier=UA,EV",
+    )
     call("mean", *both, "--groups", "delay=1,2", *options)
     assert result_in(read(), GroupMeans).groups[:2] == (("UA", 1.0), ("UA", 2.0))
     for wrong in (("--groups", "1,2"), ("--groups", "month=1,2")):
@@ -185,7 +237,16 @@ def test_means_of_groups(outputs):
 def test_means_of_groups_within_bounds_are_those_of_the_file():
     flights = pd.read_parquet("flights.parquet")
     pd.DataFrame({"delay": [7.0, 12.0], "carrier": ["UA", "B6"]}).to_parquet("few_within.parquet")
-    given = ("--public", "few_within.parquet", "--by", "carrier", "--groups", "B6,EV,UA", "--columns", "delay")
+    given = (
+        "--public",
+        "few_within.parquet",
+        "--by",
+        "carrier",
+        "--groups",
+        "B6,EV,UA",
+        "--columns",
+        "delay",
+    )
     data = answer("mean", *given, "--bounds", f"0,{flights['delay'].max()}", "--rho", "1")
     lower, upper = (np.array(data["confidence_interval"][end])[:3, 0] for end in ("lower", "upper"))
     truth = flights.groupby("carrier")["delay"].mean()
@@ -213,7 +274,16 @@ def test_counts_and_crosstab(outputs):
     assert found["keys"] == [["B6"], ["EV"], ["UA"]]
     numbers = answer("counts", "--column", "delay", "--keys", "0,1e0", "--rho", "1", "--quiet")
     assert numbers["keys"][:2] == [[0.0], [1.0]]
-    given = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--keys", "delay=0,1,2", "--rho", "1")
+    given = (
+        "--columns",
+        "carrier,delay",
+        "--keys",
+        "carrier=UA,B6",
+        "--keys",
+        "delay=0,1,2",
+        "--rho",
+        "1",
+    )
     found = answer("crosstab", *given, "--quiet")
     assert (found["by"], len(found["keys"])) == (["carrier", "delay"], 20)
     assert "share" in call("crosstab", *given, "--top", "3").stdout
@@ -247,7 +317,9 @@ def visits(tmp_path_factory):
     """Visits of 700 persons, as Parquet and CSV, and those of 12 others."""
     rng, folder = np.random.default_rng(4), tmp_path_factory.mktemp("visits")
     person = np.sort(rng.integers(0, 700, 2_500))
-    table = pd.DataFrame({"who": person, "cost": rng.gamma(2.0, 20.0, 2_500), "ward": rng.choice(["n", "s"], 2_500)})
+    table = pd.DataFrame(
+        {"who": person, "cost": rng.gamma(2.0, 20.0, 2_500), "ward": rng.choice(["n", "s"], 2_500)}
+    )
     table = table.assign(who="p" + table["who"].astype(str))
     table.to_csv(folder / "visits.csv", index=False)
     table.to_parquet(folder / "visits.parquet", index=False)
@@ -263,7 +335,16 @@ def visits(tmp_path_factory):
 ])  # fmt: skip
 def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, name, command):
     folder, persons = visits
-    files = ("--private", folder / name, "--public", folder / "public.csv", "--person", "who", "--rho", "0.3")
+    files = (
+        "--private",
+        folder / name,
+        "--public",
+        folder / "public.csv",
+        "--person",
+        "who",
+        "--rho",
+        "0.3",
+    )
     ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=1")
     out = tmp_path / "out.json"
     shown = runner(command[0])(*command[1:], *files, *ledger, "--json", out).stdout
@@ -276,10 +357,21 @@ def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, name,
 
 def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
     folder, _ = visits
-    files = ("--private", folder / "visits.csv", "--public", folder / "public.csv", "--columns", "cost", "--rho", "0.1")
+    files = (
+        "--private",
+        folder / "visits.csv",
+        "--public",
+        folder / "public.csv",
+        "--columns",
+        "cost",
+        "--rho",
+        "0.1",
+    )
     ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=1")
     runner("mean")(*files, "--person", "who", *ledger)
-    assert "'ward' is another kind of person" in said(runner("mean")(*files, "--person", "ward", *ledger, code=2))
+    assert "'ward' is another kind of person" in said(
+        runner("mean")(*files, "--person", "ward", *ledger, code=2)
+    )
     runner("quantiles")(*files, "--person", "who", *ledger)
     held = Ledger.from_file(tmp_path / "spent.ledger")
     assert held.person == "who"
@@ -294,5 +386,14 @@ def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
 ])  # fmt: skip
 def test_bad_options_of_persons_are_refused_in_words(visits, more, words):
     folder, _ = visits
-    files = ("--private", folder / "visits.csv", "--public", folder / "public.csv", "--columns", "cost", "--rho", "1")
+    files = (
+        "--private",
+        folder / "visits.csv",
+        "--public",
+        folder / "public.csv",
+        "--columns",
+        "cost",
+        "--rho",
+        "1",
+    )
     assert words in said(runner("mean")(*files, *more, code=2))

@@ -139,7 +139,16 @@ def test_taken_for_what_they_say(words):
 @pytest.mark.parametrize("name", ["dim", "n_priv", "n_pub", "n_components", "candidates"])
 @pytest.mark.parametrize("task", TASKS)
 def test_the_library_refuses_huge_numbers_of_things_too(task, name, huge):
-    public = dict(dim=3, n_priv=1000, n_pub=20, radius=10, norm_bound=1, candidates=100, n_components=2, min_weight=0.2)
+    public = dict(
+        dim=3,
+        n_priv=1000,
+        n_pub=20,
+        radius=10,
+        norm_bound=1,
+        candidates=100,
+        n_components=2,
+        min_weight=0.2,
+    )
     own = {"n_priv", *task_arguments(task.replace("-", "_"))}
     if name in own:
         arguments = {key: value for key, value in {**public, name: huge}.items() if key in own}
@@ -149,6 +158,11 @@ def test_the_library_refuses_huge_numbers_of_things_too(task, name, huge):
 
 def test_a_list_of_millions_of_digits_is_not_computed():
     made = fpp.plan(
-        "axis_aligned_mixture", dim=2**30, n_components=2, n_priv=1000, budget=fpp.ApproxDP(1, 1e-6), n_pub=9
+        "axis_aligned_mixture",
+        dim=2**30,
+        n_components=2,
+        n_priv=1000,
+        budget=fpp.ApproxDP(1, 1e-6),
+        n_pub=9,
     )
     assert "list_decoding_rows" not in made.details

@@ -94,7 +94,9 @@ def test_a_stopped_run_goes_on():
     np.save("fewer.npy", np.zeros((100, 3)))
     assert "there are 100 rows" in said(privatize("r", "--resume", private="fewer.npy", code=2))
     before = Path("r").read_bytes()
-    other = invoke("privatize", "--private", "p.npy", "--epsilon", "3", "--out", "r", "--resume", code=2)
+    other = invoke(
+        "privatize", "--private", "p.npy", "--epsilon", "3", "--out", "r", "--resume", code=2
+    )
     assert "another randomizer" in said(other)
     assert Path("r").read_bytes() == before
 
@@ -117,14 +119,27 @@ def test_reports_are_not_replaced_or_lost(monkeypatch):
 
     monkeypatch.setattr(report_commands, "_write", full)
     stopped = privatize("s", "--batch-rows", "400", code=1)
-    assert "No space left on device; 1,200 new reports are in 's': --resume goes on" in said(stopped)
+    assert "No space left on device; 1,200 new reports are in 's': --resume goes on" in said(
+        stopped
+    )
     monkeypatch.setattr(report_commands, "_write", honest)
     privatize("s", "--resume")
     assert answer("s")["n_priv"] == 4000
 
 
 def test_nobody_reads_the_pipe():
-    command = [sys.executable, "-c", PROGRAM, "local", "privatize", "--private", "big.npy", *DEVICE, "--out", "-"]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "local",
+        "privatize",
+        "--private",
+        "big.npy",
+        *DEVICE,
+        "--out",
+        "-",
+    ]
     np.save("big.npy", np.zeros((200_000, 3)))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(100)
@@ -166,7 +181,9 @@ def test_sums_are_kept_and_go_on(monkeypatch):
 def test_hostile_inputs_are_left_out():
     privatize("r", "--batch-rows", "1000")
     good = Path("r").read_bytes()
-    invoke("privatize", "--private", "p.npy", "--epsilon", "4", "--norm-bound", "2.5", "--out", "other")
+    invoke(
+        "privatize", "--private", "p.npy", "--epsilon", "4", "--norm-bound", "2.5", "--out", "other"
+    )
     half = len(good) // 2
     Path("in").mkdir()
     for name, data in {
@@ -177,12 +194,21 @@ def test_hostile_inputs_are_left_out():
         Path("in", name).write_bytes(data)
     data = answer("in")
     assert data["n_priv"] == 3000
-    for word in ("cut short", "changed", "another version", "another randomizer", "taken before", "more than"):
+    for word in (
+        "cut short",
+        "changed",
+        "another version",
+        "another randomizer",
+        "taken before",
+        "more than",
+    ):
         assert word in data["warnings"][0]
     Path("first").write_bytes(good[:half])
     assert data["mean"] != answer("first")["mean"]
     assert "no report was taken" in said(invoke("aggregate", "in/foreign", *SERVER, code=2))
-    assert "no report was taken: the inputs are empty" in said(invoke("aggregate", "in/empty", *SERVER, code=2))
+    assert "no report was taken: the inputs are empty" in said(
+        invoke("aggregate", "in/empty", *SERVER, code=2)
+    )
     if os.geteuid():
         Path("in/a").chmod(0)
         assert "cannot be read" in answer("in")["warnings"][0]
@@ -190,7 +216,9 @@ def test_hostile_inputs_are_left_out():
 
 def test_reports_of_few_bits():
     few = ("--randomizer", "subset-selection", "--words", "16")
-    told = said(privatize("r", *few, "--batch-rows", "1500")).split("To read them: fastpubpriv local ")[1]
+    told = said(privatize("r", *few, "--batch-rows", "1500")).split(
+        "To read them: fastpubpriv local "
+    )[1]
     assert "Rows 4,000 private" in " ".join(invoke(*shlex.split(told)).stdout.split())
     whole = Path("r").read_bytes()
     assert len(whole) == 3 * 64 + 4000 * 10
@@ -248,8 +276,21 @@ def bytes_in(path):
 def test_an_interrupt_from_outside(tmp_path):
     """A real signal while reports are written: the file ends with a whole report or with one that --resume takes off."""
     np.save("big.npy", np.zeros((3_000_000, 3), dtype=np.float32))
-    command = [sys.executable, "-c", PROGRAM, "local", "privatize", "--private", "big.npy", *DEVICE, "--out", "r"]
-    with subprocess.Popen([*command, "--batch-rows", "1000", "--threads", "1"], stderr=subprocess.PIPE) as process:
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "local",
+        "privatize",
+        "--private",
+        "big.npy",
+        *DEVICE,
+        "--out",
+        "r",
+    ]
+    with subprocess.Popen(
+        [*command, "--batch-rows", "1000", "--threads", "1"], stderr=subprocess.PIPE
+    ) as process:
         while bytes_in("r") <= 20_000:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)

@@ -22,7 +22,9 @@ SECRET = "Alice-SSN-123"
 
 def table(n, seed):
     rng = np.random.default_rng(seed)
-    return pd.DataFrame({"name": [SECRET] * n, "age": rng.normal(40.0, 10.0, n), "income": rng.normal(3e4, 1e4, n)})
+    return pd.DataFrame(
+        {"name": [SECRET] * n, "age": rng.normal(40.0, 10.0, n), "income": rng.normal(3e4, 1e4, n)}
+    )
 
 
 @pytest.fixture
@@ -45,7 +47,9 @@ def files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("private", ["p.parquet", "p.csv"])
 @pytest.mark.parametrize("public", ["q.parquet", "q.csv"])
-@pytest.mark.parametrize("budget", [["--rho", "0.5"], ["--epsilon", "1"], ["--epsilon", "1", "--delta", "1e-6"]])
+@pytest.mark.parametrize(
+    "budget", [["--rho", "0.5"], ["--epsilon", "1"], ["--epsilon", "1", "--delta", "1e-6"]]
+)
 def test_two_files_and_a_budget_are_enough(files, private, public, budget):
     result = invoke("mean", "--private", private, "--public", public, *budget, "--json", "out.json")
     data = json.loads(Path("out.json").read_text())
@@ -72,50 +76,117 @@ def test_what_was_left_out_is_said_and_columns_of_a_private_csv_are_not_listed(f
 
 
 def test_json_holds_all_of_the_result(files):
-    arguments = ["mean", "--private", "p.parquet", "--public", "q.csv", "--columns", "income", "--rho", "1/2"]
+    arguments = [
+        "mean",
+        "--private",
+        "p.parquet",
+        "--public",
+        "q.csv",
+        "--columns",
+        "income",
+        "--rho",
+        "1/2",
+    ]
     data = json.loads(invoke(*arguments, "--seed", "7", "--json", "-", "--level", "0.9").stdout)
     given = {"x_pub": "q.csv", "columns": ["income"], "budget": fpp.ZCDP(0.5), "random_state": 7}
     with pytest.warns(fpp.SeededNoiseWarning):
         result = fpp.estimate_mean("p.parquet", **given)
     lower, upper = result.confidence_interval(0.9)
     assert {k: v for k, v in data.items() if k in result.to_dict()} == json.loads(result.to_json())
-    assert data["confidence_interval"] == {"level": 0.9, "lower": lower.tolist(), "upper": upper.tolist()}
+    assert data["confidence_interval"] == {
+        "level": 0.9,
+        "lower": lower.tolist(),
+        "upper": upper.tolist(),
+    }
     assert data["private"] is False
     assert len(data["warnings"]) == 1
     assert "random_state" in data["warnings"][0]
     # Rho is read exactly.
-    invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "0.1", "--json", "out.json", "--quiet")
+    invoke(
+        "mean",
+        "--private",
+        "p.npy",
+        "--public",
+        "q.npy",
+        "--rho",
+        "0.1",
+        "--json",
+        "out.json",
+        "--quiet",
+    )
     assert json.loads(Path("out.json").read_text())["spent"]["rho"] == "1/10"
 
 
 def test_one_public_row_says_what_it_assumes(files):
-    ball = ["mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--clipping", "gaussian"]
+    ball = [
+        "mean",
+        "--private",
+        "p.npy",
+        "--public",
+        "q.npy",
+        "--rho",
+        "1",
+        "--clipping",
+        "gaussian",
+    ]
     quiet = invoke(*ball, "--json", "out.json", "--quiet")
     assert quiet.stdout == ""
     assert "1 public row is too few" in said(quiet)
     data = json.loads(Path("out.json").read_text())
     assert any("standard deviation of 1" in text for text in data["warnings"])
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
-    asked = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--variance", "1")
+    asked = invoke(
+        "mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--variance", "1"
+    )
     assert "too few" not in said(asked)
 
 
 def test_spread_of_a_file(files):
     np.save("v.npy", np.array([1.0, 2.0, 3.0]))
-    arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--quiet", "--json", "-"]
+    arguments = [
+        "mean",
+        "--private",
+        "p.npy",
+        "--public",
+        "q.npy",
+        "--rho",
+        "1",
+        "--quiet",
+        "--json",
+        "-",
+    ]
     data = json.loads(invoke(*arguments, "--variance", "v.npy").stdout)
-    assert np.allclose(np.array(data["noise_std"]) ** 2 / data["noise_std"][0] ** 2, [1.0, 2.0, 3.0])
+    assert np.allclose(
+        np.array(data["noise_std"]) ** 2 / data["noise_std"][0] ** 2, [1.0, 2.0, 3.0]
+    )
     np.save("m.npy", np.diag([1.0, 2.0, 3.0]))
-    assert json.loads(invoke(*arguments, "--covariance", "m.npy").stdout)["provenance"]["covariance"] == "argument"
+    assert (
+        json.loads(invoke(*arguments, "--covariance", "m.npy").stdout)["provenance"]["covariance"]
+        == "argument"
+    )
     assert "matrix" in said(invoke(*arguments, "--covariance", "v.npy", code=2))
     np.save("bad.npy", np.array([{"a": SECRET}], dtype=object), allow_pickle=True)
-    assert "not a .npy file of numbers" in said(invoke(*arguments, "--covariance", "bad.npy", code=2))
+    assert "not a .npy file of numbers" in said(
+        invoke(*arguments, "--covariance", "bad.npy", code=2)
+    )
 
 
 def test_seed_is_shouted_about(files):
     result = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--seed", "1")
     assert "NO: the noise came from --seed" in result.stdout
-    again = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--seed", "1", "--threads", "2")
+    again = invoke(
+        "mean",
+        "--private",
+        "p.npy",
+        "--public",
+        "q.npy",
+        "--rho",
+        "1",
+        "--seed",
+        "1",
+        "--threads",
+        "2",
+    )
     assert again.stdout == result.stdout
 
 
@@ -123,16 +194,23 @@ def test_ledger_pays_and_refuses(files):
     arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--ledger", "l", "--rho"]
     assert "--ledger-total" in said(invoke(*arguments, "0.25", code=2))
     assert not Path("l").exists()
-    assert "rho = 0.75 remains of rho = 1" in invoke(*arguments, "0.25", "--ledger-total", "rho=1").stdout
+    assert (
+        "rho = 0.75 remains of rho = 1"
+        in invoke(*arguments, "0.25", "--ledger-total", "rho=1").stdout
+    )
     assert "rho = 0.25 remains of rho = 1" in invoke(*arguments, "0.5").stdout
-    assert "larger than what remains" in said(invoke(*arguments, "0.5", "--json", "out.json", code=2))
+    assert "larger than what remains" in said(
+        invoke(*arguments, "0.5", "--json", "out.json", code=2)
+    )
     assert not Path("out.json").exists()
     assert len(fpp.Ledger.from_file("l").entries) == 2
 
 
 def test_a_narrow_terminal_cuts_no_number(files, monkeypatch):
     narrow = {"force_terminal": True, "width": 40}
-    monkeypatch.setattr("fastpubpriv.cli.outputs.Console", lambda **given: Console(**given | narrow))
+    monkeypatch.setattr(
+        "fastpubpriv.cli.outputs.Console", lambda **given: Console(**given | narrow)
+    )
     text = invoke("mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1").stdout
     assert "…" not in text
     assert text.count("income") > 1  # in several frames
@@ -192,7 +270,9 @@ def test_text_in_a_private_cell_changes_nothing_that_is_said(files):
     dirty.loc[7, "age"] = SECRET
     dirty.to_csv("dirty.csv", index=False)
     arguments = ["--public", "q.csv", "--rho", "1", "--clipping", "gaussian"]
-    texts = [said(invoke("mean", "--private", name, *arguments)) for name in ("clean.csv", "dirty.csv")]
+    texts = [
+        said(invoke("mean", "--private", name, *arguments)) for name in ("clean.csv", "dirty.csv")
+    ]
     assert texts[0] == texts[1]
 
 
@@ -204,7 +284,16 @@ def test_each_line_of_a_private_csv_is_a_row_unless_quotes_join_lines(files):
     bins = ["histogram", "--private", "notes.csv", "--columns", "age", "--width", "1"]
     alone = [*bins, "--epsilon", "1", "--delta", "1e-6"]
     assert json.loads(invoke(*alone, "--json", "-", "--join-quoted-lines").stdout)["n_priv"] == 500
-    wrong = ["mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1", "--join-quoted-lines"]
+    wrong = [
+        "mean",
+        "--private",
+        "p.parquet",
+        "--public",
+        "q.csv",
+        "--rho",
+        "1",
+        "--join-quoted-lines",
+    ]
     assert "--join-quoted-lines is about" in said(invoke(*wrong, code=2))
     # A quote that is not closed is one missing row, where lines are rows, and is not said to anybody.
     Path("open.csv").write_text("age,note,income\n" + '40,"open,30000\n' + "40,x,30000\n" * 499)
@@ -245,18 +334,51 @@ def test_foreign_warnings_are_dropped(files, monkeypatch):
 
 
 def test_coinpress_mean(files):
-    arguments = ["coinpress-mean", "--private", "p.npy", "--center", "0", "--radius", "50", "--epsilon", "2"]
+    arguments = [
+        "coinpress-mean",
+        "--private",
+        "p.npy",
+        "--center",
+        "0",
+        "--radius",
+        "50",
+        "--epsilon",
+        "2",
+    ]
     data = json.loads(invoke(*arguments, "--steps", "auto", "--json", "-").stdout)
     assert data["n_pub"] == 0
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
     arguments[4] = "1,2"
     assert "center" in said(invoke(*arguments, code=2))
-    csv = invoke("coinpress-mean", "--private", "p.csv", "--center", "0", "--radius", "5", "--rho", "1", code=2)
+    csv = invoke(
+        "coinpress-mean",
+        "--private",
+        "p.csv",
+        "--center",
+        "0",
+        "--radius",
+        "5",
+        "--rho",
+        "1",
+        code=2,
+    )
     assert "--columns is needed" in said(csv)
 
 
 def test_weighted_mean(files):
-    arguments = ["weighted-mean", *P, *Q, "--norm-bound", "6", "--center", "public", "--epsilon", "2", "--json", "-"]
+    arguments = [
+        "weighted-mean",
+        *P,
+        *Q,
+        "--norm-bound",
+        "6",
+        "--center",
+        "public",
+        "--epsilon",
+        "2",
+        "--json",
+        "-",
+    ]
     data = json.loads(invoke(*arguments).stdout)
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
     assert data["provenance"]["center"] == "public rows"
@@ -271,7 +393,12 @@ def test_weighted_mean(files):
     data = json.loads(invoke(*arguments, "--bounds", "-5,15").stdout)
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
     assert data["provenance"]["bounds"] == "argument"
-    for wrong in ([], ["--bounds", "-5,15", "--norm-bound", "6"], ["--bounds", "5"], ["--bounds", "15,-5"]):
+    for wrong in (
+        [],
+        ["--bounds", "-5,15", "--norm-bound", "6"],
+        ["--bounds", "5"],
+        ["--bounds", "15,-5"],
+    ):
         assert "bound" in said(invoke(*arguments, *wrong, code=2))
 
 
@@ -281,5 +408,7 @@ def test_weighted_mean(files):
     (1.5e20, 1e18, "1.5e+20"),
 ])  # fmt: skip
 def test_digits_follow_the_uncertainty(value, scale, text):
-    assert float(number(value, scale).replace(",", "")) == pytest.approx(value, abs=max(scale, 1e-300))
+    assert float(number(value, scale).replace(",", "")) == pytest.approx(
+        value, abs=max(scale, 1e-300)
+    )
     assert number(value, scale) == text

@@ -29,7 +29,9 @@ def test_help_needs_no_numpy():
         "heavy = {'numpy', 'scipy', 'numba', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE)
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE
+    )
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
@@ -40,7 +42,8 @@ def test_overview_says_what_the_commands_say(name):
 
 def test_python_runs_the_package(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["fastpubpriv", "--version"])
-    monkeypatch.delitem(sys.modules, "fastpubpriv.__main__", raising=False)  # by tests that import every module
+    # by tests that import every module
+    monkeypatch.delitem(sys.modules, "fastpubpriv.__main__", raising=False)
     with pytest.raises(SystemExit, match=r"^0$"):
         runpy.run_module("fastpubpriv", run_name="__main__", alter_sys=False)
     assert capsys.readouterr().out == f"fastpubpriv {fpp.__version__}\n"
@@ -48,7 +51,9 @@ def test_python_runs_the_package(capsys, monkeypatch):
 
 def test_version_and_unknown_names():
     assert invoke("--version").output == f"fastpubpriv {fpp.__version__}\n"
-    assert "No such command 'quantile'. Did you mean 'quantiles'" in invoke("quantile", code=2).output
+    assert (
+        "No such command 'quantile'. Did you mean 'quantiles'" in invoke("quantile", code=2).output
+    )
     with pytest.raises(AttributeError, match="no attribute 'median'"):
         fpp.median  # noqa: B018
 
@@ -62,8 +67,12 @@ def test_plan_solves_for_each_of_the_three_and_refuses():
     budget = json.loads(invoke(*common, "--n-priv", "10000", "--error", error["error"]).stdout)
     assert budget["budget"]["rho_float"] == pytest.approx(0.5, rel=1e-6)
     paper = "plan axis-aligned-mixture --dim 1 --components 2 --n-priv 20000 --epsilon 1 --delta 1e-6 --json -"
-    assert json.loads(invoke(*paper.split()).stdout)["details"]["list_decoding_log10_candidates"] > 40
-    approx = json.loads(invoke(*common, "--n-priv", "10000", "--error", "0.03", "--delta", "1e-6").stdout)
+    assert (
+        json.loads(invoke(*paper.split()).stdout)["details"]["list_decoding_log10_candidates"] > 40
+    )
+    approx = json.loads(
+        invoke(*common, "--n-priv", "10000", "--error", "0.03", "--delta", "1e-6").stdout
+    )
     assert approx["budget"]["notion"] == "ApproxDP"
     # Plan has every task.
     assert [name.replace("-", "_") for name in tools.CHOICES] == list(TASKS)
@@ -72,8 +81,13 @@ def test_plan_solves_for_each_of_the_three_and_refuses():
     text = invoke(*words.split()).stdout
     assert "<- worked out" in text
     assert "epsilon = 1 (pure DP)" in text
-    assert "exactly two" in invoke("plan", "mean", "--dim", "3", "--n-pub", "1", "--rho", "1", code=2).stderr
-    assert "no privacy budget" in invoke("plan", "mean", "--dim", "3", "--n-priv", "9", code=2).stderr
+    assert (
+        "exactly two"
+        in invoke("plan", "mean", "--dim", "3", "--n-pub", "1", "--rho", "1", code=2).stderr
+    )
+    assert (
+        "no privacy budget" in invoke("plan", "mean", "--dim", "3", "--n-priv", "9", code=2).stderr
+    )
     counts = "plan counts --cells 20 --n-priv 9000 --rho 1 --json -"
     assert json.loads(invoke(*counts.split()).stdout)["error"] < 0.01
     both = ["plan", "mean", "--dim", "3", "--n-priv", "9", "--rho", "1", "--notion", "pure"]
@@ -120,7 +134,10 @@ def options_of(*path):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_read_in_the_source_is_what_python_says(command):
     function = COMMANDS[command]
-    found, expected = options.parameters_of(function.__name__), inspect.signature(function).parameters
+    found, expected = (
+        options.parameters_of(function.__name__),
+        inspect.signature(function).parameters,
+    )
     assert list(found) == list(expected)
     docs = " ".join(function.__doc__.split())
     for name, each in found.items():
@@ -141,7 +158,10 @@ def test_documented_methods_and_advised_defaults():
         ("gaussian", "estimators.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
         ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"), ("train", "training.methods"),
     ):  # fmt: skip
-        assert options_of(command)["method"].type.names == import_module(f"fastpubpriv.{home}").METHODS.choices
+        assert (
+            options_of(command)["method"].type.names
+            == import_module(f"fastpubpriv.{home}").METHODS.choices
+        )
     # `train` must be told a loss, and `learn_separated_mixture` a weight: the commands take what docstrings advise.
     assert options_of("train")["loss"].default == "squared"
     assert "half an equal share" in options_of("mixture")["min_weight"].help
@@ -151,15 +171,23 @@ def test_documented_methods_and_advised_defaults():
 AUDITS = ("audit_randomizer", "audit_weighted_mean")
 PASSED_ON = [
     (("local", "aggregate"), "target", local.estimate_mean, "target"),
-    *((("local", "privatize"), "form", kind, "form") for kind in (local.PrivUnit, local.PrivUnitG, local.Duchi)),
+    *(
+        (("local", "privatize"), "form", kind, "form")
+        for kind in (local.PrivUnit, local.PrivUnitG, local.Duchi)
+    ),
     *((("audit",), "confidence", getattr(auditing, name), "confidence") for name in AUDITS),
 ]
 
 
-@pytest.mark.parametrize("case", PASSED_ON, ids=lambda case: "-".join((*case[0], case[1], case[2].__name__)))
+@pytest.mark.parametrize(
+    "case", PASSED_ON, ids=lambda case: "-".join((*case[0], case[1], case[2].__name__))
+)
 def test_an_option_has_the_default_of_its_parameter(case):
     path, option, function, parameter = case
-    assert options_of(*path)[option].default == inspect.signature(function).parameters[parameter].default
+    assert (
+        options_of(*path)[option].default
+        == inspect.signature(function).parameters[parameter].default
+    )
 
 
 def test_every_command_that_estimates_is_in_the_table():

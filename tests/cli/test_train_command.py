@@ -20,8 +20,14 @@ def table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     x, month = rng.normal(size=(8200, 2)) * [1.0, 20.0], rng.integers(1, 4, 8200)
-    table = pd.DataFrame({"cost": x @ [2.0, 0.1] + month + rng.normal(size=8200), "age": x[:, 0], "dose": x[:, 1]})
-    table["month"], table["ill"], table["name"] = month, (table.cost > 2).astype(int), "Alice-SSN-123"
+    table = pd.DataFrame(
+        {"cost": x @ [2.0, 0.1] + month + rng.normal(size=8200), "age": x[:, 0], "dose": x[:, 1]}
+    )
+    table["month"], table["ill"], table["name"] = (
+        month,
+        (table.cost > 2).astype(int),
+        "Alice-SSN-123",
+    )
     write(table, ["dose", "age", "month"])
     np.save("private.npy", table[["age", "dose", "cost"]].to_numpy()[200:])
     np.save("public.npy", table[["age", "dose", "cost"]].to_numpy()[:200])
@@ -37,7 +43,9 @@ def write(table, features):
 
 def train(suffix, words, code=0):
     public = "public.npy" if suffix == "npy" else "public.csv"
-    return runner("train")("--private", f"private.{suffix}", "--public", public, *words.split(), code=code)
+    return runner("train")(
+        "--private", f"private.{suffix}", "--public", public, *words.split(), code=code
+    )
 
 
 def predict(words="--out -", code=0, model="model.json"):
@@ -52,7 +60,9 @@ def model():
 def test_a_model_of_a_number_and_its_predictions(table, suffix):
     # The label and a category need not be named twice.
     features = "--label cost --columns age,dose,cost --categories month"
-    result = train(suffix, f"{features} --epsilon 2 --delta 1e-6 --json model.json --plot model.png")
+    result = train(
+        suffix, f"{features} --epsilon 2 --delta 1e-6 --json model.json --plot model.png"
+    )
     assert "month=2" in result.stdout
     assert "Alice" not in result.output
     assert model()["coefficients"][:2] == pytest.approx([2.0, 0.1], abs=0.1)
@@ -82,12 +92,19 @@ def test_text_that_is_left_out_or_refused_says_how_it_is_read():
     kept = said(train("parquet", "--label cost --rho 0.5"))
     assert "not numeric: name (columns of text are read with --categories" in kept
     for more in ("--columns age,name", "--columns name --categories month"):
-        assert "such as --categories" in said(train("parquet", f"--label cost --rho 0.5 {more}", code=2))
-    assert "pass --loss logistic" in said(train("parquet", "--label name --columns age --rho 0.5", code=2))
+        assert "such as --categories" in said(
+            train("parquet", f"--label cost --rho 0.5 {more}", code=2)
+        )
+    assert "pass --loss logistic" in said(
+        train("parquet", "--label name --columns age --rho 0.5", code=2)
+    )
 
 
 def test_a_model_of_classes():
-    train("parquet", f"--label ill --columns age,dose,month --loss logistic --rho 0.5 --method newton {MODEL}")
+    train(
+        "parquet",
+        f"--label ill --columns age,dose,month --loss logistic --rho 0.5 --method newton {MODEL}",
+    )
     head, *lines = predict().stdout.splitlines()
     assert head == "label,probability of 1"
     for line in lines:
@@ -122,7 +139,9 @@ def test_npy_files_have_the_label_last():
     assert "x1" in result.stdout
 
 
-COST, ILL, MONTH = (f"--rho 0.5 --label {name}" for name in ("cost", "ill --loss logistic", "month"))
+COST, ILL, MONTH = (
+    f"--rho 0.5 --label {name}" for name in ("cost", "ill --loss logistic", "month")
+)
 REFUSED = {
     "--rho 0.5": "--label",
     "--rho 0.5 --label name": "'name'",
@@ -154,7 +173,17 @@ REFUSED = {
     f"{COST} --method output_perturbation --quiet --json m.json": "pass --loss huber, logistic or smooth_hinge",
     f"{COST} --columns age --method semi_dp --weights-pub month": "pass --loss squared, huber or logistic with --method newton",
 }
-PYTHON = ("=[", "loss=", "method=", "classes=", "class_weight", "weights_", "weight_cap", "x_bounds", "y_bounds")
+PYTHON = (
+    "=[",
+    "loss=",
+    "method=",
+    "classes=",
+    "class_weight",
+    "weights_",
+    "weight_cap",
+    "x_bounds",
+    "y_bounds",
+)
 
 
 @pytest.mark.parametrize("words", REFUSED)
@@ -216,14 +245,18 @@ def test_weights_of_public_rows(table):
     np.save("weights.npy", np.arange(200) % 3)
     found = []
     for weights in ("count", "weights.npy"):
-        train("csv", f"--label cost --columns age,dose --weights-pub {weights} --seed 1 --rho 0.5 {MODEL}")
+        train(
+            "csv",
+            f"--label cost --columns age,dose --weights-pub {weights} --seed 1 --rho 0.5 {MODEL}",
+        )
         found.append(model()["coefficients"])
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize(
-    "more", ["", " --person id", " --person id --rows-per-person 2", " --person id --rows-per-person auto"]
+    "more",
+    ["", " --person id", " --person id --rows-per-person 2", " --person id --rows-per-person auto"],
 )
 def test_weights_of_private_rows_stay_beside_those_of_persons(suffix, more):
     """cost = 3 age where the weight is 1, and -3 age where it is 0; each row is a person."""
@@ -232,7 +265,9 @@ def test_weights_of_private_rows_stay_beside_those_of_persons(suffix, more):
     cost = np.where(weight == 1, 3.0, -3.0) * age + 0.5 * rng.normal(size=8200)
     both = pd.DataFrame({"cost": cost, "age": age, "count": weight, "id": rng.permutation(8200)})
     write(both, ["age"])
-    words = "--label cost --columns age --weights-priv count --weights-pub count --weight-cap 1 --rho 1"
+    words = (
+        "--label cost --columns age --weights-priv count --weights-pub count --weight-cap 1 --rho 1"
+    )
     train(suffix, f"{words}{more} {MODEL}")
     assert model()["coefficients"] == pytest.approx([3.0], abs=0.1)
     assert model()["columns"] == ["age"]
@@ -241,5 +276,7 @@ def test_weights_of_private_rows_stay_beside_those_of_persons(suffix, more):
 def test_what_a_message_quotes_stays_as_it_is():
     text = spoken("column 'class_weight' of x_pub: pass weight_cap=")
     assert text == "column 'class_weight' of --public: pass --weight-cap"
-    text = spoken("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
+    text = spoken(
+        "every public gradient is zero: pass clip_norm=, the length of a gradient that matters"
+    )
     assert "in Python" in text

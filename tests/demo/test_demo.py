@@ -86,7 +86,8 @@ def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
 
 def test_without_the_table_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(new_york.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr("fastpubpriv.cli.outputs.need_matplotlib", lambda: None)  # which is looked for in the same way
+    # which is looked for in the same way
+    monkeypatch.setattr("fastpubpriv.cli.outputs.need_matplotlib", lambda: None)
     assert "pip install '.[demo]'" in invoke("--out", tmp_path / "out", code=2).stderr
 
 
@@ -121,9 +122,13 @@ def test_the_third_page_says_what_was_found(tmp_path, capsys):
 
 def test_the_fourth_page_tells_the_truth(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
-    rounded = np.rint(np.where(rng.random(40_000) < 0.8, rng.normal(-10, 14, 40_000), rng.normal(60, 40, 40_000)))
+    rounded = np.rint(
+        np.where(rng.random(40_000) < 0.8, rng.normal(-10, 14, 40_000), rng.normal(60, 40, 40_000))
+    )
     rounded[::97] = np.nan
-    monkeypatch.setattr(flights, "minutes", lambda: (rounded, rounded + rng.uniform(-0.5, 0.5, len(rounded))))
+    monkeypatch.setattr(
+        flights, "minutes", lambda: (rounded, rounded + rng.uniform(-0.5, 0.5, len(rounded)))
+    )
     data = files_of("demo-axis", flights.axis(None, 5, tmp_path))
     shown = [case["total_variation"] for case in data["demonstration_only"].values()]
     assert shown[0] < 0.03 < 0.1 < shown[1]
@@ -146,12 +151,16 @@ def test_the_fifth_page_shows_the_four_ways(tmp_path, capsys):
 
 def small_table():
     rng, n = np.random.default_rng(2), 40_000
-    x = np.column_stack([rng.exponential(20.0, n) - 10.0, rng.uniform(100, 3000, n), rng.integers(5, 23, n)])
+    x = np.column_stack(
+        [rng.exponential(20.0, n) - 10.0, rng.uniform(100, 3000, n), rng.integers(5, 23, n)]
+    )
     codes = rng.integers(0, 3, (n, 2))
     late = x[:, 0] - 0.002 * x[:, 1] + 4.0 * codes[:, 0] + rng.normal(0.0, 12.0, n)
     rows = np.column_stack([x, codes, late])
     rows[[777, 31_111], [0, 5]] = np.nan
-    return new_york.Cut(rows[:400], rows[400:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
+    return new_york.Cut(
+        rows[:400], rows[400:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")}
+    )
 
 
 def test_the_sixth_page_shows_what_privacy_costs(tmp_path, monkeypatch, capsys):

@@ -43,8 +43,14 @@ def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):
     rng = np.random.default_rng([seed, dim, n])
     mean, factor = gaussian(dim, condition, rng)
     private, public = draw(n, mean, factor, rng), draw(n_pub or dim + 1, mean, factor, rng)
-    result = seeded(lifted_coinpress, private, x_pub=public, budget=budget, random_state=seed, **options)
-    return result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor)
+    result = seeded(
+        lifted_coinpress, private, x_pub=public, budget=budget, random_state=seed, **options
+    )
+    return (
+        result,
+        covariance_error(result.covariance, factor),
+        mean_error(result.mean, mean, factor),
+    )
 
 
 def ratios(runs, *args, **options):
@@ -52,7 +58,9 @@ def ratios(runs, *args, **options):
     both = []
     for seed in range(runs):
         result, covariance, mean = fit(*args, seed, **options)
-        both.append((covariance / result.predicted_covariance_error, mean / result.predicted_mean_error))
+        both.append(
+            (covariance / result.predicted_covariance_error, mean / result.predicted_mean_error)
+        )
     return np.median(both, axis=0)
 
 

@@ -41,7 +41,9 @@ def refusal(call, rows=None, **options):
     log = []
     given = {"budget": ZCDP(0.5), "ledger": SpyLedger(ZCDP(1000), log), **options}
     with warnings.catch_warnings(action="ignore"):
-        error = raises(InputError, None, call, SpyRows(good(500), log) if rows is None else rows, **given)
+        error = raises(
+            InputError, None, call, SpyRows(good(500), log) if rows is None else rows, **given
+        )
     assert log == []
     return str(error)
 
@@ -51,7 +53,8 @@ def refusal(call, rows=None, **options):
 ], ids=["45 m < d + 1", "46 rank-deficient", "47 duplicates"])  # fmt: skip
 def test_public_rows_without_a_covariance(public):
     assert "public rows" in refusal(call_public_covariance, x_pub=public)
-    assert np.all(np.isfinite(call_estimate(good(), budget=ZCDP(0.5), x_pub=public).mean))  # a mean needs no covariance
+    # a mean needs no covariance
+    assert np.all(np.isfinite(call_estimate(good(), budget=ZCDP(0.5), x_pub=public).mean))
 
 
 BAD_KNOWN = {
@@ -83,10 +86,13 @@ def test_public_rows_are_the_private_rows(call):
     for public in (rows, rows[:10], rows[::-1], rows[5]):
         message = refusal(call, rows, x_pub=public)
         assert "split the rows" in message or "private or public" in message
-    assert np.all(np.isfinite(call(rows, budget=ZCDP(0.5), x_pub=rows.copy()).mean))  # equal content cannot be seen
+    # equal content cannot be seen
+    assert np.all(np.isfinite(call(rows, budget=ZCDP(0.5), x_pub=rows.copy()).mean))
 
 
-@pytest.mark.parametrize("budget", [PureDP(2.0**-20), PureDP(2.0**-30), ZCDP(2.0**-50), ZCDP(2.0**-60)])
+@pytest.mark.parametrize(
+    "budget", [PureDP(2.0**-20), PureDP(2.0**-30), ZCDP(2.0**-50), ZCDP(2.0**-60)]
+)
 def test_steps_that_the_budget_does_not_reach(budget):
     message = refusal(call_coinpress, steps=1000, budget=budget)
     assert "steps" in message or "no integer grid" in message
@@ -107,7 +113,11 @@ def of_mean(call):
     def judged(population, private, public, options):
         result = call(private, public, options)
         mean, std = population.mean(axis=0), population.std(axis=0)
-        return np.abs(result.mean - mean) / std, told(result), np.abs(public.mean(axis=0) - mean) / std
+        return (
+            np.abs(result.mean - mean) / std,
+            told(result),
+            np.abs(public.mean(axis=0) - mean) / std,
+        )
 
     return judged
 
@@ -118,7 +128,9 @@ def told(result):
 
 
 def of_directions(population, private, public, options):
-    result = seeded(fpp.private_pca, private, x_pub=public, n_components=population.shape[1], **options)
+    result = seeded(
+        fpp.private_pca, private, x_pub=public, n_components=population.shape[1], **options
+    )
     offsets = population - result.center
     true = offsets.T @ offsets / len(offsets)
     found = (result.components.T * result.eigenvalues) @ result.components
@@ -133,14 +145,20 @@ def of_gaussian(population, private, public, options):
     problem = Problem("", None, mean, covariance, len(private), len(public))
     result = seeded(fpp.estimate_gaussian, private, x_pub=public, **options)
     theirs = errors(problem, *public_alone(public))
-    return [errors(problem, result.mean, result.covariance)[0]], [result.status != "ok"], [theirs[0]]
+    return (
+        [errors(problem, result.mean, result.covariance)[0]],
+        [result.status != "ok"],
+        [theirs[0]],
+    )
 
 
 def of_covariance(population, private, public, options):
     mean, std = population.mean(axis=0), population.std(axis=0)
     covariance = np.corrcoef(population.T)
     problem = Problem("", None, np.zeros(len(mean)), covariance, len(private), len(public))
-    result = seeded(fpp.coinpress_covariance, (private - mean) / std, scale=float(len(mean)), **options)
+    result = seeded(
+        fpp.coinpress_covariance, (private - mean) / std, scale=float(len(mean)), **options
+    )
     return [errors(problem, problem.mean, result.covariance)[0]], [result.status != "ok"], [np.inf]
 
 
@@ -178,18 +196,23 @@ def test_no_gross_error_is_silent_nor_worse_than_the_public_rows(name):
 
 def test_a_result_without_its_reasons_is_caught():
     with mock.patch(
-        "fastpubpriv.estimators.mean.with_report", side_effect=lambda name, result, *found, **known: result
+        "fastpubpriv.estimators.mean.with_report",
+        side_effect=lambda name, result, *found, **known: result,
     ):
         assert gross_errors("coinpress_mean")[0] > 0
 
 
 def test_a_mean_that_noise_has_made_is_caught():
-    def noisy(seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known):
+    def noisy(
+        seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known
+    ):
         return honest(seen, total, instead, np.inf, n_pub, **known)
 
     few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
     assert gross_errors("estimate_mean", few) == (0, 0)
-    with mock.patch("fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=noisy):
+    with mock.patch(
+        "fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=noisy
+    ):
         assert gross_errors("estimate_mean", few)[1] > 0
 
 
@@ -208,7 +231,10 @@ def test_directions_of_noise_are_caught():
 def geyser(rng, n):
     long = rng.random(n) < 0.64
     eruptions = np.where(long, rng.normal(4.29, 0.41, n), rng.normal(2.04, 0.27, n))
-    waiting = np.where(long, rng.normal(80.0, 5.9, n), rng.normal(54.5, 5.9, n)) + 5.0 * (eruptions - 3.5) * long
+    waiting = (
+        np.where(long, rng.normal(80.0, 5.9, n), rng.normal(54.5, 5.9, n))
+        + 5.0 * (eruptions - 3.5) * long
+    )
     return np.column_stack([eruptions, waiting])
 
 
@@ -225,7 +251,13 @@ def estimates(draw, n_pub, n=300):
         rng = np.random.default_rng([seed, n_pub])
         private, public = draw(rng, n), draw(rng, n_pub)
         with warnings.catch_warnings(record=True, action="always") as told:
-            result = seeded(fpp.estimate_gaussian, private, x_pub=public, budget=fpp.ZCDP(0.05), random_state=seed)
+            result = seeded(
+                fpp.estimate_gaussian,
+                private,
+                x_pub=public,
+                budget=fpp.ZCDP(0.05),
+                random_state=seed,
+            )
         words = " ".join(str(each.message) for each in told)
         found.append((errors(problem, result.mean, result.covariance)[0], result, words))
     return found
@@ -267,7 +299,9 @@ def test_predictions_from_so_few_rows_are_right_or_called_a_guess(n_pub):
             assert result.diagnostics["guess"]
             assert "its predicted error is a guess" in result.summary()
             assert ("a guess" in words) == ("predicted relative error" in words)
-    ratios = [error / result.predicted_covariance_error for error, result, _ in estimates(plain, n_pub)]
+    ratios = [
+        error / result.predicted_covariance_error for error, result, _ in estimates(plain, n_pub)
+    ]
     assert 1.0 / 3.0 < np.median(ratios) < 3.0
 
 
@@ -284,11 +318,18 @@ def test_a_public_gap_is_left_out_of_its_column_alone():
     rows = np.random.default_rng(4).lognormal(3.0, 1.0, size=(3000, 1))
     public = np.insert(rows[:5], [0, 2, 5], np.nan, axis=0)
     calls = fpp.estimate_mean, fpp.quantiles, fpp.describe
-    for call, budget in [*product(calls, [fpp.ZCDP(0.5), fpp.PureDP(1)]), (fpp.estimate_mean, fpp.ZCDP(1e-4))]:
-        with_gaps, without = (seeded(call, rows[5:], x_pub=x, budget=budget).to_dict() for x in (public, rows[:5]))
+    for call, budget in [
+        *product(calls, [fpp.ZCDP(0.5), fpp.PureDP(1)]),
+        (fpp.estimate_mean, fpp.ZCDP(1e-4)),
+    ]:
+        with_gaps, without = (
+            seeded(call, rows[5:], x_pub=x, budget=budget).to_dict() for x in (public, rows[:5])
+        )
         assert str(with_gaps).replace("'n_pub': 8", "'n_pub': 5") == str(without)
     beside = np.column_stack([public, np.arange(8.0)])
-    result = seeded(fpp.estimate_mean, np.repeat(rows[5:], 2, axis=1), x_pub=beside, budget=fpp.ZCDP(0.5))
+    result = seeded(
+        fpp.estimate_mean, np.repeat(rows[5:], 2, axis=1), x_pub=beside, budget=fpp.ZCDP(0.5)
+    )
     assert np.all(np.abs(result.mean / rows.mean() - 1.0) < 0.1)
     many = np.insert(rows[9:90], 7, np.nan, axis=0)
     only_public = fpp.estimate_mean(rows[:9], x_pub=many, budget=fpp.ZCDP(1e-3), public_only="auto")

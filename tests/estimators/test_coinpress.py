@@ -14,7 +14,17 @@ from helpers.neighbors import pair_at
 from scipy import special, stats
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, coinpress_mean, estimate_mean, plan, precondition, weighted_mean
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    Ledger,
+    PureDP,
+    coinpress_mean,
+    estimate_mean,
+    plan,
+    precondition,
+    weighted_mean,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import radii
@@ -57,7 +67,8 @@ def test_every_step_clips_the_original_rows():
     private = gaussian(200, 2) + np.array([30.0, 0.0])
     with transcripts.recording() as transcript:
         result = mean_of(private, steps=2)
-    first, second = transcript.calls  # the last number of each is that of complete rows, all of them
+    # the last number of each is that of complete rows, all of them
+    first, second = transcript.calls
     center, clip = first.answer[:-1] / 200, result.releases[1]["clip_radius"]
     moved = private - center
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -81,7 +92,9 @@ def test_center_is_a_number_or_a_vector_and_a_ball_that_misses_costs_accuracy_on
 
 def test_one_public_row_is_a_ball_of_its_own():
     private, public = gaussian(), gaussian(1, 4, seed=1)
-    from_public = seeded(estimate_mean, private, x_pub=public, budget=ZCDP(0.5), clipping="gaussian")
+    from_public = seeded(
+        estimate_mean, private, x_pub=public, budget=ZCDP(0.5), clipping="gaussian"
+    )
     by_hand = mean_of(private, center=public[0], radius=gap_radius(4, 1, FAILURE_PROB / 2.0, 0.0))
     assert np.array_equal(from_public.mean, by_hand.mean)
     assert from_public.n_pub == 1
@@ -117,7 +130,9 @@ def test_closed_forms_at_the_least_number_of_rows():
     share = 0.05 / 3 / (math.sqrt(math.pi) * math.gamma(3) / math.gamma(2.5))
     assert guarantee.eig_upper == pytest.approx(5 / (2 * special.erfinv(share) ** 2), rel=1e-9)
     assert guarantee.eig_upper < 9 * 25 / 0.05**2
-    assert guarantee.mean_radius == pytest.approx(math.sqrt((5 + 2 * math.sqrt(5 * tail) + 2 * tail) / 6))
+    assert guarantee.mean_radius == pytest.approx(
+        math.sqrt((5 + 2 * math.sqrt(5 * tail) + 2 * tail) / 6)
+    )
     assert guarantee.factor @ guarantee.factor.T == pytest.approx(np.cov(rows.T))
     assert np.array_equal(guarantee.factor, np.tril(guarantee.factor))
     assert np.all(np.diag(guarantee.factor) > 0)
@@ -129,7 +144,9 @@ def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
     """Counts of the three events, for private covariance I and mean 0: upper bound, lower bound, mean."""
     rng, counts = np.random.default_rng(seed), np.zeros(3, dtype=int)
     for _ in range(draws):
-        guarantee = precondition(rng.standard_normal((m or dim + 1, dim)), failure_prob=failure_prob)
+        guarantee = precondition(
+            rng.standard_normal((m or dim + 1, dim)), failure_prob=failure_prob
+        )
         singular = np.linalg.svd(guarantee.factor, compute_uv=False)
         counts += [
             guarantee.eig_upper * shrink * singular[-1] ** 2 < 1.0,
@@ -145,7 +162,9 @@ def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
 def test_coverage(m, failure_prob):
     # The upper bound is tight at dim + 1 rows: a third of failure_prob is nearly reached. Limits at 1e-9 each.
     draws = 600 if m == 6 else 300
-    assert failures(draws, 5, failure_prob, m=m).max() <= stats.binom.isf(1e-9, draws, failure_prob / 3)
+    assert failures(draws, 5, failure_prob, m=m).max() <= stats.binom.isf(
+        1e-9, draws, failure_prob / 3
+    )
     if m == 6:  # control: an upper bound a tenth as large fails about twice as often
         assert failures(draws, 5, 0.2, shrink=0.1)[0] > stats.binom.isf(1e-9, draws, 0.2 / 3)
 
@@ -154,7 +173,9 @@ def test_gap_widens_continuously_and_covers():
     rows = np.random.default_rng(0).standard_normal((40, 3))
     gaps = (0.0, 1e-13, 0.01, 0.1, 0.5, 0.9)
     values = [precondition(rows, pub_priv_gap=gap) for gap in gaps]
-    upper, lower, radius = zip(*((each.eig_upper, each.eig_lower, each.mean_radius) for each in values), strict=True)
+    upper, lower, radius = zip(
+        *((each.eig_upper, each.eig_lower, each.mean_radius) for each in values), strict=True
+    )
     assert [*upper] == sorted(upper)
     assert [*lower] == sorted(lower, reverse=True)
     assert [*radius] == sorted(radius)
@@ -197,12 +218,18 @@ def test_chi_radius_bounds_the_quantile(dim, failure):
 def predicted(n, radius, **options):
     arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
     noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
-    return predict_steps(50, n, radius, noise=lambda share, clip: clip * noise(share), **arguments)[-1].error
+    return predict_steps(50, n, radius, noise=lambda share, clip: clip * noise(share), **arguments)[
+        -1
+    ].error
 
 
 def test_best_steps_is_the_least_predicted_error():
     noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
-    arguments = {"noise": lambda share, clip: clip * noise(share), "mode": "practical", "failure_prob": 0.01}
+    arguments = {
+        "noise": lambda share, clip: clip * noise(share),
+        "mode": "practical",
+        "failure_prob": 0.01,
+    }
     counts = []
     for radius in (1.0, 1e2, 1e4, 1e6):
         count = best_steps(50, 20_000, radius, **arguments)
@@ -266,9 +293,13 @@ def test_no_unit_has_to_be_known(budget, unit):
     rng = np.random.default_rng(1)
     rows, errors = unit * rng.lognormal(2.0, 1.0, size=(5000, 4)), []
     for bound in 10.0 ** np.linspace(0.5, 2.5, 9):
-        known = seeded(weighted_mean, rows, budget=budget, norm_bound=bound * unit, variance=unit**2)
+        known = seeded(
+            weighted_mean, rows, budget=budget, norm_bound=bound * unit, variance=unit**2
+        )
         errors.append(np.linalg.norm(known.mean - rows.mean(axis=0)))
-    found = weighted(rows, unit * rng.lognormal(2.0, 1.0, size=(1, 4)), budget, row_weight="private")
+    found = weighted(
+        rows, unit * rng.lognormal(2.0, 1.0, size=(1, 4)), budget, row_weight="private"
+    )
     # The whole budget at the best of nine bounds in hindsight, against three quarters at a bound that was counted.
     assert np.linalg.norm(found.mean - rows.mean(axis=0)) < 3.0 * min(errors) + 0.3 * unit
     assert found.provenance["norm_bound"] == "released"
@@ -307,14 +338,17 @@ def test_columns_of_many_units_do_not_share_their_noise(budget):
         inside += held(found, 2.0 * UNITS).sum()
     assert np.all(np.mean(np.square(ours), axis=0) < np.mean(np.square(alone), axis=0))
     assert inside >= 38  # of 40: the deviations of five rows are allowed for as Student's law does
-    with mock.patch.object(weighted_means, "units_of", return_value=np.ones(4)):  # planted: one unit for all
+    # planted: one unit for all
+    with mock.patch.object(weighted_means, "units_of", return_value=np.ones(4)):
         found = weighted(rows, public, budget, random_state=1)
     assert abs(found.mean[0] / UNITS[0] - 2.0) > 10.0
 
 
 def test_a_constant_public_column_takes_the_least_unit_of_the_others():
     public = np.array([[1.0, 5.0, 0.0], [3.0, 5.0, 40.0]])
-    assert np.allclose(weighted_means.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)])
+    assert np.allclose(
+        weighted_means.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)]
+    )
     assert np.array_equal(weighted_means.units_of(public[:1]), np.ones(3))
     assert np.array_equal(weighted_means.units_of(public[:, :1]), np.ones(1))
     assert np.array_equal(weighted_means.units_of(np.full((4, 2), 7.0)), np.ones(2))
@@ -329,7 +363,8 @@ def test_an_interval_without_a_known_deviation_holds(budget):
         inside += held(coinpress(rows, budget, random_state=seed), 2.0 * UNITS).sum()
     assert inside >= 34  # of 40 at 95 %: by chance fewer with probability 3e-3, seeded
     rows = UNITS * np.random.default_rng(1).gamma(2.0, size=(2000, 4))
-    planted = seeded(coinpress_mean, rows, budget=budget, center=0.0, radius=3e5)  # as if each deviation were one
+    # as if each deviation were one
+    planted = seeded(coinpress_mean, rows, budget=budget, center=0.0, radius=3e5)
     assert not held(planted, 2.0 * UNITS)[3]
 
 
@@ -351,11 +386,20 @@ def coverage(seeds):
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         n, m = (300, 2000)[seed % 2], (1, 2, 5, 20)[seed // 2 % 4]
-        rows, public = population[rng.integers(0, 50_000, n)], population[rng.integers(0, 50_000, m)]
+        rows, public = (
+            population[rng.integers(0, 50_000, n)],
+            population[rng.integers(0, 50_000, m)],
+        )
         budget = BUDGETS[seed % 3]
         parts = [slice(None), *(slice(j, j + 1) for j in range(5))]
-        found = [(part, weighted(rows[:, part], public[:, part], budget, random_state=seed)) for part in parts]
-        found += [(part, coinpress(rows[:, part], budget, center=public[0, part], random_state=seed)) for part in parts]
+        found = [
+            (part, weighted(rows[:, part], public[:, part], budget, random_state=seed))
+            for part in parts
+        ]
+        found += [
+            (part, coinpress(rows[:, part], budget, center=public[0, part], random_state=seed))
+            for part in parts
+        ]
         for part, result in found:
             inside = held(result, means[part])
             ordinary = np.array([not own for own in result.part_reasons])
@@ -370,7 +414,10 @@ def test_intervals_hold_on_columns_of_any_shape_and_unit():
     assert plain >= 0.94
     assert told >= 0.97
     assert silent == 0
-    with mock.patch.object(column_means, "tails", side_effect=lambda norms, unit, n: np.zeros(len(unit))):  # planted
+    # planted
+    with mock.patch.object(
+        column_means, "tails", side_effect=lambda norms, unit, n: np.zeros(len(unit))
+    ):
         assert coverage(12)[0] < plain - 0.02
 
 
@@ -402,7 +449,13 @@ def test_record_and_replay(budget):
         lambda x: weighted(x, public[:1], budget, row_weight="private"), lambda x: coinpress(x, budget),
         lambda x: coinpress(x, budget, variance=2.0),
     ]  # fmt: skip
-    hostile = [np.full(3, 1e308), np.full(3, np.nan), np.zeros(3), np.full(3, 5e-324), np.array([np.inf, 0.0, 0.0])]
+    hostile = [
+        np.full(3, 1e308),
+        np.full(3, np.nan),
+        np.zeros(3),
+        np.full(3, 5e-324),
+        np.array([np.inf, 0.0, 0.0]),
+    ]
     for run in runs:
         for one in hostile:
             n = int(rng.choice([1, 5, 2000]))

@@ -48,7 +48,9 @@ SOURCES = {
     "arrow": lambda x, names, folder, label: arrow(x, names),
     "batches": lambda x, names, folder, label: arrow(x, names).to_batches(max_chunksize=9),
     "rows": lambda x, names, folder, label: private_rows(frame(x, names)),
-    "block": lambda x, names, folder, label: private_rows(frame(np.vstack([x[:1], x]), names)).slice(1, len(x) + 1),
+    "block": lambda x, names, folder, label: private_rows(
+        frame(np.vstack([x[:1], x]), names)
+    ).slice(1, len(x) + 1),
     "parquet": lambda x, names, folder, label: written(
         folder / f"{label}.parquet", pa.parquet.write_table, arrow(x, names)
     ),
@@ -56,7 +58,9 @@ SOURCES = {
     "feather": lambda x, names, folder, label: written(
         folder / f"{label}.feather", pa.feather.write_feather, arrow(x, names)
     ),
-    "csv": lambda x, names, folder, label: written(folder / f"{label}.csv", frame(x, names).to_csv, index=False),
+    "csv": lambda x, names, folder, label: written(
+        folder / f"{label}.csv", frame(x, names).to_csv, index=False
+    ),
 }
 
 
@@ -86,7 +90,11 @@ FUNCTIONS = {
         matched, fpp.learn_separated_mixture, n_components=1, min_weight=0.9, budget=fpp.ZCDP(5)
     ),
     "learn_axis_aligned_mixture": partial(
-        matched, fpp.learn_axis_aligned_mixture, n_components=1, budget=ApproxDP(6, 1e-6), method="dp_em"
+        matched,
+        fpp.learn_axis_aligned_mixture,
+        n_components=1,
+        budget=ApproxDP(6, 1e-6),
+        method="dp_em",
     ),
 }
 
@@ -110,7 +118,9 @@ def test_no_function_with_two_data_sets_is_left_out():
     both = {"x_priv", "x_pub"}
     functions = [name for name in fpp.__all__ if inspect.isfunction(getattr(fpp, name))]
     found = {name: set(inspect.signature(getattr(fpp, name)).parameters) for name in functions}
-    assert set(FUNCTIONS) == {name for name in found if both <= found[name]} - LABELED - COUNTED - {"private_pca"}
+    assert set(FUNCTIONS) == {name for name in found if both <= found[name]} - LABELED - COUNTED - {
+        "private_pca"
+    }
     assert {name for name in found if "y_priv" in found[name]} == LABELED
 
 
@@ -119,13 +129,23 @@ def test_principal_components_match_names():
     """A result without a mean, so not among FUNCTIONS."""
 
     def components(x_priv, x_pub):
-        return seeded(fpp.private_pca, x_priv, x_pub=x_pub, n_components=2, budget=fpp.ZCDP(5)).components
+        return seeded(
+            fpp.private_pca, x_priv, x_pub=x_pub, n_components=2, budget=fpp.ZCDP(5)
+        ).components
 
     wanted = components(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES))
     for order in ORDERS:
-        found = components(frame(PRIVATE, NAMES), frame(PUBLIC[:, order], [NAMES[k] for k in order]))
+        found = components(
+            frame(PRIVATE, NAMES), frame(PUBLIC[:, order], [NAMES[k] for k in order])
+        )
         np.testing.assert_array_equal(found, wanted)
-    raises(InputError, None, components, frame(PRIVATE, NAMES), frame(PUBLIC, ["carat", "price", "depth"]))
+    raises(
+        InputError,
+        None,
+        components,
+        frame(PRIVATE, NAMES),
+        frame(PUBLIC, ["carat", "price", "depth"]),
+    )
 
 
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=FUNCTIONS)
@@ -135,7 +155,10 @@ def test_every_function_matches_names(call):
     np.testing.assert_allclose(released(wanted)[0], SHIFTS[order], atol=5.0)
     assert wanted.columns == tuple(NAMES[k] for k in order)
     for public_order in ORDERS:
-        x_priv, x_pub = (frame(x[:, o], [NAMES[k] for k in o]) for x, o in ((PRIVATE, order), (PUBLIC, public_order)))
+        x_priv, x_pub = (
+            frame(x[:, o], [NAMES[k] for k in o])
+            for x, o in ((PRIVATE, order), (PUBLIC, public_order))
+        )
         same(call(x_priv, x_pub), wanted)
     # With columns=, its order decides.
     chosen = [NAMES[k] for k in (1, 2, 0)]
@@ -188,11 +211,17 @@ def test_a_source_without_names_is_matched_by_position(kind, tmp_path):
     np.save(tmp_path / "x.npy", PRIVATE)
     np.save(tmp_path / "y.npy", PUBLIC)
     x_priv, x_pub = (
-        made(kind, x, [0, 1, 2], tmp_path, label) for x, label in ((PRIVATE, "private"), (PUBLIC, "public"))
+        made(kind, x, [0, 1, 2], tmp_path, label)
+        for x, label in ((PRIVATE, "private"), (PUBLIC, "public"))
     )
     for ours in (PRIVATE, tmp_path / "x.npy", private_rows(PRIVATE), pd.DataFrame(PRIVATE)):
         np.testing.assert_array_equal(mean_of(ours, x_pub).mean, wanted)
-    for theirs in (PUBLIC, tmp_path / "y.npy", Rows.from_chunks(lambda: [PUBLIC], n=40, dim=3), pd.DataFrame(PUBLIC)):
+    for theirs in (
+        PUBLIC,
+        tmp_path / "y.npy",
+        Rows.from_chunks(lambda: [PUBLIC], n=40, dim=3),
+        pd.DataFrame(PUBLIC),
+    ):
         np.testing.assert_array_equal(mean_of(x_priv, theirs).mean, wanted)
     assert np.isfinite(mean_of(x_priv, PUBLIC[0]).mean).all()
 
@@ -200,9 +229,13 @@ def test_a_source_without_names_is_matched_by_position(kind, tmp_path):
 def test_numbers_as_names_and_spaces_in_the_header_of_a_csv_file(tmp_path):
     """The numbers of a frame made of an array are no names, but those of two frames belong to each other."""
     ours, theirs = pd.DataFrame(PRIVATE)[[2, 0, 1]], pd.DataFrame(PUBLIC)
-    np.testing.assert_array_equal(mean_of(ours, theirs).mean, mean_of(PRIVATE[:, [2, 0, 1]], PUBLIC[:, [2, 0, 1]]).mean)
+    np.testing.assert_array_equal(
+        mean_of(ours, theirs).mean, mean_of(PRIVATE[:, [2, 0, 1]], PUBLIC[:, [2, 0, 1]]).mean
+    )
     numbered = pd.DataFrame(PUBLIC)[[1, 2, 0]]
-    np.testing.assert_array_equal(mean_of(pd.DataFrame(PRIVATE), numbered).mean, mean_of(PRIVATE, PUBLIC).mean)
+    np.testing.assert_array_equal(
+        mean_of(pd.DataFrame(PRIVATE), numbered).mean, mean_of(PRIVATE, PUBLIC).mean
+    )
     for name, x in (("private", PRIVATE), ("public", PUBLIC)):
         frame(x, [" carat", "price ", " table"]).to_csv(tmp_path / f"{name}.csv", index=False)
     found = mean_of(tmp_path / "private.csv", tmp_path / "public.csv")
@@ -216,7 +249,14 @@ def test_released_results_match_the_names_of_rows():
     table = frame(PUBLIC[:, swapped], [NAMES[k] for k in swapped])
     gaussian = FUNCTIONS["estimate_gaussian"](frame(PRIVATE, NAMES), PUBLIC)
     found = FUNCTIONS["learn_separated_mixture"](frame(PRIVATE, NAMES), PUBLIC)
-    pca = seeded(fpp.private_pca, frame(PRIVATE, NAMES), budget=fpp.ZCDP(5), center=SHIFTS, radius=9.0, n_components=2)
+    pca = seeded(
+        fpp.private_pca,
+        frame(PRIVATE, NAMES),
+        budget=fpp.ZCDP(5),
+        center=SHIFTS,
+        radius=9.0,
+        n_components=2,
+    )
     alone = fpp.public_only(frame(PUBLIC, NAMES), n_components=1)
     assert alone.columns == tuple(NAMES)
     for method in (
@@ -228,10 +268,17 @@ def test_released_results_match_the_names_of_rows():
         ):  # fmt: skip
             np.testing.assert_array_equal(method(rows), wanted)
         np.testing.assert_array_equal(method(pd.DataFrame(PUBLIC)), wanted)
-        raises(InputError, r"no column 'table'.*column 'depth'", method, table.rename(columns={"table": "depth"}))
+        raises(
+            InputError,
+            r"no column 'table'.*column 'depth'",
+            method,
+            table.rename(columns={"table": "depth"}),
+        )
     points = found.plot(x_pub=table).axes[0].lines[0].get_xydata()
     np.testing.assert_array_equal(points, found.plot(x_pub=PUBLIC).axes[0].lines[0].get_xydata())
-    np.testing.assert_array_equal(points, found.plot(x_pub=table.assign(name="x")).axes[0].lines[0].get_xydata())
+    np.testing.assert_array_equal(
+        points, found.plot(x_pub=table.assign(name="x")).axes[0].lines[0].get_xydata()
+    )
 
 
 def test_hypotheses_match_the_names_of_rows():
@@ -241,7 +288,9 @@ def test_hypotheses_match_the_names_of_rows():
 
     def chosen(hypotheses, **options):
         rows = frame(PRIVATE, NAMES)
-        return seeded(fpp.select_hypothesis, rows, hypotheses=hypotheses, budget=fpp.PureDP(5), **options)
+        return seeded(
+            fpp.select_hypothesis, rows, hypotheses=hypotheses, budget=fpp.PureDP(5), **options
+        )
 
     mixtures = [listed([2, 0, 1], 0.0), listed([0, 1, 2], 9.0), listed([1, 0, 2], -9.0)]
     for hypotheses in (mixtures, tuple(mixtures[::-1]), fpp.Hypotheses.from_mixtures(mixtures)):
@@ -258,14 +307,25 @@ def test_hypotheses_match_the_names_of_rows():
 
 def test_planted_columns_that_are_matched_by_position(monkeypatch):
     monkeypatch.setattr(open, "column_order", lambda *names, **options: None)
-    within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their center
+    # counts find columns that are far from their center
+    within_ball = partial(mean_of, clipping="gaussian")
     found = within_ball(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
     assert not np.allclose(found.mean, SHIFTS, atol=5.0)
     raises(AssertionError, None, test_every_function_matches_names, within_ball)
 
 
 @pytest.mark.parametrize(
-    "bad", [5, "x", {"a": 1}, [["a", "b", "c"]], PUBLIC.astype(complex), PUBLIC[:0], object(), PUBLIC[None]]
+    "bad",
+    [
+        5,
+        "x",
+        {"a": 1},
+        [["a", "b", "c"]],
+        PUBLIC.astype(complex),
+        PUBLIC[:0],
+        object(),
+        PUBLIC[None],
+    ],
 )
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_a_wrong_data_set_is_named(call, bad):
@@ -312,10 +372,18 @@ def test_units_change_nothing_and_the_answer_lies_within(name):
 
 
 def test_the_ball_of_coinpress_reaches_the_corners():
-    box, ball = {"bounds": ([0.0, 0.0], [1.0, 4.0])}, {"center": [0.5, 2.0], "radius": float(np.hypot(0.5, 1.0))}
-    found = [CALLS["coinpress_mean"](ROWS[:, :2], variance=[1.0, 4.0], steps=1, **given) for given in (box, ball)]
+    box, ball = (
+        {"bounds": ([0.0, 0.0], [1.0, 4.0])},
+        {"center": [0.5, 2.0], "radius": float(np.hypot(0.5, 1.0))},
+    )
+    found = [
+        CALLS["coinpress_mean"](ROWS[:, :2], variance=[1.0, 4.0], steps=1, **given)
+        for given in (box, ball)
+    ]
     assert found[0].releases[0]["clip_radius"] == found[1].releases[0]["clip_radius"]
-    full = CALLS["coinpress_mean"](ROWS[:, :2], bounds=(0.0, 1.0), covariance=[[1.0, 0.5], [0.5, 1.0]])
+    full = CALLS["coinpress_mean"](
+        ROWS[:, :2], bounds=(0.0, 1.0), covariance=[[1.0, 0.5], [0.5, 1.0]]
+    )
     assert np.isfinite(full.mean).all()
 
 
@@ -336,7 +404,10 @@ def test_a_covariance_has_a_unit_for_each_column(center):
     assert np.all(np.abs(found.covariance - true) < 0.03 * np.outer(SCALE, SCALE))
     assert np.all(np.diag(found.covariance) <= (about * (SCALE - about)) * (1 + 1e-12))
     unit = np.array([4.0, 0.25, 1.0])
-    moved = given | {"bounds": (np.zeros(3), SCALE * unit), "center": None if center is None else center * unit}
+    moved = given | {
+        "bounds": (np.zeros(3), SCALE * unit),
+        "center": None if center is None else center * unit,
+    }
     again = SPREADS["coinpress_covariance"](ROWS * unit, **moved)
     np.testing.assert_array_equal(again.covariance, found.covariance * np.outer(unit, unit))
     # Planted: one unit for all columns, in which the small ones are lost.
@@ -347,10 +418,16 @@ def test_a_covariance_has_a_unit_for_each_column(center):
 def test_no_variance_is_more_than_bounds_allow():
     """Rows at both ends have the largest variance that there is; noise must not make it larger, and does without the limit."""
     ends = np.repeat([[0.0], [1.0]], 100, axis=0)
-    limited = [SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed) for seed in range(8)]
+    limited = [
+        SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed)
+        for seed in range(8)
+    ]
     assert max(float(found.covariance[0, 0]) for found in limited) <= 0.25 * (1 + 1e-12)
     with mock.patch.object(covariances, "narrowed", side_effect=lambda found, center, box: found):
-        free = [SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed) for seed in range(8)]
+        free = [
+            SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed)
+            for seed in range(8)
+        ]
     assert max(float(found.covariance[0, 0]) for found in free) > 0.25
 
 
@@ -362,9 +439,16 @@ def test_a_ball_of_directions_stays_within_the_corners(name, budget):
     found = SPREADS[name](rows, bounds=([0.0, 0.0, 0.0], [1.0, 3.0, 1.0]), budget=budget, **open)
     assert abs(found.components[0, 1]) > 0.95
     assert found.status == "ok"
-    (radius,) = {each["clip_radius"] * np.sqrt(2.0) for each in found.releases if "second moment" in each["name"]}
-    assert radius <= np.linalg.norm(np.maximum(found.center, [1.0, 3.0, 1.0] - found.center)) * (1 + 1e-12)
-    few = SPREADS[name](rows[:40], bounds=(0.0, 3.0), budget=ZCDP(0.01), **open)  # too few for a count of distances
+    (radius,) = {
+        each["clip_radius"] * np.sqrt(2.0)
+        for each in found.releases
+        if "second moment" in each["name"]
+    }
+    assert radius <= np.linalg.norm(np.maximum(found.center, [1.0, 3.0, 1.0] - found.center)) * (
+        1 + 1e-12
+    )
+    # too few for a count of distances
+    few = SPREADS[name](rows[:40], bounds=(0.0, 3.0), budget=ZCDP(0.01), **open)
     assert [each["name"] for each in few.releases] == ["second moment"]
     assert few.provenance["radius"] == ("public rows" if open else "bounds")
     assert few.provenance["center"] == ("public rows" if open else "bounds")
@@ -372,7 +456,9 @@ def test_a_ball_of_directions_stays_within_the_corners(name, budget):
 
 def test_a_gaussian_stays_within_its_bounds():
     box = (np.zeros(3), SCALE)
-    free, held = (SPREADS["estimate_gaussian"](ROWS + 2.0 * SCALE, bounds=bounds) for bounds in (None, box))
+    free, held = (
+        SPREADS["estimate_gaussian"](ROWS + 2.0 * SCALE, bounds=bounds) for bounds in (None, box)
+    )
     assert np.all(free.mean > SCALE)
     np.testing.assert_array_equal(held.mean, SCALE)
     assert ("clipped" in held.reasons, held.diagnostics["outside_bounds"]) == (True, True)
@@ -386,14 +472,20 @@ def test_a_gaussian_stays_within_its_bounds():
     for method in ("lifted_coinpress", "pairs"):
         with pytest.warns(AccuracyWarning):
             other = released(ROWS[:50] / SCALE, bounds=(0.0, 1.0), method=method)
-        assert np.all((other.mean >= 0.0) & (other.mean <= 1.0) & (np.diag(other.covariance) <= 0.25 * (1 + 1e-12)))
+        assert np.all(
+            (other.mean >= 0.0)
+            & (other.mean <= 1.0)
+            & (np.diag(other.covariance) <= 0.25 * (1 + 1e-12))
+        )
     assert released(ROWS / SCALE, bounds=(0.0, np.inf)).status == "ok"
 
 
 @pytest.mark.filterwarnings("ignore:estimate_gaussian. clipped:fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("name", ["private_pca, public rows", "estimate_gaussian", "estimate_mean"])
 def test_public_rows_beyond_the_bounds_are_named(name):
-    calls = SPREADS | {"estimate_mean": lambda x, **options: mean_of(x, PUBLIC_OF_BOUNDS, **options)}
+    calls = SPREADS | {
+        "estimate_mean": lambda x, **options: mean_of(x, PUBLIC_OF_BOUNDS, **options)
+    }
     with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x2,"):
         calls[name](ROWS, bounds=(np.zeros(3), [1.0, 1e-6, 1e8]))
     with warnings.catch_warnings(action="error", category=AccuracyWarning):

@@ -14,7 +14,12 @@ COVARIANCE = np.array([[4.0, 3.0], [3.0, 4.0]])
 
 @pytest.mark.parametrize(
     "assumed",
-    [{"clipping": "gaussian"}, {"variance": 4.0}, {"variance": [100.0, 1.0]}, {"covariance": COVARIANCE}],
+    [
+        {"clipping": "gaussian"},
+        {"variance": 4.0},
+        {"variance": [100.0, 1.0]},
+        {"covariance": COVARIANCE},
+    ],
     ids=["none", "number", "columns", "matrix"],
 )
 def test_a_variance_that_is_too_small_for_public_rows_clips(assumed):
@@ -25,7 +30,9 @@ def test_a_variance_that_is_too_small_for_public_rows_clips(assumed):
 
 
 @pytest.mark.parametrize(
-    "assumed", [{"variance": 100.0}, {"variance": 1e4}, {"variance": [90.0, 110.0]}, {"covariance": "public"}], ids=str
+    "assumed",
+    [{"variance": 100.0}, {"variance": 1e4}, {"variance": [90.0, 110.0]}, {"covariance": "public"}],
+    ids=str,
 )
 def test_a_variance_that_public_rows_allow_does_not_clip(assumed):
     result = fpp.estimate_mean(PRIVATE, **SHARED, **assumed)
@@ -37,7 +44,10 @@ def test_a_variance_that_public_rows_allow_does_not_clip(assumed):
 def test_two_public_rows_do_not_contradict_by_chance():
     public = np.random.default_rng(1).normal(size=(400, 2, 3))
     private = np.random.default_rng(2).normal(size=(2000, 3))
-    results = [fpp.estimate_mean(private, x_pub=rows, variance=1.0, budget=fpp.ZCDP(0.5)) for rows in public]
+    results = [
+        fpp.estimate_mean(private, x_pub=rows, variance=1.0, budget=fpp.ZCDP(0.5))
+        for rows in public
+    ]
     assert {result.status for result in results} == {"ok"}
 
 
@@ -70,7 +80,9 @@ def test_bounds_that_leave_public_rows_outside_clip_their_column_in_every_group(
     assert not clipped[:, 0].any()
 
 
-@pytest.mark.parametrize("ends", [{"bounds": (0, 45)}, {"norm_bound": 10.0, "center": 0.0}], ids=["bounds", "norm"])
+@pytest.mark.parametrize(
+    "ends", [{"bounds": (0, 45)}, {"norm_bound": 10.0, "center": 0.0}], ids=["bounds", "norm"]
+)
 def test_a_weighted_mean_whose_ball_leaves_public_rows_outside_is_clipped(ends):
     with pytest.warns(fpp.AccuracyWarning, match="public rows are beyond"):
         result = fpp.weighted_mean(PRIVATE, **SHARED, **ends)

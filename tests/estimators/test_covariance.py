@@ -11,7 +11,15 @@ from helpers.errors import raises
 from scipy import integrate, stats
 from spies import refused, seeded
 
-from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    InputError,
+    PureDP,
+    coinpress_covariance,
+    private_pca,
+)
 from fastpubpriv.estimators import components, gaussian_methods
 from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_frame
@@ -23,7 +31,9 @@ def error_of(seed, *, steps, n, dim=10, condition=1.0, scale=None, budget=RHO_HA
     _, factor = gaussian(dim, condition, rng)
     rows = rng.standard_normal((n, dim)) @ factor.T
     bound = 10.0 * math.sqrt(dim) * condition if scale is None else scale
-    result = seeded(coinpress_covariance, rows, budget=budget, scale=bound, steps=steps, random_state=seed)
+    result = seeded(
+        coinpress_covariance, rows, budget=budget, scale=bound, steps=steps, random_state=seed
+    )
     return covariance_error(result.covariance, factor)
 
 
@@ -32,7 +42,10 @@ def median_error(runs, **options):
 
 
 def test_more_steps_keep_improving_at_condition_100():
-    errors = [median_error(9, steps=steps, n=20_000, condition=100.0, scale=300.0) for steps in range(3, 11)]
+    errors = [
+        median_error(9, steps=steps, n=20_000, condition=100.0, scale=300.0)
+        for steps in range(3, 11)
+    ]
     assert all(later <= 1.1 * earlier for earlier, later in itertools.pairwise(errors))
     assert max(errors) < 0.1
 
@@ -42,9 +55,16 @@ def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
     for index, share in enumerate(shares):
-        affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
-        moment, cost = gaussian_methods.SecondMoment(affine=affine, radius=clip), run.account.allowance * share
-        released, complete = gaussian_methods.release_complete(run, moment, name=f"round {index}", cost=cost)
+        affine = AffineMap(
+            dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix)
+        )
+        moment, cost = (
+            gaussian_methods.SecondMoment(affine=affine, radius=clip),
+            run.account.allowance * share,
+        )
+        released, complete = gaussian_methods.release_complete(
+            run, moment, name=f"round {index}", cost=cost
+        )
         second = gaussian_methods.floored(released.value / run.rows.n, 0.0)
         if index < len(shares) - 1:
             values, vectors = spectrum(second + slack(released) * np.eye(dim))
@@ -66,7 +86,11 @@ def test_other_notions(budget):
 
 
 def test_theory_mode_and_a_center():
-    rows = np.random.default_rng(0).standard_normal((100_000, 3)) * [1.0, 2.0, 3.0] + [5.0, -1.0, 100.0]
+    rows = np.random.default_rng(0).standard_normal((100_000, 3)) * [1.0, 2.0, 3.0] + [
+        5.0,
+        -1.0,
+        100.0,
+    ]
     released = partial(seeded, coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, steps=3)
     for mode in ("practical", "theory"):
         result = released(center=[5.0, -1.0, 100.0], mode=mode)
@@ -74,7 +98,8 @@ def test_theory_mode_and_a_center():
         assert np.abs(result.correlation).max() <= 1.0
         assert result.relative_noise_std < 0.02
     off = released()
-    assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0  # control: the center is used
+    # control: the center is used
+    assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -84,7 +109,12 @@ def test_theory_mode_and_a_center():
     ({"failure_prob": 1e-200}, "failure_prob"),
 ])  # fmt: skip
 def test_refusals_come_before_the_debit(options, message):
-    refused(coinpress_covariance, message, np.zeros((50, 3)), **{"budget": RHO_HALF, "scale": 1.0} | options)
+    refused(
+        coinpress_covariance,
+        message,
+        np.zeros((50, 3)),
+        **{"budget": RHO_HALF, "scale": 1.0} | options,
+    )
 
 
 def planted(n, dim, rng, *, strong=(8.0, 5.0)):
@@ -95,7 +125,9 @@ def planted(n, dim, rng, *, strong=(8.0, 5.0)):
 
 def test_pca_finds_planted_directions_and_states_its_noise():
     rows, turn = planted(20_000, 20, np.random.default_rng(1))
-    result = seeded(private_pca, rows + 3.0, budget=ZCDP(0.1), center=3.0, radius=25.0, n_components=2)
+    result = seeded(
+        private_pca, rows + 3.0, budget=ZCDP(0.1), center=3.0, radius=25.0, n_components=2
+    )
     assert np.allclose(result.components @ result.components.T, np.eye(2), atol=1e-12)
     assert np.abs(np.diag(result.components @ turn.T)).min() > 0.98
     assert np.allclose(result.eigenvalues, [65.0, 26.0], rtol=0.15)
@@ -105,8 +137,12 @@ def test_pca_finds_planted_directions_and_states_its_noise():
     assert np.allclose(result.transform(rows[:5] + 3.0), rows[:5] @ result.components.T)
     with pytest.raises(ValueError, match="read-only"):
         result.components[0, 0] = 0.0
-    noise = partial(seeded, private_pca, np.zeros((1000, 60)), budget=ZCDP(0.1), center=0.0, radius=5.0)
-    norms = [np.abs(noise(n_components=60, random_state=seed).eigenvalues).max() for seed in range(3)]
+    noise = partial(
+        seeded, private_pca, np.zeros((1000, 60)), budget=ZCDP(0.1), center=0.0, radius=5.0
+    )
+    norms = [
+        np.abs(noise(n_components=60, random_state=seed).eigenvalues).max() for seed in range(3)
+    ]
     stated = noise(n_components=1).noise_norm
     assert 0.85 <= np.mean(norms) / stated <= 1.1
 
@@ -124,7 +160,10 @@ def far_rows(n, seed, shift=100.0):
 ])  # fmt: skip
 def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
-    assert {name: result.provenance[name] for name in ("center", "radius")} == {"center": center, "radius": radius}
+    assert {name: result.provenance[name] for name in ("center", "radius")} == {
+        "center": center,
+        "radius": radius,
+    }
     assert ("second_moment" in result.provenance) == ("x_pub" in options)
     assert result.spent == ZCDP(0.1)
     assert len(result.releases) == (2 if radius == "released" else 1)
@@ -173,10 +212,15 @@ def test_public_rows_are_averaged_in_where_they_help(rho, factor):
         rows, known = far_rows(2000, seed), factor * far_rows(12, 100 + seed, shift=100.0 / factor)
         given = {"budget": ZCDP(rho), "n_components": 4, "random_state": seed, "radius": 30.0}
         with warnings.catch_warnings(action="ignore"):
-            ours.append(error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows))
+            ours.append(
+                error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows)
+            )
             alone = seeded(private_pca, rows, center=known.mean(axis=0), **given)
-            with mock.patch.object(components, "_far_apart", return_value=0.0):  # planted: whatever they are
-                taken.append(error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows))
+            # planted: whatever they are
+            with mock.patch.object(components, "_far_apart", return_value=0.0):
+                taken.append(
+                    error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows)
+                )
         private.append(error_of_second_moment(alone, rows))
         offsets = rows - known.mean(axis=0)
         true = offsets.T @ offsets / len(rows)
@@ -190,12 +234,21 @@ def test_public_rows_are_averaged_in_where_they_help(rho, factor):
 def test_without_a_count_public_rows_give_the_radius():
     public = far_rows(40, 3)
     with pytest.warns(AccuracyWarning, match="larger budget"):
-        result = seeded(private_pca, far_rows(60, 4), budget=ZCDP(0.001), n_components=1, x_pub=public, random_state=1)
+        result = seeded(
+            private_pca,
+            far_rows(60, 4),
+            budget=ZCDP(0.001),
+            n_components=1,
+            x_pub=public,
+            random_state=1,
+        )
     assert result.provenance["radius"] == "public rows"
     assert len(result.releases) == 1
     reach = np.linalg.norm(public - public.mean(axis=0), axis=1)
     # The inner of two pieces, of rows up to 1 / sqrt(2) times the radius.
-    assert result.releases[0]["clip_radius"] * math.sqrt(2.0) == pytest.approx(np.quantile(reach, 0.9))
+    assert result.releases[0]["clip_radius"] * math.sqrt(2.0) == pytest.approx(
+        np.quantile(reach, 0.9)
+    )
     assert (result.reasons, result.structure) == (("few_rows",), "public")
     theirs = np.linalg.eigh(np.cov(public.T))[1][:, -1]
     assert abs(result.components[0] @ theirs) > 0.99  # what the noise says is ignored
@@ -213,7 +266,12 @@ def test_without_a_count_public_rows_give_the_radius():
     ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
 ])  # fmt: skip
 def test_refused_balls_cost_nothing(options, message):
-    refused(private_pca, message, np.zeros((60, 4)), **{"budget": ZCDP(0.01), "n_components": 1, **options})
+    refused(
+        private_pca,
+        message,
+        np.zeros((60, 4)),
+        **{"budget": ZCDP(0.01), "n_components": 1, **options},
+    )
 
 
 def test_the_covariance_says_what_became_of_it():
@@ -242,7 +300,9 @@ def test_the_bound_by_hand():
     assert bound.mean_radius == pytest.approx(math.sqrt(stats.chi2.ppf(0.975, 3) / 2))
     assert bound.condition == pytest.approx(3 * 0.4549 / 0.000982, rel=1e-3)
     five = trace_frame(np.eye(5)[:, :3], cond_max=1.0, pub_priv_gap=0.0, failure_prob=0.05)
-    assert five.scale.factor[0] ** 2 == pytest.approx(np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3)
+    assert five.scale.factor[0] ** 2 == pytest.approx(
+        np.sum(np.var(np.eye(5)[:, :3], axis=0)) * 5 / 0.4844, rel=1e-3
+    )
 
 
 def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
@@ -250,9 +310,14 @@ def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
     rng, counts = np.random.default_rng(1), np.zeros(2, dtype=int)
     for _ in range(draws):
         mean, factor = gaussian(dim, condition, rng)
-        bound = trace_frame(draw(m, mean, factor, rng), cond_max=1.0, pub_priv_gap=0.0, failure_prob=failure_prob)
+        bound = trace_frame(
+            draw(m, mean, factor, rng), cond_max=1.0, pub_priv_gap=0.0, failure_prob=failure_prob
+        )
         above = shrink * bound.scale.factor[0] ** 2 < condition
-        counts += [above, np.linalg.norm(mean - bound.center) > bound.scale.factor[0] * bound.mean_radius]
+        counts += [
+            above,
+            np.linalg.norm(mean - bound.center) > bound.scale.factor[0] * bound.mean_radius,
+        ]
     return counts
 
 
@@ -270,10 +335,14 @@ def test_coverage_for_any_condition(m):
 def total_variation(shift, spread, grid=20_001):
     """Between N(0, 1) and N(shift, spread^2), by the trapezium rule."""
     x = np.linspace(-12.0 * max(1.0, spread), 12.0 * max(1.0, spread) + shift, grid)
-    return float(integrate.trapezoid(np.abs(stats.norm.pdf(x) - stats.norm.pdf(x, shift, spread)), x) / 2)
+    return float(
+        integrate.trapezoid(np.abs(stats.norm.pdf(x) - stats.norm.pdf(x, shift, spread)), x) / 2
+    )
 
 
-@pytest.mark.parametrize(("shift", "spread"), [(1.0, 1.0), (0.0, 3.0), (2.0, 0.4), (6.0, 1.0), (0.0, 0.02)])
+@pytest.mark.parametrize(
+    ("shift", "spread"), [(1.0, 1.0), (0.0, 3.0), (2.0, 0.4), (6.0, 1.0), (0.0, 0.02)]
+)
 def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
     # Public N(0, I); private differs along the first column only, so that its total variation is one-dimensional.
     gap = total_variation(shift, spread) + 1e-6
@@ -288,7 +357,10 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
             white = guarantee.whitening()
             values = np.linalg.eigvalsh(white @ private @ white.T)
             inside = values[-1] <= 1.0 and values[0] >= guarantee.eig_lower / guarantee.eig_upper
-            outside = not (inside and np.linalg.norm(white @ (mean - guarantee.center)) <= guarantee.mean_radius)
+            outside = not (
+                inside
+                and np.linalg.norm(white @ (mean - guarantee.center)) <= guarantee.mean_radius
+            )
             misses[0] += outside and told > 0.0
             unaware += outside and told == 0.0
         bound = trace_frame(public[:3], cond_max=1.0, pub_priv_gap=gap, failure_prob=0.1)
@@ -314,5 +386,9 @@ def test_falls_back_without_enough_rows_in_general_position():
         if name != "enough":
             raises(InputError, None, public_frame, rows, **arguments, require_precondition=True)
     assert sources["enough"].source == "public rows (preconditioner)"
-    assert {sources[name].source for name in ("few", "duplicated", "collinear")} == {"public rows (trace bound)"}
-    assert sources["few"].condition == pytest.approx(100.0 * 5 * stats.chi2.ppf(0.5, 4) / stats.chi2.ppf(0.025, 4))
+    assert {sources[name].source for name in ("few", "duplicated", "collinear")} == {
+        "public rows (trace bound)"
+    }
+    assert sources["few"].condition == pytest.approx(
+        100.0 * 5 * stats.chi2.ppf(0.5, 4) / stats.chi2.ppf(0.025, 4)
+    )

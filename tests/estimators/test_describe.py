@@ -18,7 +18,9 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import describe as module
 from fastpubpriv.mechanisms import group_moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 EXACT = ZCDP(1e6)  # as good as no noise
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 WARDS = ["attic", "north", "south"]
@@ -31,7 +33,9 @@ def visits(n=6000, seed=0):
     rng = np.random.default_rng(seed)
     age = rng.integers(18, 90, n).astype(float)
     age[rng.random(n) < 0.1] = np.nan
-    ward = rng.choice(np.array([*WARDS, "elsewhere", None], dtype=object), n, p=[0.1, 0.4, 0.3, 0.15, 0.05])
+    ward = rng.choice(
+        np.array([*WARDS, "elsewhere", None], dtype=object), n, p=[0.1, 0.4, 0.3, 0.15, 0.05]
+    )
     return pd.DataFrame(
         {
             "age": age, "ward": pd.Series(ward, dtype=object), "cost": rng.lognormal(5.0, 0.5, n),
@@ -51,10 +55,15 @@ def test_exact_shares_add_up_to_the_budget():
         if not numbers + texts:
             continue
         allowance, pure = Fraction(int(rng.integers(1, 1000)), 977), bool(rng.integers(2))
-        shares, costs = module.divided(numbers, texts, int(rng.integers(1, 10**6)), allowance, pure=pure, n_pub=3)
+        shares, costs = module.divided(
+            numbers, texts, int(rng.integers(1, 10**6)), allowance, pure=pure, n_pub=3
+        )
         assert sum(costs.values()) == allowance
         assert min(costs.values()) >= 0
-        assert shares is None or shares.cells + shares.shells + shares.total == costs["cells"] + costs["means"]
+        assert (
+            shares is None
+            or shares.cells + shares.shells + shares.total == costs["cells"] + costs["means"]
+        )
 
 
 def test_every_source_gives_what_the_table_says(tmp_path):
@@ -100,7 +109,8 @@ def test_a_result_is_shown_and_drawn(tmp_path):
     result = described(visits(), budget=ZCDP(0.2), random_state=3, **GIVEN)
     assert sum(result.shares.values()) == pytest.approx(1.0)
     assert "cells" in result.summary()
-    assert "nan" not in result.summary() + result._repr_html_()  # what a column of text has not is blank
+    # what a column of text has not is blank
+    assert "nan" not in result.summary() + result._repr_html_()
     assert np.isnan(result.to_frame()["mean"]["ward"])
     raises(KeyError, None, result.top, "age")
     result.plot(tmp_path / "table.png")
@@ -119,7 +129,13 @@ REFUSED = [
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, words):
     ledger = Ledger(ZCDP(1))
-    raises(InputError, words, described, visits(200), **{**GIVEN, "budget": ZCDP(1), "ledger": ledger, **given})
+    raises(
+        InputError,
+        words,
+        described,
+        visits(200),
+        **{**GIVEN, "budget": ZCDP(1), "ledger": ledger, **given},
+    )
     assert not ledger.entries
 
 
@@ -132,7 +148,9 @@ def replayed(name, at, hostile, n=80):
     rows, other = visits(n), visits(n)
     for column, value in zip(rows.columns[[0, 1, 2, 3]], hostile, strict=True):
         other.loc[at, column] = value
-    return record_replay(lambda x: described(x, budget=BUDGETS[name], **GIVEN), rows, other, budget=BUDGETS[name])
+    return record_replay(
+        lambda x: described(x, budget=BUDGETS[name], **GIVEN), rows, other, budget=BUDGETS[name]
+    )
 
 
 @pytest.mark.parametrize("name", BUDGETS)
@@ -146,7 +164,8 @@ def test_replay_on_hostile_neighbors(name):
 def test_planted_faults_are_caught():
     honest = group_moments.group_moments
 
-    def unbounded(chunk, code, middle, steps, *given):  # planted: distances are far longer than the reach
+    # planted: distances are far longer than the reach
+    def unbounded(chunk, code, middle, steps, *given):
         honest(chunk, code, middle, steps * 1e6, *given)
 
     add = group_moments.GroupMomentsQuery.add
@@ -158,7 +177,8 @@ def test_planted_faults_are_caught():
     with mock.patch.object(group_moments.GroupMomentsQuery, "add", loose):
         raises(ReplayError, None, replayed, "zcdp", 3, (1e9, "south", 1e9, 1.0))
     with mock.patch.object(group_moments, "group_moments", unbounded):
-        assert replayed("zcdp", 3, (1e9, "south", 1e9, 1.0)).pair_cost  # the box alone carries the guarantee
+        # the box alone carries the guarantee
+        assert replayed("zcdp", 3, (1e9, "south", 1e9, 1.0)).pair_cost
 
 
 @pytest.mark.statistical
@@ -169,7 +189,13 @@ def test_intervals_hold_the_deviations(name):
     truth = np.array([1.0, 12.0**-0.5, np.sqrt((np.exp(0.25) - 1.0) * np.exp(0.25))])
     inside = []
     for draw in range(200):
-        rows = np.column_stack([rng.standard_normal(10_000), rng.random(10_000), rng.lognormal(0.0, 0.5, 10_000)])
-        inside.append(held(described(rows[5:], budget=budget, x_pub=rows[:5], q=0.5, random_state=draw), truth))
+        rows = np.column_stack(
+            [rng.standard_normal(10_000), rng.random(10_000), rng.lognormal(0.0, 0.5, 10_000)]
+        )
+        inside.append(
+            held(
+                described(rows[5:], budget=budget, x_pub=rows[:5], q=0.5, random_state=draw), truth
+            )
+        )
     assert np.all(np.mean(inside, axis=0) >= 0.88)
     assert np.mean(inside) >= 0.9

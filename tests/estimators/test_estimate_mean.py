@@ -12,7 +12,16 @@ from helpers.neighbors import pair_at
 from scipy import stats
 from spies import SpyLedger, SpyRows, refused, seeded
 
-from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, estimate_mean, plan, weighted_mean
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    InputError,
+    PureDP,
+    estimate_mean,
+    plan,
+    weighted_mean,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.mean import public_ball
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
@@ -28,7 +37,9 @@ def sample(n=2000, dim=4, m=1, seed=0):
 
 
 def mean_of(private, public, budget=BUDGETS[0], **options):
-    return seeded(estimate_mean, private, x_pub=public, budget=budget, clipping="gaussian", **options)
+    return seeded(
+        estimate_mean, private, x_pub=public, budget=budget, clipping="gaussian", **options
+    )
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -39,7 +50,9 @@ def test_answer_is_near_the_mean_and_says_how_near(budget, steps):
     assert np.all(np.abs(result.mean - 50) < 8 * result.standard_error)
     assert result.spent == budget
     assert (result.n_priv, result.n_pub, result.dim, result.private) == (20_000, 1, 4, False)
-    planned = plan("mean", dim=4, n_pub=1, n_priv=20_000, budget=budget, steps=steps, clipping="gaussian")
+    planned = plan(
+        "mean", dim=4, n_pub=1, n_priv=20_000, budget=budget, steps=steps, clipping="gaussian"
+    )
     assert result.noise_std[0] == pytest.approx(planned.details["noise_std"], rel=0.01)
     assert len(result.releases) == planned.details["steps"]
     assert result.noise_std[0] >= planned.details["noise_std"] * (1 - 1e-12)
@@ -57,7 +70,9 @@ def test_error_does_not_depend_on_where_the_mean_is(shift, budget):
 @pytest.mark.parametrize("kind", ["scalar", "diagonal", "matrix", "public"])
 def test_a_mean_is_equivariant(kind):
     private, public = sample(m=40 if kind == "public" else 2)
-    triangle = np.tril(np.random.default_rng(5).standard_normal((4, 4)), -1) + np.diag([0.1, 1.0, 5.0, 100.0])
+    triangle = np.tril(np.random.default_rng(5).standard_normal((4, 4)), -1) + np.diag(
+        [0.1, 1.0, 5.0, 100.0]
+    )
     factor = {
         "scalar": 3.5 * np.eye(4), "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]), "matrix": triangle, "public": triangle,
     }[kind]  # fmt: skip
@@ -89,7 +104,8 @@ def test_accuracy_warnings_count_in_deviations_of_a_row_and_grant_no_more_than_t
     private, public = sample(n=300, m=400)
     with pytest.warns(AccuracyWarning, match="public rows alone"):
         mean_of(private, public)
-    mean_of(private, public, pub_priv_gap=0.2)  # they may be biased by 1.3 standard deviations: no warning
+    # they may be biased by 1.3 standard deviations: no warning
+    mean_of(private, public, pub_priv_gap=0.2)
 
 
 def test_public_ball_covers_the_private_mean():
@@ -100,7 +116,9 @@ def test_public_ball_covers_the_private_mean():
     assert np.array_equal(center, public.mean(axis=0))
     assert whitening.factor is None
     assert row_std.tolist() == [1.0] * 6
-    assert public_ball(public, **known, pub_priv_gap=0.25)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
+    assert (
+        public_ball(public, **known, pub_priv_gap=0.25)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
+    )
     # Public ball covers the private mean.
     # Half of failure_prob belongs to the ball. A true rate of exactly that passes the limit with probability 1e-9.
     limit = stats.binom.isf(1e-9, 4000, 0.1)
@@ -113,7 +131,8 @@ def test_public_ball_covers_the_private_mean():
     limit = stats.binom.isf(1e-9, 2000, 0.1)
     assert ball_failures(2000, 0.2, gap=gap, shift=shift) <= limit
     assert ball_failures(2000, 0.2, gap=gap, scale=1.28) <= limit
-    assert ball_failures(2000, 0.2, gap=0.0, shift=3.0) > limit  # control: a gap that was not declared
+    # control: a gap that was not declared
+    assert ball_failures(2000, 0.2, gap=0.0, shift=3.0) > limit
 
 
 def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=1.0, seed=0):
@@ -175,18 +194,28 @@ def test_laplace_intervals_are_wider():
 def means_for(objective):
     """Means of rows whose deviations are 1 / j, with 20 public ones."""
     call = partial(seeded, estimate_mean, budget=ZCDP(0.2), objective=objective)
-    tables = [np.random.default_rng(seed).normal(size=(2020, 100)) / np.arange(1, 101) for seed in range(5)]
-    return [call(rows[20:], x_pub=rows[:20].copy(), random_state=seed) for seed, rows in enumerate(tables)]
+    tables = [
+        np.random.default_rng(seed).normal(size=(2020, 100)) / np.arange(1, 101)
+        for seed in range(5)
+    ]
+    return [
+        call(rows[20:], x_pub=rows[:20].copy(), random_state=seed)
+        for seed, rows in enumerate(tables)
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_noise_is_spread_for_the_whole_vector_where_that_is_asked_for():
     each, whole = means_for("columns"), means_for("l2")
-    error_of_each, error = (np.median([np.linalg.norm(found.mean) for found in some]) for some in (each, whole))
+    error_of_each, error = (
+        np.median([np.linalg.norm(found.mean) for found in some]) for some in (each, whole)
+    )
     assert error < 0.7 * error_of_each
     # In data units noise falls with the root of the deviation in place of the deviation: columns in small units pay.
     ratio = np.median([found.noise_std[0] / found.noise_std[80] for found in whole])
-    assert 4.0 < ratio < 20.0 < np.median([found.noise_std[0] / found.noise_std[80] for found in each])
+    assert (
+        4.0 < ratio < 20.0 < np.median([found.noise_std[0] / found.noise_std[80] for found in each])
+    )
     for found in whole:
         assert np.mean(held(found, 0.0)) > 0.93
 
@@ -203,7 +232,9 @@ def test_the_objective_of_a_call_is_checked_and_its_releases_cost_the_same():
 
 # ---- `weighted_mean`: the closed forms of paper B, its special cases, and the noise laws ----------------------------
 def weighted_mean_of(private, public=None, budget=BUDGETS[0], *, norm_bound=2.0, **options):
-    return seeded(weighted_mean, private, x_pub=public, budget=budget, norm_bound=norm_bound, **options)
+    return seeded(
+        weighted_mean, private, x_pub=public, budget=budget, norm_bound=norm_bound, **options
+    )
 
 
 def bits(n, dim, seed):
@@ -247,20 +278,26 @@ def squared_errors(runs, **options):
     return np.array(errors)
 
 
-@pytest.mark.parametrize(("runs", "most"), [(100, 6.5), pytest.param(2000, 4.0, marks=pytest.mark.statistical)])
+@pytest.mark.parametrize(
+    ("runs", "most"), [(100, 6.5), pytest.param(2000, 4.0, marks=pytest.mark.statistical)]
+)
 def test_monte_carlo_error_agrees_with_the_closed_form(runs, most):
     # Fixed seeds; 6.5 standard errors (about 2.5 % of the error at 100 runs) would be a false alarm of 1e-10.
     errors, theory = squared_errors(runs), 4.25 * 5.0 / 9.25
     step = errors.std(ddof=1) / math.sqrt(runs)
     assert abs(errors.mean() - theory) < most * step < 0.05 * theory
     # Control: the weight of the plain Gaussian mechanism on all rows.
-    assert abs(squared_errors(20, row_weight="gaussian").mean() - theory) > most * step * math.sqrt(5)
+    assert abs(squared_errors(20, row_weight="gaussian").mean() - theory) > most * step * math.sqrt(
+        5
+    )
 
 
 @pytest.mark.parametrize("row_weight", ["throw_away", 0, 0.0])
 def test_throw_away_reads_and_spends_nothing(row_weight):
     log = []
-    poisoned = SpyRows(np.full((1000, 3), np.nan), log, fails=RuntimeError("the private rows were read"))
+    poisoned = SpyRows(
+        np.full((1000, 3), np.nan), log, fails=RuntimeError("the private rows were read")
+    )
     ledger, public = SpyLedger(ZCDP(1), log), np.random.default_rng(0).random((40, 3))
     result = weighted_mean_of(poisoned, public, row_weight=row_weight, ledger=ledger)
     assert log == []
@@ -279,7 +316,12 @@ def test_throw_away_reads_and_spends_nothing(row_weight):
 def test_special_weights_of_one_data_set():
     rng = np.random.default_rng(4)
     private, public = rng.random((2000, 3)), rng.random((500, 3))
-    for row_weight, share in [("private", 1.0), ("gaussian", 0.8), (1 / 4000, 0.5), (1 / 2000, 1.0)]:
+    for row_weight, share in [
+        ("private", 1.0),
+        ("gaussian", 0.8),
+        (1 / 4000, 0.5),
+        (1 / 2000, 1.0),
+    ]:
         result = weighted_mean_of(private, public, row_weight=row_weight, center=0.5, project=False)
         expected = share * private.mean(axis=0) + (1 - share) * public.mean(axis=0)
         assert result.releases[0]["private_weight"] == pytest.approx(share)
@@ -289,13 +331,21 @@ def test_special_weights_of_one_data_set():
 
 @pytest.mark.parametrize("budget", [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)])
 def test_error_on_the_plan_is_the_error_of_the_estimate(budget):
-    planned = plan("weighted_mean", dim=3, n_priv=2000, n_pub=20, budget=budget, norm_bound=2.0, variance=0.25)
+    planned = plan(
+        "weighted_mean", dim=3, n_priv=2000, n_pub=20, budget=budget, norm_bound=2.0, variance=0.25
+    )
     rng = np.random.default_rng(4)
-    result = weighted_mean_of(rng.random((2000, 3)), rng.random((20, 3)), budget, center=0.5, variance=0.25)
-    assert result.releases[0]["private_weight"] == pytest.approx(planned.details["private_weight"], rel=1e-9)
+    result = weighted_mean_of(
+        rng.random((2000, 3)), rng.random((20, 3)), budget, center=0.5, variance=0.25
+    )
+    assert result.releases[0]["private_weight"] == pytest.approx(
+        planned.details["private_weight"], rel=1e-9
+    )
     share = planned.details["private_weight"]
     sampling = 0.25 * (share**2 / 2000 + (1 - share) ** 2 / 20)
-    assert math.sqrt(3 * result.noise_std[0] ** 2 + sampling) == pytest.approx(planned.error, rel=0.005)
+    assert math.sqrt(3 * result.noise_std[0] ** 2 + sampling) == pytest.approx(
+        planned.error, rel=0.005
+    )
 
 
 def test_clipping_ball_projection_and_public_recentering():
@@ -324,7 +374,8 @@ def test_variance_from_public_rows_stays_below_the_bound():
     assert result.provenance["variance"] == "public rows"
     assert weighted_mean_of(private, wild[:1]).provenance["variance"] == "norm bound"
     assert weighted_mean_of(private, np.ones((5, 2))).provenance["variance"] == "norm bound"
-    assert np.all(weighted_mean_of(private, np.ones((5, 2))).sampling_std > 0)  # duplicates estimate no variance
+    # duplicates estimate no variance
+    assert np.all(weighted_mean_of(private, np.ones((5, 2))).sampling_std > 0)
     assert weighted_mean_of(private, wild, variance=2.0).provenance["variance"] == "argument"
 
 
@@ -338,7 +389,12 @@ def test_variance_from_public_rows_stays_below_the_bound():
 def test_arguments_are_checked_before_anything_is_read(options):
     log = []
     raises(
-        InputError, next(iter(options)), weighted_mean_of, SpyRows(np.ones((10, 2)), log), np.ones((4, 2)), **options
+        InputError,
+        next(iter(options)),
+        weighted_mean_of,
+        SpyRows(np.ones((10, 2)), log),
+        np.ones((4, 2)),
+        **options,
     )
     assert log == []
 
@@ -347,4 +403,7 @@ def test_arguments_are_checked_before_anything_is_read(options):
 def test_without_public_rows_private_rows_carry_the_weight(row_weight):
     raises(InputError, "whole weight", weighted_mean_of, np.ones((10, 2)), row_weight=row_weight)
     for named in ("optimal", "gaussian", "private", 0.1):
-        assert weighted_mean_of(np.ones((10, 2)), row_weight=named).releases[0]["private_weight"] == 1.0
+        assert (
+            weighted_mean_of(np.ones((10, 2)), row_weight=named).releases[0]["private_weight"]
+            == 1.0
+        )

@@ -26,7 +26,10 @@ MEANS = {
     "coinpress_mean": (coinpress_mean, {"center": 0.0, "radius": 30.0, "variance": VARIANCE}),
     "coinpress_mean, bounds": (coinpress_mean, {"bounds": (-20.0, 20.0)}),
     "coinpress_mean, auto": (coinpress_mean, {"center": 0.0, "radius": "auto"}),
-    "coinpress_mean, auto and variance": (coinpress_mean, {"center": 0.0, "radius": "auto", "variance": VARIANCE}),
+    "coinpress_mean, auto and variance": (
+        coinpress_mean,
+        {"center": 0.0, "radius": "auto", "variance": VARIANCE},
+    ),
     "estimate_mean, variance": (estimate_mean, {"x_pub": True, "variance": VARIANCE}),
 }
 
@@ -34,7 +37,10 @@ MEANS = {
 def rows_with_gaps(seed, incomplete):
     """Return private rows (N, 2), of which a share lacks one cell, and public rows."""
     rng = np.random.default_rng([400, seed])
-    private, public = rng.normal(MEAN, VARIANCE**0.5, size=(N, 2)), rng.normal(MEAN, VARIANCE**0.5, size=(100, 2))
+    private, public = (
+        rng.normal(MEAN, VARIANCE**0.5, size=(N, 2)),
+        rng.normal(MEAN, VARIANCE**0.5, size=(100, 2)),
+    )
     lacking = np.flatnonzero(rng.random(N) < incomplete)
     private[lacking, rng.integers(2, size=len(lacking))] = np.nan
     return private, public
@@ -103,7 +109,9 @@ def test_covariances_are_those_of_complete_rows(verb, options, budget, incomplet
 def test_the_summary_says_what_the_answers_are_about():
     result, _ = estimated(weighted_mean, {"norm_bound": 20.0}, 0, 0.3, ZCDP(0.5))
     lower, upper = result.complete_rows_interval()
-    sentence = f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of 10,000"
+    sentence = (
+        f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of 10,000"
+    )
     assert f"Answers about  {sentence}" in result.summary()
     again = type(result).from_json(result.to_json())
     assert again.complete_rows_interval() == (lower, upper)

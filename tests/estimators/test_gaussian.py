@@ -8,7 +8,16 @@ from helpers.errors import raises
 from scipy import stats
 from spies import refused, seeded
 
-from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, Ledger, PureDP, estimate_gaussian
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    GaussianResult,
+    InputError,
+    Ledger,
+    PureDP,
+    estimate_gaussian,
+)
 from fastpubpriv.estimators import lifted_coinpress as lifted
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.preconditioner import precondition_bounds
@@ -35,12 +44,19 @@ def test_the_band_catches_noise_left_out_of_the_prediction():
     assert covariance * result.predicted_covariance_error > 1.15 * math.sqrt(20 * 21 / 20_000)
 
 
-@pytest.mark.parametrize(("dim", "n", "rounds"), [(5, 5000, 11), (10, 20_000, 8), (20, 20_000, 12), (50, 200_000, 8)])
+@pytest.mark.parametrize(
+    ("dim", "n", "rounds"), [(5, 5000, 11), (10, 20_000, 8), (20, 20_000, 12), (50, 200_000, 8)]
+)
 def test_rounds_of_the_public_rule(dim, n, rounds):
     # The examples of the specification: dim + 1 public rows, rho 0.5, failure probability 0.025.
     lower, upper, radius = precondition_bounds(dim, dim + 1, 0.0, 0.025)
     problem = lifted.GaussianProblem(
-        dim=dim, n=n, mean_radius=radius, condition=upper / lower, mode="practical", failure_prob=0.05
+        dim=dim,
+        n=n,
+        mean_radius=radius,
+        condition=upper / lower,
+        mode="practical",
+        failure_prob=0.05,
     )
     noise = partial(Noise(False, RHO_HALF.rho).gram, dim + 1)
     assert lifted.choose_rounds(problem, noise) == (rounds, False)
@@ -103,7 +119,9 @@ def test_equivariant_under_lower_triangular_maps():
     for method in ("lifted_coinpress", "pairs"):
         run = {"budget": RHO_HALF, "method": method, "rounds": 12}
         plain = seeded(lifted_coinpress, private, x_pub=public, **run)
-        moved = seeded(lifted_coinpress, private @ below.T + shift, x_pub=public @ below.T + shift, **run)
+        moved = seeded(
+            lifted_coinpress, private @ below.T + shift, x_pub=public @ below.T + shift, **run
+        )
         inverse = np.linalg.inv(below)
         assert np.allclose(inverse @ (moved.mean - shift), plain.mean, rtol=0, atol=1e-7)
         back = inverse @ moved.covariance @ inverse.T
@@ -115,12 +133,17 @@ def test_equivariant_under_lower_triangular_maps():
 
 
 @pytest.mark.parametrize("n_pub", [2, 7])
-@pytest.mark.parametrize(("scale", "shift"), [(1e-12, 0.0), (1e12, 0.0), (1.0, 1e8), (2.0**-40, 0.0)])
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1e-12, 0.0), (1e12, 0.0), (1.0, 1e8), (2.0**-40, 0.0)]
+)
 def test_units_and_origin_do_not_matter(scale, shift, n_pub):
     rng = np.random.default_rng(8)
     private, public = rng.standard_normal((5000, 6)), rng.standard_normal((n_pub, 6))
     run = partial(seeded, lifted_coinpress, budget=RHO_HALF, cond_max=100.0)
-    plain, moved = run(private, x_pub=public), run(scale * private + shift, x_pub=scale * public + shift)
+    plain, moved = (
+        run(private, x_pub=public),
+        run(scale * private + shift, x_pub=scale * public + shift),
+    )
     # A shift of 1e8 leaves eight digits of the rows.
     tolerance = 1e-5 if shift else 1e-7
     assert np.allclose(moved.covariance / scale**2, plain.covariance, rtol=0, atol=tolerance)
@@ -152,14 +175,20 @@ def test_a_few_hostile_rows_change_little():
 ])  # fmt: skip
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
-    refused(lifted_coinpress, message, **({"x_priv": np.zeros((50, 3)), "x_pub": public, "budget": RHO_HALF} | options))
+    refused(
+        lifted_coinpress,
+        message,
+        **({"x_priv": np.zeros((50, 3)), "x_pub": public, "budget": RHO_HALF} | options),
+    )
 
 
 def test_public_rows_with_missing_cells_are_left_out():
     rng = np.random.default_rng(3)
     private, public = rng.normal(size=(3000, 2)), rng.normal(size=(6, 2))
     gaps = np.insert(public, [0, 3], [[np.nan, 1.0], [2.0, np.nan]], axis=0)
-    whole, some = (seeded(estimate_gaussian, private, x_pub=x_pub, budget=RHO_HALF) for x_pub in (public, gaps))
+    whole, some = (
+        seeded(estimate_gaussian, private, x_pub=x_pub, budget=RHO_HALF) for x_pub in (public, gaps)
+    )
     assert (some.n_pub, some.covariance.tolist()) == (6, whole.covariance.tolist())
     ledger = Ledger(ZCDP(1))
     few = public.copy()
@@ -201,7 +230,9 @@ def test_confidence_ellipse_holds_its_share(released):
         center, points = released.confidence_ellipse(1, 3, level=level)
         assert np.allclose(points.mean(axis=0), center, atol=0.1)
         chosen = released.covariance[np.ix_([1, 3], [1, 3])]
-        radius = np.einsum("ij,ij->i", points - center, np.linalg.solve(chosen, (points - center).T).T)
+        radius = np.einsum(
+            "ij,ij->i", points - center, np.linalg.solve(chosen, (points - center).T).T
+        )
         assert np.allclose(radius, radius[0])
         gaps = rows[:, [1, 3]] - center
         inside = np.einsum("ij,ij->i", gaps, np.linalg.solve(chosen, gaps.T).T) <= radius[0]
@@ -215,8 +246,14 @@ def test_confidence_ellipse_holds_its_share(released):
 def test_mean_noise_std_is_that_of_the_mean(released):
     # Repeating the noise on the same rows: its spread is the stated one (five columns, 60 runs: within 35 %).
     rng = np.random.default_rng(12)
-    private, public = rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0], rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0]
-    runs = [seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(0.1), random_state=seed) for seed in range(60)]
+    private, public = (
+        rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0],
+        rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0],
+    )
+    runs = [
+        seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(0.1), random_state=seed)
+        for seed in range(60)
+    ]
     spread = np.std([run.mean for run in runs], axis=0)
     stated = np.mean([run.mean_noise_std for run in runs], axis=0)
     assert np.all(np.abs(np.log(spread / stated)) < 0.35)

@@ -8,7 +8,9 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, PureDP, estimate_gaussian
 
-MIX = np.array([[3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.4, 0.0], [0.0, 0.5, 0.1, 1.0]])
+MIX = np.array(
+    [[3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.4, 0.0], [0.0, 0.5, 0.1, 1.0]]
+)
 MEAN = np.array([10.0, -5.0, 2.0, 0.0])
 COVARIANCE = MIX @ MIX.T
 DEVIATIONS = np.sqrt(np.diag(COVARIANCE))
@@ -38,7 +40,11 @@ def test_intervals_hold_where_many_rows_have_gaps(incomplete, rho, n):
     for seed in range(15):
         result, _ = estimated(seed, n, incomplete, budget=ZCDP(rho))
         assert result.structure == "full"
-        for kind, truth in (("mean", MEAN), ("standard_deviation", DEVIATIONS), ("correlation", CORRELATIONS)):
+        for kind, truth in (
+            ("mean", MEAN),
+            ("standard_deviation", DEVIATIONS),
+            ("correlation", CORRELATIONS),
+        ):
             lower, upper = result.confidence_interval(of=kind)
             inside = (lower <= truth) & (truth <= upper)
             held[kind].append(inside[pairs] if kind == "correlation" else inside)
@@ -53,7 +59,9 @@ def test_the_number_of_complete_rows_is_printed_with_its_interval(incomplete):
         lower, upper = result.complete_rows_interval()
         assert lower <= complete <= upper
         assert upper - lower < 2_000
-        sentence = f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of 10,000"
+        sentence = (
+            f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of 10,000"
+        )
         assert f"Answers about    {sentence}" in result.summary()
         assert ("gaps" in result.reasons) == (incomplete > 0.02)
         assert GaussianResult.from_json(result.to_json()).complete_rows_interval() == (lower, upper)
@@ -75,7 +83,12 @@ def test_a_private_mean_is_that_of_the_complete_rows(budget):
         private[rng.random(private.shape) < 1.0 - 0.6**0.125] = np.nan
         with warnings.catch_warnings(action="ignore"):
             result = seeded(
-                estimate_gaussian, private, x_pub=public, budget=budget, structure="mean", random_state=seed
+                estimate_gaussian,
+                private,
+                x_pub=public,
+                budget=budget,
+                structure="mean",
+                random_state=seed,
             )
         assert "gaps" in result.reasons
         lower, upper = result.complete_rows_interval()
@@ -132,7 +145,9 @@ ARGUMENTS = {
 def test_a_column_without_a_reason_has_an_interval_that_holds(options):
     for seed in range(3):
         with warnings.catch_warnings(action="ignore"):
-            result, _ = estimated(seed, **{"n": 20_000, "incomplete": 0.0, "budget": ZCDP(0.5), **options})
+            result, _ = estimated(
+                seed, **{"n": 20_000, "incomplete": 0.0, "budget": ZCDP(0.5), **options}
+            )
         ok = np.array(result.part_status) == "ok"
         assert ok.all() == (result.status == "ok")
         for kind, truth in (("mean", MEAN), ("standard_deviation", DEVIATIONS)):
@@ -144,6 +159,12 @@ def test_a_column_without_a_reason_has_an_interval_that_holds(options):
 def test_hypothesis_selection_has_no_interval_and_says_so():
     rows = np.random.default_rng(0).normal(size=(20_000, 1))
     with warnings.catch_warnings(action="ignore"):
-        result = seeded(estimate_gaussian, rows[40:], x_pub=rows[:40], budget=ZCDP(0.5), method="hypothesis_selection")
+        result = seeded(
+            estimate_gaussian,
+            rows[40:],
+            x_pub=rows[:40],
+            budget=ZCDP(0.5),
+            method="hypothesis_selection",
+        )
     assert np.isnan(result.confidence_interval()).all()
     assert "no_interval" in result.reasons

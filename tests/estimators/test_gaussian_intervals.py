@@ -13,7 +13,16 @@ from helpers.errors import raises
 from helpers.neighbors import pair_at
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian, private_pca
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    GaussianResult,
+    InputError,
+    PureDP,
+    ReplayError,
+    estimate_gaussian,
+    private_pca,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import RadialPlan
@@ -25,12 +34,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 def normal(n, seed=0):
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, 3)) @ np.array([[2.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.2]]) + 5.0
+    return (
+        rng.normal(size=(n, 3)) @ np.array([[2.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.2]])
+        + 5.0
+    )
 
 
 def released(rows, m=20, budget=RHO_HALF, seed=0, **options):
     public, private = rows[:m].copy(), np.ascontiguousarray(rows[m:])
-    return seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
+    return seeded(
+        estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options
+    )
 
 
 def truth(rows):
@@ -44,9 +58,9 @@ def truth(rows):
 
 def pieces_of(rows, radius_sq):
     """The two second moments of rows (k, 3), without noise."""
-    query, _, unit = MomentPieces(affine=AffineMap(dim=3), radius=np.sqrt(radius_sq / 2.0)).priced_query(
-        opened(ZCDP(1e4)), Fraction(1e4), len(rows)
-    )
+    query, _, unit = MomentPieces(
+        affine=AffineMap(dim=3), radius=np.sqrt(radius_sq / 2.0)
+    ).priced_query(opened(ZCDP(1e4)), Fraction(1e4), len(rows))
     found = query.zeros()
     query.add(rows, found)
     return query.answer(found) * unit
@@ -99,7 +113,9 @@ def test_with_a_large_budget_intervals_are_those_of_sampling_and_hold_the_truth(
         if kind in width:
             assert np.all(upper - lower >= 0.95 * width[kind])
             assert np.all(upper - lower <= 2.0 * width[kind])
-    narrow, wide = (np.diff(result.confidence_interval(level, of="covariance"), axis=0) for level in (0.5, 0.99))
+    narrow, wide = (
+        np.diff(result.confidence_interval(level, of="covariance"), axis=0) for level in (0.5, 0.99)
+    )
     assert np.all(narrow < wide)
 
 
@@ -149,9 +165,13 @@ def of_a_column(rows, seed):
 
 def of_a_direction(rows, seed):
     rows = rows * [10.0, 1.0, 1.0]
-    result = seeded(private_pca, rows[20:], x_pub=rows[:20], n_components=1, budget=RHO_HALF, random_state=seed)
+    result = seeded(
+        private_pca, rows[20:], x_pub=rows[:20], n_components=1, budget=RHO_HALF, random_state=seed
+    )
     lower, upper = result.confidence_interval()
-    return result.part_reasons[0], lower <= np.mean(((rows[20:] - result.center) @ result.components[0]) ** 2) <= upper
+    return result.part_reasons[0], lower <= np.mean(
+        ((rows[20:] - result.center) @ result.components[0]) ** 2
+    ) <= upper
 
 
 @pytest.mark.parametrize("answer", [of_a_column, of_a_direction])
@@ -173,11 +193,17 @@ def test_correlations_allow_for_a_tail_of_one_column_alone(monkeypatch):
     def released_with(own, factor):
         monkeypatch.setattr(moments, "LONGEST", factor)
         rows = with_few_far_rows(10_020, 1)
-        rows[:, 1] = rows[:, 0] + 0.5 * rows[:, 1] if own else 0.7 * np.clip(rows[:, 0], -4.5, 4.5) + rows[:, 1]
+        rows[:, 1] = (
+            rows[:, 0] + 0.5 * rows[:, 1]
+            if own
+            else 0.7 * np.clip(rows[:, 0], -4.5, 4.5) + rows[:, 1]
+        )
         lower, upper = released(rows, seed=1).confidence_interval(of="correlation")
         return (upper - lower)[0, 1], lower[0, 1] <= np.corrcoef(rows[20:].T)[0, 1] <= upper[0, 1]
 
-    (alone, held_alone), (shared, held_shared) = (released_with(own, moments.LONGEST) for own in (False, True))
+    (alone, held_alone), (shared, held_shared) = (
+        released_with(own, moments.LONGEST) for own in (False, True)
+    )
     assert held_alone
     assert held_shared
     assert alone > 1.3 * released_with(False, 0.0)[0]
@@ -204,7 +230,9 @@ def test_public_rows_alone_have_intervals_of_their_own():
         result = released(normal(500, seed), m=400, structure="public")
         for kind in KINDS:
             lower, upper = result.confidence_interval(of=kind)
-            inside.extend(((lower <= known[kind] + 1e-9) & (known[kind] - 1e-9 <= upper)).ravel().tolist())
+            inside.extend(
+                ((lower <= known[kind] + 1e-9) & (known[kind] - 1e-9 <= upper)).ravel().tolist()
+            )
     assert np.mean(inside) > 0.9
     assert released(rows, m=20, structure="public").part_reasons == (("few_rows",),) * 3
     assert released(rows, m=6, structure="public").report is None
@@ -234,11 +262,20 @@ def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
 
     def peeking(plan, run, affine, *arguments, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        return original(plan, run, replace(affine, offset=affine.offset * largest), *arguments, **options)
+        return original(
+            plan, run, replace(affine, offset=affine.offset * largest), *arguments, **options
+        )
 
     monkeypatch.setattr(RadialPlan, "pieces_of", peeking)
     pair = pair_at(normal(300), 40, 1e4)
-    raises(ReplayError, "moved by", record_replay, partial(released, structure="full"), *pair, budget=RHO_HALF)
+    raises(
+        ReplayError,
+        "moved by",
+        record_replay,
+        partial(released, structure="full"),
+        *pair,
+        budget=RHO_HALF,
+    )
 
 
 def coverage(make, draws, budget, m=20, n=10_000):
@@ -256,7 +293,11 @@ def coverage(make, draws, budget, m=20, n=10_000):
 @pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(1)])
 def test_intervals_hold_the_deviations_of_populations(budget, monkeypatch):
     # Seeded: no false alarm.
-    for make in (normal, with_a_tail, lambda n, seed: np.random.default_rng(seed).standard_t(5, (n, 3))):
+    for make in (
+        normal,
+        with_a_tail,
+        lambda n, seed: np.random.default_rng(seed).standard_t(5, (n, 3)),
+    ):
         share, count = coverage(make, 100, budget)
         assert share >= 0.93
         assert count >= 10
@@ -265,7 +306,10 @@ def test_intervals_hold_the_deviations_of_populations(budget, monkeypatch):
     def inside_alone(*arguments, **options):
         pieces = measure(*arguments, **options)
         return replace(
-            pieces, outer=np.zeros_like(pieces.outer), norms=replace(pieces.norms, law=None), piece_std=1e-12
+            pieces,
+            outer=np.zeros_like(pieces.outer),
+            norms=replace(pieces.norms, law=None),
+            piece_std=1e-12,
         )
 
     measure = RadialPlan.pieces_of

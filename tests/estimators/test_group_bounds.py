@@ -27,7 +27,13 @@ def table_of(seed):
     )
 
 
-BOUNDS = {"flag": (0, 1), "normal": (20, 80), "age": (18, 90), "awkward": (1e9, 1e9 + 3), "skew": (0, 3)}
+BOUNDS = {
+    "flag": (0, 1),
+    "normal": (20, 80),
+    "age": (18, 90),
+    "awkward": (1e9, 1e9 + 3),
+    "skew": (0, 3),
+}
 
 
 @pytest.mark.parametrize("column", BOUNDS)
@@ -39,7 +45,10 @@ def test_intervals_hold_the_means_and_deviations_of_groups_within_bounds(column,
         random_state=seed,
     )  # fmt: skip
     truth = table[30:].groupby("group")[column].agg(["mean", "std"])
-    (lower, upper), (low, high) = result.confidence_interval(0.999), result.deviation_interval(0.999)
+    (lower, upper), (low, high) = (
+        result.confidence_interval(0.999),
+        result.deviation_interval(0.999),
+    )
     assert ((lower[:3, 0] <= truth["mean"]) & (truth["mean"] <= upper[:3, 0])).all()
     assert ((low[:3, 0] <= truth["std"]) & (truth["std"] <= high[:3, 0])).all()
 

@@ -16,7 +16,9 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import group_means
 from fastpubpriv.mechanisms import group_moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 EXACT = fpp.ZCDP(1e6)  # as good as no noise
 BUDGETS = {"zcdp": fpp.ZCDP(0.5), "approx": fpp.ApproxDP(1, 1e-6), "pure": fpp.PureDP(1)}
 STATES = ["ME", "NH", "VT"]
@@ -28,12 +30,18 @@ def means(rows, budget=EXACT, **options):
 
 def survey(n=6000, seed=0):
     rng = np.random.default_rng(seed)
-    state = np.array([*STATES, "elsewhere", None], dtype=object)[rng.choice(5, n, p=[0.5, 0.2, 0.15, 0.1, 0.05])]
+    state = np.array([*STATES, "elsewhere", None], dtype=object)[
+        rng.choice(5, n, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    ]
     place = np.array([[*STATES, "elsewhere", None].index(each) for each in state])
     age = rng.normal(40.0 + 3.0 * place, 12.0)
     age[rng.random(n) < 0.03] = np.nan
     return pd.DataFrame(
-        {"age": age, "income": rng.lognormal(10.0 + 0.1 * place, 0.5), "state": pd.Series(state, dtype=object)}
+        {
+            "age": age,
+            "income": rng.lognormal(10.0 + 0.1 * place, 0.5),
+            "state": pd.Series(state, dtype=object),
+        }
     )
 
 
@@ -60,7 +68,10 @@ def of_numbers(q, bound):  # planted: of what a number was before it was rounded
 
 
 def test_the_event_is_what_a_row_may_change():
-    rows, other = np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]), np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]])
+    rows, other = (
+        np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]),
+        np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]]),
+    )
     bound, _ = group_moments.group_event(fpp.ZCDP(1).rho, 3, 2, 2, pure=False)
     box = np.full((3, 2), 1.0)
     weight = group_moments.count_weight(bound, pure=False)
@@ -86,9 +97,9 @@ def test_the_event_is_what_a_row_may_change():
 # ---- answers --------------------------------------------------------------------------------------------------------
 def test_every_source_gives_the_means_of_its_groups(tmp_path):
     table = survey()
-    truth = table.groupby(table["state"].where(table["state"].isin(STATES), "(other)"))[["age", "income"]].agg(
-        ["mean", "count"]
-    )
+    truth = table.groupby(table["state"].where(table["state"].isin(STATES), "(other)"))[
+        ["age", "income"]
+    ].agg(["mean", "count"])
     for rows in forms_of(tmp_path, table):
         result = means(rows, **BY_STATE)
         assert result.groups == (*STATES, "(other)")
@@ -98,7 +109,9 @@ def test_every_source_gives_the_means_of_its_groups(tmp_path):
             np.testing.assert_allclose(result.count[:, j], expected["count"], atol=0.5)
             np.testing.assert_allclose(result.mean[:, j], expected["mean"], rtol=0.02)
         lower, upper = result.confidence_interval(0.9999)
-        assert np.all((lower <= truth.xs("mean", axis=1, level=1).loc[list(result.groups)]) & (lower < upper))
+        assert np.all(
+            (lower <= truth.xs("mean", axis=1, level=1).loc[list(result.groups)]) & (lower < upper)
+        )
 
 
 def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
@@ -122,37 +135,56 @@ def test_columns_far_from_zero_constant_or_at_the_end_of_what_is_seen():
     rng = np.random.default_rng(4)
     group = rng.integers(0, 3, 9000)
     rows = np.column_stack([rng.normal(1e6 + group, 1.0), np.full(9000, 7.0), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], budget=fpp.ZCDP(1), random_state=1)
+    result = means(
+        rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], budget=fpp.ZCDP(1), random_state=1
+    )
     np.testing.assert_allclose(result.mean[:3, 0], 1e6 + np.arange(3), atol=0.3)
     assert result.part_reasons[1:6:2] == (("constant",),) * 3
     assert np.all(result.mean[:3, 1] == 7.0)
     _lower, upper = result.confidence_interval()
     assert np.all(np.isfinite(upper[:3, 0]))
     assert np.all(np.isinf(upper[:, 1]))
-    bounded = means(rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], bounds=([0, 0], [2e6, 10]), random_state=1)
+    bounded = means(
+        rows[5:],
+        x_pub=rows[:5],
+        by=-1,
+        groups=[0, 1, 2],
+        bounds=([0, 0], [2e6, 10]),
+        random_state=1,
+    )
     assert np.all(bounded.confidence_interval()[1] <= [2e6, 10])
     # Rows at the end of what is seen are not beyond it.
     rows = np.column_stack([np.tile([8.0, 12.0, 16.0, 16.0], 2000), np.arange(8000) % 3])
-    result = means(rows, fpp.PureDP(1), x_pub=np.array([[12.0, 0.0]]), by=-1, groups=[0, 1, 2], random_state=1)
-    np.testing.assert_allclose(result.mean[:3, 0], 13.0, atol=0.2)  # counted as beyond 16, they are taken to lie at 18
+    result = means(
+        rows, fpp.PureDP(1), x_pub=np.array([[12.0, 0.0]]), by=-1, groups=[0, 1, 2], random_state=1
+    )
+    # counted as beyond 16, they are taken to lie at 18
+    np.testing.assert_allclose(result.mean[:3, 0], 13.0, atol=0.2)
 
 
 def test_deviations_are_those_of_the_groups_and_rows_far_out_are_said():
     rng = np.random.default_rng(5)
     group = rng.integers(0, 20, 40_000)
     rows = np.column_stack([rng.pareto(1.1, 40_000), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=fpp.ZCDP(0.1), random_state=1)
-    assert result.part_reasons[:20].count(("heavy_tail",)) >= 10  # more such rows may be hidden by noise
+    result = means(
+        rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=fpp.ZCDP(0.1), random_state=1
+    )
+    # more such rows may be hidden by noise
+    assert result.part_reasons[:20].count(("heavy_tail",)) >= 10
     # Deviations are those of the groups and laplace noise has none.
     rng = np.random.default_rng(6)
     group = rng.integers(0, 4, 20_000)
     rows = np.column_stack([rng.normal(group, 1.0 + group), rng.random(20_000), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.ZCDP(1), random_state=1)
+    result = means(
+        rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.ZCDP(1), random_state=1
+    )
     truth = np.array([rows[group == k, :2].std(axis=0) for k in range(4)])
     lower, upper = (each[:4] for each in result.deviation_interval(0.9999))
     assert np.all((lower < truth) & (truth < upper))
     np.testing.assert_allclose(result.standard_deviation[:4], truth, rtol=0.1)
-    pure = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.PureDP(1), random_state=1)
+    pure = means(
+        rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.PureDP(1), random_state=1
+    )
     assert np.isnan(pure.standard_deviation).all()
     assert np.isinf(pure.deviation_interval()[1]).all()
 
@@ -175,14 +207,23 @@ REFUSED = [
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))
-    raises(fpp.InputError, words, means, survey(200), **{**BY_STATE, "budget": fpp.ZCDP(1), "ledger": ledger, **given})
+    raises(
+        fpp.InputError,
+        words,
+        means,
+        survey(200),
+        **{**BY_STATE, "budget": fpp.ZCDP(1), "ledger": ledger, **given},
+    )
     assert not ledger.entries
 
 
 def test_a_result_is_shown_and_drawn(tmp_path):
     result = means(survey(), **BY_STATE, budget=fpp.ZCDP(0.2), random_state=3)
     frame = result.to_frame()
-    assert " ".join(frame.columns) == "column mean lower upper std std_lower std_upper rows status reasons"
+    assert (
+        " ".join(frame.columns)
+        == "column mean lower upper std std_lower std_upper rows status reasons"
+    )
     assert frame.index.name == "state"
     assert len(frame) == 8
     assert "ME" in result.summary()
@@ -198,7 +239,13 @@ def test_a_result_is_shown_and_drawn(tmp_path):
 # ---- neighbors -----------------------------------------------------------------------------------------------------
 HOSTILE = [
     np.array(each)
-    for each in ((np.nan, 0.0, 1.0), (1e308, -1e308, 0.0), (5e-324, np.inf, 2.0), (0.0, 0.0, np.nan), (1, 1, 7))
+    for each in (
+        (np.nan, 0.0, 1.0),
+        (1e308, -1e308, 0.0),
+        (5e-324, np.inf, 2.0),
+        (0.0, 0.0, np.nan),
+        (1, 1, 7),
+    )
 ]
 SIGNED = np.column_stack([np.random.default_rng(2).standard_normal((6, 2)), [0, 1, 2, 0, 1, 2]])
 
@@ -210,16 +257,22 @@ def of_rows(rows, budget):
 def grouped(rows):
     """Rows whose last number is mostly a group."""
     last = rows[:, -1:]
-    return np.hstack([rows[:, :-1], np.where(np.abs(last) < 3.0, np.floor(np.abs(last) * 2.0), last)])
+    return np.hstack(
+        [rows[:, :-1], np.where(np.abs(last) < 3.0, np.floor(np.abs(last) * 2.0), last)]
+    )
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(1000, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("name", BUDGETS)
 def test_replay_on_random_neighbors(name, count):
     budget = BUDGETS[name]
-    pairs = random_pairs(np.random.default_rng(8), count, sizes=[1, 2, 3, 10, 50], dim=3, hostile=HOSTILE)
+    pairs = random_pairs(
+        np.random.default_rng(8), count, sizes=[1, 2, 3, 10, 50], dim=3, hostile=HOSTILE
+    )
     for rows, other in pairs:
-        report = record_replay(partial(of_rows, budget=budget), grouped(rows), grouped(other), budget=budget)
+        report = record_replay(
+            partial(of_rows, budget=budget), grouped(rows), grouped(other), budget=budget
+        )
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
 
@@ -234,7 +287,9 @@ def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught()
     with mock.patch.object(group_moments, "count_weight", lambda bound, *, pure: bound):
         raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
-    with mock.patch.object(group_moments.GroupMomentsQuery, "answer", lambda self, sums: 2 * answer(self, sums)):
+    with mock.patch.object(
+        group_moments.GroupMomentsQuery, "answer", lambda self, sums: 2 * answer(self, sums)
+    ):
         raises(fpp.ReplayError, None, replayed)
 
 
@@ -245,15 +300,21 @@ def held_of_an_unlike_group():
     for draw in range(2, 10):
         rng = np.random.default_rng(draw)
         group = rng.choice(4, 30_000, p=[0.02, 0.3, 0.3, 0.38])
-        rows = np.column_stack([np.where(group == 0, rng.normal(1.5, 2.0, 30_000), rng.normal(0, 1, 30_000)), group])
-        result = means(rows[20:], fpp.ZCDP(0.008), x_pub=rows[:20], by=-1, groups=range(4), random_state=draw)
+        rows = np.column_stack(
+            [np.where(group == 0, rng.normal(1.5, 2.0, 30_000), rng.normal(0, 1, 30_000)), group]
+        )
+        result = means(
+            rows[20:], fpp.ZCDP(0.008), x_pub=rows[:20], by=-1, groups=range(4), random_state=draw
+        )
         held += result.confidence_interval()[0][0, 0] < 1.5 < result.confidence_interval()[1][0, 0]
     return held
 
 
 def test_a_group_whose_sums_contradict_the_shape_of_all_rows_does_not_borrow_it():
     assert held_of_an_unlike_group() == 8
-    with mock.patch.object(group_means, "unlike", lambda line, masses, *_: np.zeros(len(masses.rows), dtype=bool)):
+    with mock.patch.object(
+        group_means, "unlike", lambda line, masses, *_: np.zeros(len(masses.rows), dtype=bool)
+    ):
         assert held_of_an_unlike_group() <= 6  # planted: no look at the sums
 
 
@@ -268,7 +329,9 @@ def test_intervals_hold_the_means_of_groups_of_very_unequal_size(name):
     for draw in range(100):
         group = rng.choice(groups, 20_000, p=share / share.sum())
         rows = np.column_stack([rng.normal(truth[group], 1.0), group])
-        result = means(rows[5:], budget, x_pub=rows[:5], by=-1, groups=range(groups), random_state=draw)
+        result = means(
+            rows[5:], budget, x_pub=rows[:5], by=-1, groups=range(groups), random_state=draw
+        )
         lower, upper = (each[:groups, 0] for each in result.confidence_interval())
         held.append((lower <= truth) & (truth <= upper))
     assert np.mean(held) >= 0.92

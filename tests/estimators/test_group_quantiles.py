@@ -9,11 +9,23 @@ import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at
 
-from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, ReplayError, estimate_mean, quantiles, value_counts
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    InputError,
+    Ledger,
+    PureDP,
+    ReplayError,
+    estimate_mean,
+    quantiles,
+    value_counts,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms import cells
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 EXACT = ZCDP(1e6)  # as good as no noise
 PLAIN = {"threads": 1, "progress": False}
 STATES, SEXES = ["ME", "NH", "VT"], [0, 1]
@@ -25,7 +37,9 @@ def survey(n, seed):
     age = rng.integers(18, 90, n) + 100.0 * place
     age[rng.random(n) < 0.03] = np.nan
     names = np.array([*STATES, "elsewhere"], dtype=object)
-    return pd.DataFrame({"age": age, "income": rng.lognormal(3.0 + sex, 0.5), "sex": sex, "state": names[place]})
+    return pd.DataFrame(
+        {"age": age, "income": rng.lognormal(3.0 + sex, 0.5), "sex": sex, "state": names[place]}
+    )
 
 
 TABLE, PUBLIC = survey(20_000, 0), survey(60, 1).dropna()
@@ -39,7 +53,11 @@ def test_without_noise_each_group_of_two_columns_has_its_own_quantiles():
     assert result.quantile.shape == (7, 2, 3)
     other = ~TABLE["state"].isin(STATES) | (TABLE["sex"] == 2)
     for group in result.groups:
-        mine = other if group == "(other)" else (TABLE["state"] == group[0]) & (TABLE["sex"] == group[1])
+        mine = (
+            other
+            if group == "(other)"
+            else (TABLE["state"] == group[0]) & (TABLE["sex"] == group[1])
+        )
         rows = TABLE[mine]
         ages = np.quantile(rows["age"].dropna(), result.q, method="inverted_cdf")
         np.testing.assert_allclose(result[group][0], ages, rtol=1e-12)
@@ -57,7 +75,9 @@ def test_means_of_two_columns_and_counts_by_group():
     for state in STATES:
         for sex in SEXES:
             np.testing.assert_allclose(means[state, float(sex)], truth.loc[(state, sex)], rtol=0.02)
-    counts = value_counts(TABLE, column="sex", keys=[0, 1], by="state", groups=STATES, budget=EXACT, **PLAIN)
+    counts = value_counts(
+        TABLE, column="sex", keys=[0, 1], by="state", groups=STATES, budget=EXACT, **PLAIN
+    )
     table = pd.crosstab(TABLE["state"], TABLE["sex"]).loc[[*STATES, "elsewhere"]]
     np.testing.assert_allclose(counts.to_table()[:4, :3], table, atol=0.1)
     from_public = value_counts(TABLE, column="sex", by="state", x_pub=PUBLIC, budget=EXACT, **PLAIN)
@@ -66,7 +86,9 @@ def test_means_of_two_columns_and_counts_by_group():
 
 def test_a_group_of_few_rows_has_no_quantiles():
     rows = np.column_stack([np.arange(4000.0), np.where(np.arange(4000) < 40, 1.0, 0.0)])
-    result = quantiles(rows, x_pub=rows[:4] + 0.5, by=-1, groups=[0, 1], budget=ZCDP(0.1), random_state=0, **PLAIN)
+    result = quantiles(
+        rows, x_pub=rows[:4] + 0.5, by=-1, groups=[0, 1], budget=ZCDP(0.1), random_state=0, **PLAIN
+    )
     assert result.part_reasons[3:6] == (("few_rows",),) * 3
     assert np.isnan(result[1.0]).all()
     assert np.isinf(result.confidence_interval()[1][1]).all()
@@ -82,7 +104,11 @@ REFUSED = [
     (quantiles, {"by": "state", "groups": [f"g{k}" for k in range(9000)]}, "too many"),
     (estimate_mean, {"groups": {"state": STATES, "sex": range(5000)}}, "at most 10,000 groups"),
     (value_counts, {"column": "state"}, "none of by="),
-    (value_counts, {"column": "age", "x_pub": None}, "no values of column 'age': list them in keys="),
+    (
+        value_counts,
+        {"column": "age", "x_pub": None},
+        "no values of column 'age': list them in keys=",
+    ),
 ]
 
 
@@ -104,7 +130,9 @@ def replayed(budget=BUDGET, old=(1e9, -1e9, 0.0), new=(-1e9, np.nan, 2.0)):
     return record_replay(call, *pair_at(ROWS, 7, old, new), budget=budget)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)], ids=["zcdp", "approx", "pure"])
+@pytest.mark.parametrize(
+    "budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)], ids=["zcdp", "approx", "pure"]
+)
 def test_replay_of_a_row_that_changes_its_group(budget):
     for new in ((-1e9, np.nan, 2.0), (1e9, -1e9, 7.0), (0.1, 0.1, np.inf)):
         report = replayed(budget, new=new)

@@ -19,7 +19,9 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
     rng = np.random.default_rng([seed, dim, n, n_pub])
     mean, factor = gaussian(dim, condition, rng)
     private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
+    result = seeded(
+        estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options
+    )
     return (
         result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor),
         mean_error(public.mean(axis=0), mean, factor),
@@ -27,7 +29,9 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
 
 
 def ladder(private, public, *, budget=RHO_HALF, **options):
-    return seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=0, **options)
+    return seeded(
+        estimate_gaussian, private, x_pub=public, budget=budget, random_state=0, **options
+    )
 
 
 # dim, n_priv, n_pub, condition, then rung and errors of the specification's table
@@ -86,7 +90,9 @@ def test_the_rung_depends_on_public_rows_alone_and_the_public_one_pays_nothing()
     log = []
     rows = SpyRows(np.zeros((30, 4)), log)
     public = np.random.default_rng(0).normal(size=(9, 4))
-    result = estimate_gaussian(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log), structure="public")
+    result = estimate_gaussian(
+        rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log), structure="public"
+    )
     assert log == []
     assert np.allclose(result.mean, public.mean(axis=0))
     public = np.random.default_rng(1).normal(size=(9, 4))
@@ -128,7 +134,9 @@ def test_a_public_set_of_another_scale_is_noticed_and_made_up_for(rung, factor):
     assert "shifted" in result.reasons
     assert result.diagnostics["scale_ratio"] == pytest.approx(factor, rel=0.3)
     assert "Public scale" in result.summary()
-    assert covariance_error(result.covariance, factor * np.eye(3)) < (0.1 if rung == "full" else 1.2)
+    assert covariance_error(result.covariance, factor * np.eye(3)) < (
+        0.1 if rung == "full" else 1.2
+    )
     assert np.abs(result.mean).max() < 0.1 * factor
     same = ladder(private / factor, public, structure=rung)
     assert {*same.reasons} <= (set() if rung == "full" else {"few_rows"})
@@ -197,7 +205,12 @@ def test_warnings_say_what_would_buy_more_and_name_constant_columns():
 ])  # fmt: skip
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
-    refused(estimate_gaussian, message, np.zeros((50, 3)), **{"x_pub": public, "budget": RHO_HALF} | options)
+    refused(
+        estimate_gaussian,
+        message,
+        np.zeros((50, 3)),
+        **{"x_pub": public, "budget": RHO_HALF} | options,
+    )
 
 
 def test_arguments_of_the_other_methods_choose_them():
@@ -214,5 +227,10 @@ def test_one_column_is_resolved_in_full(n_pub):
     cells = [cell(1, 20_000, n_pub, 1.0, seed, budget=ZCDP(0.1)) for seed in range(4)]
     assert {result.structure for result, *_ in cells} == {"full"}
     assert np.median([errors[0] for _, *errors in cells]) < 0.03
-    forced = [cell(1, 20_000, n_pub, 1.0, seed, budget=ZCDP(0.1), structure="diagonal") for seed in range(4)]
-    assert np.mean([errors[0] for _, *errors in forced]) > np.mean([errors[0] for _, *errors in cells])
+    forced = [
+        cell(1, 20_000, n_pub, 1.0, seed, budget=ZCDP(0.1), structure="diagonal")
+        for seed in range(4)
+    ]
+    assert np.mean([errors[0] for _, *errors in forced]) > np.mean(
+        [errors[0] for _, *errors in cells]
+    )

@@ -15,7 +15,13 @@ from fastpubpriv import estimate_gaussian
 from fastpubpriv.estimators.ladder import full, schedule
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder import public_prior as evidence
-from fastpubpriv.estimators.ladder.public_prior import EffectiveRows, mismatch_of, moderated, plain_worth, public_prior
+from fastpubpriv.estimators.ladder.public_prior import (
+    EffectiveRows,
+    mismatch_of,
+    moderated,
+    plain_worth,
+    public_prior,
+)
 from fastpubpriv.estimators.moments import EDGES, NormCount
 from fastpubpriv.mechanisms.sums import AxisFeatures
 from fastpubpriv.session import Noise
@@ -68,7 +74,9 @@ def test_the_ridge_and_the_pooling_of_scales():
     # No structure is believed where the evidence cannot tell.
     rng = np.random.default_rng(3)
     likely = [
-        evidence.pseudo_rows(np.maximum(np.linalg.eigvalsh(np.cov(rng.normal(size=(10, 20)).T) * 9.0), 0.0), 9)[0]
+        evidence.pseudo_rows(
+            np.maximum(np.linalg.eigvalsh(np.cov(rng.normal(size=(10, 20)).T) * 9.0), 0.0), 9
+        )[0]
         for _ in range(20)
     ]
     assert np.median(likely) == tuning.PRIOR_GRID[-1]
@@ -77,7 +85,9 @@ def test_the_ridge_and_the_pooling_of_scales():
 def test_units_of_columns_do_not_matter_with_many_rows():
     rows, units = mixed(4, 400, 4), np.array([1e-12, 1.0, 1e12, 3.0])
     one, other = public_prior(rows), public_prior(rows * units)
-    assert np.allclose(other.covariance / np.outer(units, units), one.covariance, rtol=1e-2, atol=1e-3)
+    assert np.allclose(
+        other.covariance / np.outer(units, units), one.covariance, rtol=1e-2, atol=1e-3
+    )
     assert other.worth.low == pytest.approx(one.worth.low, rel=1e-3)
 
 
@@ -95,7 +105,9 @@ def test_any_public_rows_give_a_positive_definite_base(public):
     assert np.linalg.eigvalsh(correlation)[0] > 0
     assert base.fallback == tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
     view = schedule.forecast_structures(base.worth, 1000, NOISE)
-    assert all(np.isfinite(each.divergence) for name, each in view.structures.items() if name != "full")
+    assert all(
+        np.isfinite(each.divergence) for name, each in view.structures.items() if name != "full"
+    )
 
 
 def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
@@ -114,7 +126,9 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
 def test_repair_is_relative_to_the_noise_and_always_positive(std):
     rng, target = np.random.default_rng(9), np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
-    found, floored = full.chosen({"public": target}, target + noise + noise.T, std, 1e4, 20.0).repaired()
+    found, floored = full.chosen(
+        {"public": target}, target + noise + noise.T, std, 1e4, 20.0
+    ).repaired()
     assert np.linalg.eigvalsh(found / np.sqrt(np.outer(np.diag(found), np.diag(found))))[0] > 0
     ratios = np.linalg.eigvals(np.linalg.solve(target, found)).real
     assert ratios.min() >= 0.99 * min(0.2, 1e-9 + 0.35 * std * np.sqrt(12.0))
@@ -139,7 +153,10 @@ def test_the_plan_spends_at_most_everything():
 def test_the_better_rung_as_rows_grow():
     worth = EffectiveRows(dim=8, n_pub=24, low=23.0, likely=23.0, scales=23.0)
     order = ["public", "mean", "diagonal", "full"]
-    taken = [order.index(schedule.forecast_structures(worth, n, NOISE).best) for n in (1, 100, 1000, 10_000, 10**6)]
+    taken = [
+        order.index(schedule.forecast_structures(worth, n, NOISE).best)
+        for n in (1, 100, 1000, 10_000, 10**6)
+    ]
     assert taken == sorted(taken)
     assert taken[0] <= 1
     assert taken[-1] == 3
@@ -174,7 +191,9 @@ def shells_of(lengths, std=0.0):
     noise = std * np.random.default_rng(0).normal(size=len(edges) - 1)
     answer = SimpleNamespace(value=np.histogram(lengths, edges)[0] + noise)
     count = replace(count, shares=replace(count.shares, count_std=max(std, 1e-9)))
-    return count.count_norms(SimpleNamespace(release=lambda *_, **__: answer), None, np.zeros(0)).shells
+    return count.count_norms(
+        SimpleNamespace(release=lambda *_, **__: answer), None, np.zeros(0)
+    ).shells
 
 
 @pytest.mark.parametrize("dim", [1, 4, 30])
@@ -221,7 +240,11 @@ def test_shares_follow_public_numbers():
 def test_a_shift_is_measured_and_chance_is_not():
     worth, rng, found = plain_worth(4, 50), np.random.default_rng(4), []
     for _ in range(2000):
-        gap = rng.normal(size=4) / math.sqrt(50) + rng.normal(size=4) / math.sqrt(1000) + 0.05 * rng.normal(size=4)
+        gap = (
+            rng.normal(size=4) / math.sqrt(50)
+            + rng.normal(size=4) / math.sqrt(1000)
+            + 0.05 * rng.normal(size=4)
+        )
         found.append(mismatch_of(float(gap @ gap), 4 * 0.05**2, worth, 1000).beyond_chance)
     assert np.mean(found) < 0.005
     far = mismatch_of(9.0, 0.01, worth, 1000)
@@ -254,7 +277,9 @@ def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds():
         rows[:, -1] = rng.random(5005) < 0.03
         public, private = rows[:5].copy(), rows[5:]
         public[:, -1] = 0.0
-        result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed)
+        result = seeded(
+            estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed
+        )
         assert result.structure == "full"
         ratios = np.diag(result.covariance) / private.var(axis=0)
         found.append(ratios[-1])
@@ -271,9 +296,12 @@ def coverage(runs, spoil=1.0):
         dim, n, n_pub = ((3, 4000, 8), (6, 8000, 20), (10, 20_000, 12))[seed % 3]
         mean, factor = gaussian(dim, 30.0, rng)
         private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
-        result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed)
+        result = seeded(
+            estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed
+        )
         inside.append(
-            covariance_error(spoil * result.covariance, factor) <= 1.6 * result.predicted_covariance_error
+            covariance_error(spoil * result.covariance, factor)
+            <= 1.6 * result.predicted_covariance_error
             and mean_error(result.mean, mean, factor) <= 2.0 * result.predicted_mean_error
         )
     return float(np.mean(inside))
@@ -294,7 +322,10 @@ def share_spherical():
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(20, 40))
         common = np.eye(40) * np.var(rows, axis=0, ddof=1).mean()
-        ours, plain = (np.linalg.norm(each / 9.0 - np.eye(40)) for each in (public_prior(rows).covariance, common))
+        ours, plain = (
+            np.linalg.norm(each / 9.0 - np.eye(40))
+            for each in (public_prior(rows).covariance, common)
+        )
         found += ours <= 1.05 * plain + 0.01
     return found / 60
 
@@ -335,7 +366,10 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
     def taken():
         sets = [rng.normal(size=(6, 5)) * scales @ rotation for _ in range(40)]
         return [
-            schedule.forecast_structures(public_prior(rows).worth, 1000, Noise(True, Fraction(1))).best for rows in sets
+            schedule.forecast_structures(
+                public_prior(rows).worth, 1000, Noise(True, Fraction(1))
+            ).best
+            for rows in sets
         ]
 
     assert "diagonal" not in taken()

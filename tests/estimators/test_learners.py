@@ -44,7 +44,9 @@ def test_registry_is_complete():
         "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances",
         "hypothesis_selection",
     ]  # fmt: skip
-    assert [name for name, method in METHODS.items() if method.reserved is not None] == ["group_covariances"]
+    assert [name for name, method in METHODS.items() if method.reserved is not None] == [
+        "group_covariances"
+    ]
     assert " ".join(gaussian_methods.__doc__.split()).count("(paper A: the role of ") == 3
 
 
@@ -55,7 +57,9 @@ def test_registry_is_complete():
 def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
     for seed in range(3):
-        result = seeded(x_priv, x_pub=x_pub, budget=budget, method="recursive_preconditioner", random_state=seed)
+        result = seeded(
+            x_priv, x_pub=x_pub, budget=budget, method="recursive_preconditioner", random_state=seed
+        )
         covariance, mean = errors(result, root)
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
@@ -84,20 +88,28 @@ def test_recursion_contracts_and_keeps():
 
 
 @pytest.mark.parametrize("budget", [PureDP(1), ZCDP(0.1)])
-@pytest.mark.parametrize(("dim", "n_priv", "n_pub"), [(1, 5_000, 50), (1, 40_000, 50), (2, 40_000, 100)])
+@pytest.mark.parametrize(
+    ("dim", "n_priv", "n_pub"), [(1, 5_000, 50), (1, 40_000, 50), (2, 40_000, 100)]
+)
 def test_hypothesis_selection_recovers(dim, n_priv, n_pub, budget):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=4.0)
     for seed in range(3):
-        result = seeded(x_priv, x_pub=x_pub, budget=budget, method="hypothesis_selection", random_state=seed)
+        result = seeded(
+            x_priv, x_pub=x_pub, budget=budget, method="hypothesis_selection", random_state=seed
+        )
         covariance, mean = errors(result, root)
         assert covariance < 1.5 * dim * result.predicted_covariance_error
         assert mean < 1.5 * dim * result.predicted_mean_error
         assert np.linalg.eigvalsh(result.covariance)[0] > 0
     assert len(result.releases) == (1 if dim == 1 else 3)
-    assert all(1 < release["candidates"] <= gaussian_methods.MAX_HYPOTHESES for release in result.releases)
+    assert all(
+        1 < release["candidates"] <= gaussian_methods.MAX_HYPOTHESES for release in result.releases
+    )
 
 
-@pytest.mark.parametrize(("condition", "radius", "accuracy"), [(1.0, 0.5, 0.1), (40.0, 1.0, 0.15), (9.0, 2.0, 0.05)])
+@pytest.mark.parametrize(
+    ("condition", "radius", "accuracy"), [(1.0, 0.5, 0.1), (40.0, 1.0, 0.15), (9.0, 2.0, 0.05)]
+)
 def test_cover_covers(condition, radius, accuracy):
     problem = GaussianProblem(
         dim=1, n=10**6, mean_radius=radius, condition=condition, mode="practical", failure_prob=0.05
@@ -115,7 +127,9 @@ def test_cover_covers(condition, radius, accuracy):
         mean = rng.choice([radius, -radius, rng.uniform(-radius, radius)])
         std = rng.choice([1.0, condition**-0.5, np.exp(rng.uniform(-0.5 * np.log(condition), 0.0))])
         truth = density(mean, std)
-        distance = 0.5 * np.abs(members - truth).sum(axis=1) * (grid[1] - grid[0]) / np.sqrt(2 * np.pi)
+        distance = (
+            0.5 * np.abs(members - truth).sum(axis=1) * (grid[1] - grid[0]) / np.sqrt(2 * np.pi)
+        )
         assert distance.min() <= accuracy * 1.001
 
 
@@ -123,14 +137,21 @@ def test_group_covariances_recover_and_shrug_off_a_wrong_scale():
     x_priv, x_pub, root = gaussian(120_000, 2, 1, condition=1.0)
     budget = ApproxDP(4, 1e-6)
     for scale in (1.0, 1e6):
-        result = seeded(scale * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, method="group_covariances")
+        result = seeded(
+            scale * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, method="group_covariances"
+        )
         covariance, mean = errors(result, scale * root, 0.0)
         assert covariance < 0.03
         assert mean < 0.03
         assert result.releases[0]["passed"] == 1.0
-        assert [release["noise"] for release in result.releases[:2]] == ["discrete laplace", "gaussian"]
+        assert [release["noise"] for release in result.releases[:2]] == [
+            "discrete laplace",
+            "gaussian",
+        ]
     # The paper's learner cannot: its clip radius comes from the public rows. The default counts the rows first, and says so.
-    lifted = seeded(1e6 * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, method="lifted_coinpress")
+    lifted = seeded(
+        1e6 * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, method="lifted_coinpress"
+    )
     assert errors(lifted, 1e6 * root, 0.0)[0] > 0.3
     default = seeded(1e6 * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget)
     assert errors(default, 1e6 * root, 0.0)[0] < 0.1
@@ -148,10 +169,17 @@ def test_group_covariances_in_two_columns_and_where_rows_disagree():
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
     groups = gaussian_methods.groups_for(
-        GaussianProblem(dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1)
+        GaussianProblem(
+            dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1
+        )
     )
     x_priv[(np.arange(120_000) % groups) % 2 == 0] *= 20.0
-    result = seeded(x_priv, x_pub=10.0 * rng.normal(size=(5, 1)), budget=ApproxDP(4, 1e-6), method="group_covariances")
+    result = seeded(
+        x_priv,
+        x_pub=10.0 * rng.normal(size=(5, 1)),
+        budget=ApproxDP(4, 1e-6),
+        method="group_covariances",
+    )
     assert result.releases[0]["passed"] == 0.0
     assert abs(result.covariance[0, 0] / x_priv.var() - 1.0) < 0.1
 
@@ -170,7 +198,9 @@ def test_group_covariances_in_two_columns_and_where_rows_disagree():
 ])  # fmt: skip
 def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, options, text):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim)
-    spies.refused(estimate_gaussian, text, x_priv, x_pub=x_pub, budget=budget, method=method, **options)
+    spies.refused(
+        estimate_gaussian, text, x_priv, x_pub=x_pub, budget=budget, method=method, **options
+    )
 
 
 @pytest.mark.parametrize(("method", "budget"), [
@@ -178,7 +208,15 @@ def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, opti
 ])  # fmt: skip
 def test_wrong_notions_are_refused(method, budget):
     x_priv, x_pub, _ = gaussian(20_000, 60, 1)
-    raises(BudgetError, "pass .*DP", estimate_gaussian, x_priv, x_pub=x_pub, budget=budget, method=method)
+    raises(
+        BudgetError,
+        "pass .*DP",
+        estimate_gaussian,
+        x_priv,
+        x_pub=x_pub,
+        budget=budget,
+        method=method,
+    )
 
 
 def test_experimental_methods_and_useless_predictions_are_warned_about():
@@ -252,4 +290,11 @@ def test_replay_catches_a_center_without_robust_weights(monkeypatch):
     )
     budget = ApproxDP(4, 1e-6)
     run = partial(seeded, x_pub=x_pub, budget=budget, method="group_covariances")
-    raises(ReplayError, "logarithm of the center", record_replay, run, *pair_at(x_priv, 5, 1e6), budget=budget)
+    raises(
+        ReplayError,
+        "logarithm of the center",
+        record_replay,
+        run,
+        *pair_at(x_priv, 5, 1e6),
+        budget=budget,
+    )

@@ -16,7 +16,14 @@ from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.mechanisms.sums import AffineMap, CountedMoment, RadialPieces, SecondMoment, ShellCounts, sum_grid
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    CountedMoment,
+    RadialPieces,
+    SecondMoment,
+    ShellCounts,
+    sum_grid,
+)
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Executor
 
@@ -46,9 +53,13 @@ def law_of(norms, cost=Fraction(1, 100), n=10_000):
 
     def release(measurement, *, name, cost):
         places = np.searchsorted(measurement.edges, norms)
-        return SimpleNamespace(value=np.bincount(places, minlength=len(measurement.edges) + 1) * (n / len(norms)))
+        return SimpleNamespace(
+            value=np.bincount(places, minlength=len(measurement.edges) + 1) * (n / len(norms))
+        )
 
-    count = NormCount.costing(cost, 3 * cost, n, 1, pure=False, noise=math.sqrt(2.0 / (3.0 * float(cost))))
+    count = NormCount.costing(
+        cost, 3 * cost, n, 1, pure=False, noise=math.sqrt(2.0 / (3.0 * float(cost)))
+    )
     return count.count_norms(SimpleNamespace(release=release), AffineMap(dim=1), NO_PUBLIC).law
 
 
@@ -65,7 +76,10 @@ def test_a_power_law_goes_on_as_it_should(index):
 
 
 def test_the_law_of_heavier_tails_allows_more():
-    heavy, light = law_of((1.0 - LEVELS) ** (-1.0 / 1.5)), law_of(np.sqrt(-2.0 * np.log(1.0 - LEVELS)))
+    heavy, light = (
+        law_of((1.0 - LEVELS) ** (-1.0 / 1.5)),
+        law_of(np.sqrt(-2.0 * np.log(1.0 - LEVELS))),
+    )
     assert heavy.ratios(heavy.end / 2.0)[0] > moments.HEAVY > light.ratios(light.end / 2.0)[1]
     assert heavy.ratios(heavy.end / 2.0)[1] > 2.0
     # Per octave a power law of index 1.5 falls by 2^-1.5, and the sum beyond a radius of no rows by nothing.
@@ -76,7 +90,8 @@ def test_the_law_of_heavier_tails_allows_more():
 
 @pytest.mark.parametrize("dim", [1, 3])
 def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
-    monkeypatch.setattr(sums, "release", lambda account, *, query, unit, **_: query() * unit)  # without noise
+    # without noise
+    monkeypatch.setattr(sums, "release", lambda account, *, query, unit, **_: query() * unit)
     rng = np.random.default_rng(0)
     radius = 5.0
     z = rng.normal(size=(200, dim)) * rng.lognormal(0.0, 2.0, size=(200, 1))
@@ -87,11 +102,15 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
     asked = RadialPieces(affine=affine, radius=radius, squares=part, counts=counts, counted=part)
     x = np.linalg.solve(matrix, z.T).T
     rows, _ = session.open_rows(np.vstack([x, [[np.nan] * dim]]))
-    found = asked.release(Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2))
+    found = asked.release(
+        Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2)
+    )
     norm = np.linalg.norm(z, axis=1, keepdims=True)
     unit = z / np.maximum(norm, 1e-300)
     whole = unit * np.minimum(norm, radius)
-    assert np.allclose(found.value[0], np.sum(unit * np.minimum(norm, radius / 2.0), axis=0), atol=1e-4)
+    assert np.allclose(
+        found.value[0], np.sum(unit * np.minimum(norm, radius / 2.0), axis=0), atol=1e-4
+    )
     assert np.allclose(found.value.sum(axis=0), whole.sum(axis=0), atol=1e-4)
     assert np.allclose(found.moment.value, whole.T @ whole, atol=0.3)
     expected = np.histogram(norm, [0.0, *edges, np.inf])[0]
@@ -100,7 +119,11 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
     for other in (affine, AffineMap(dim=dim, matrix=matrix.copy())):
         moment = SecondMoment(affine=other, radius=radius)
         joint = CountedMoment(counts=counts, moment=moment, counted=part).release(
-            Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2)
+            Account("", ZCDP(0.5), draws=99),
+            rows,
+            Executor(threads=1),
+            name="",
+            cost=Fraction(1, 2),
         )
         np.testing.assert_array_equal(joint.value, expected)
         assert np.allclose(joint.moment.value, whole.T @ whole, atol=0.3)
@@ -138,7 +161,12 @@ def test_intervals_hold_the_mean_and_need_the_outer_piece(monkeypatch):
     functional = RadialMean.functional
 
     def inner_alone(found, q):
-        return functional(replace(found, inner=found.mean, outer=0.0 * found.outer, piece_std=0.0 * found.piece_std), q)
+        return functional(
+            replace(
+                found, inner=found.mean, outer=0.0 * found.outer, piece_std=0.0 * found.piece_std
+            ),
+            q,
+        )
 
     monkeypatch.setattr(RadialMean, "functional", inner_alone)
     assert coverage(20, part=slice(0, 1)) < 0.8
@@ -147,15 +175,33 @@ def test_intervals_hold_the_mean_and_need_the_outer_piece(monkeypatch):
 def test_reasons():
     rng = np.random.default_rng(3)
     assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), seed=1).reason is None
-    assert radial_mean(rng.standard_cauchy(size=(20_000, 2)), ZCDP(0.5), seed=1).reason == "heavy_tail"
+    assert (
+        radial_mean(rng.standard_cauchy(size=(20_000, 2)), ZCDP(0.5), seed=1).reason == "heavy_tail"
+    )
     assert radial_mean(np.zeros((2000, 2)), ZCDP(0.5), seed=1).reason == "unresolved"
     assert radial_mean(rng.normal(size=(20, 2)), ZCDP(1e-4), seed=1).reason == "unresolved"
     public = np.abs(rng.standard_cauchy(size=200))
-    assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public, seed=1).reason == "heavy_tail"
-    assert radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public[:49] / 1e3, seed=1).reason is None
+    assert (
+        radial_mean(rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public, seed=1).reason
+        == "heavy_tail"
+    )
+    assert (
+        radial_mean(
+            rng.normal(size=(20_000, 2)), ZCDP(0.5), public=public[:49] / 1e3, seed=1
+        ).reason
+        is None
+    )
 
 
-HOSTILE = [[0.0, 0.0], [1e308, -1e308], [np.nan, 1.0], [np.inf, 0.0], [5e-324, 0.0], [3.0, 4.0], [-6.0, -8.0]]
+HOSTILE = [
+    [0.0, 0.0],
+    [1e308, -1e308],
+    [np.nan, 1.0],
+    [np.inf, 0.0],
+    [5e-324, 0.0],
+    [3.0, 4.0],
+    [-6.0, -8.0],
+]
 
 
 @every_budget
@@ -175,7 +221,9 @@ def opposite():
 
 @pytest.mark.parametrize("radius", [None, 9.0])
 def test_opposite_rows_come_near_the_declared_cost(radius):
-    report = record_replay(partial(radial_mean, budget=ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5))
+    report = record_replay(
+        partial(radial_mean, budget=ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5)
+    )
     assert report.tightness > 0.6  # the count, nearly a third of the cost, sees no difference
 
 
@@ -186,8 +234,14 @@ def test_faults_are_caught(monkeypatch, fault, radius):
     if fault == "longer":
         # Pieces that are added up twice, past the check of the integers.
         add = sums.RadialQuery.add
-        monkeypatch.setattr(sums.RadialQuery, "add", lambda self, *given: (add(self, *given), add(self, *given)))
+        monkeypatch.setattr(
+            sums.RadialQuery, "add", lambda self, *given: (add(self, *given), add(self, *given))
+        )
     else:
-        monkeypatch.setattr(kernels, "rows_radial", lambda chunk, *given: plain(chunk - chunk.mean(axis=0), *given))
+        monkeypatch.setattr(
+            kernels, "rows_radial", lambda chunk, *given: plain(chunk - chunk.mean(axis=0), *given)
+        )
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        record_replay(lambda rows: radial_mean(rows, ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5))
+        record_replay(
+            lambda rows: radial_mean(rows, ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5)
+        )

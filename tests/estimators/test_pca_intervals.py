@@ -25,7 +25,9 @@ def lognormal(z):
 
 
 def awkward(z):
-    return np.column_stack([1e9 + 5.0 * z[:, 0], 3.0 + 0.001 * z[:, 1], z[:, 2] - 2.0 + 0.5 * z[:, 0]])
+    return np.column_stack(
+        [1e9 + 5.0 * z[:, 0], 3.0 + 0.001 * z[:, 1], z[:, 2] - 2.0 + 0.5 * z[:, 0]]
+    )
 
 
 def constant(z):
@@ -59,9 +61,14 @@ def draws(name, n, budget, seeds, *, m=20, shrink=1.0, **options):
         rng = np.random.default_rng(seed)
         public, private = rows_of(rng.normal(size=(m, 3))), rows_of(rng.normal(size=(n, 3)))
         if options.get("center") is None:
-            options = {**options, "x_pub": public.mean(axis=0) + shrink * (public - public.mean(axis=0))}
+            options = {
+                **options,
+                "x_pub": public.mean(axis=0) + shrink * (public - public.mean(axis=0)),
+            }
         with warnings.catch_warnings(action="ignore"):
-            result = seeded(private_pca, private, n_components=3, budget=budget, random_state=seed, **options)
+            result = seeded(
+                private_pca, private, n_components=3, budget=budget, random_state=seed, **options
+            )
         truth = truth_of(result, mean, covariance)
         lower, upper = result.confidence_interval()
         assert np.isfinite([lower, upper]).all()
@@ -96,7 +103,9 @@ def test_public_rows_of_too_small_a_scale_make_few_rows_unreliable(name, shrink)
     assert any("clipped" in own for result, _ in found for own in result.part_reasons)
 
 
-@pytest.mark.parametrize(("radius", "status"), [(2.0, "unreliable"), (7.0, "caution"), (25.0, "ok")])
+@pytest.mark.parametrize(
+    ("radius", "status"), [(2.0, "unreliable"), (7.0, "caution"), (25.0, "ok")]
+)
 def test_a_radius_that_holds_the_rows_is_ok_and_a_short_one_is_not(radius, status):
     """The largest standard deviation is 3.2, so that 2 loses most of the variance and 7 a little."""
     options = {"center": [10.0, -5.0, 2.0], "radius": radius}
@@ -126,7 +135,9 @@ def test_rows_with_gaps_are_not_rows_at_the_center(incomplete):
         rng = np.random.default_rng(seed)
         private, public = light(rng.normal(size=(10_000, 3))), light(rng.normal(size=(20, 3)))
         private[rng.random(private.shape) < 1.0 - (1.0 - incomplete) ** (1.0 / 3.0)] = np.nan
-        result = seeded(private_pca, private, x_pub=public, n_components=2, budget=ZCDP(0.5), random_state=seed)
+        result = seeded(
+            private_pca, private, x_pub=public, n_components=2, budget=ZCDP(0.5), random_state=seed
+        )
         assert ("gaps" in result.reasons) == (incomplete > 0.0)
         truth = truth_of(result, *POPULATIONS["light"][1:])
         lower, upper = result.confidence_interval()
@@ -140,7 +151,15 @@ def test_rows_with_gaps_are_not_rows_at_the_center(incomplete):
 def test_a_mean_square_that_noise_takes_below_zero_is_printed_as_zero():
     rows = np.random.default_rng(3).normal(size=(300, 3)) * [9.0, 0.1, 0.1]
     results = [
-        seeded(private_pca, rows, budget=ZCDP(0.01), center=np.zeros(3), radius=40.0, n_components=3, random_state=seed)
+        seeded(
+            private_pca,
+            rows,
+            budget=ZCDP(0.01),
+            center=np.zeros(3),
+            radius=40.0,
+            n_components=3,
+            random_state=seed,
+        )
         for seed in range(20)
     ]
     printed = np.array([result.along for result in results])

@@ -6,21 +6,30 @@ import pytest
 
 import fastpubpriv as fpp
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 EXACT = fpp.ZCDP(1e6)  # as good as no noise
 
 
 def judged(tables, truth):
     """Share of the counts of all tables within their interval and [0, n], and share of the intervals that hold the truth."""
-    count, lower, upper = (np.array([table[name] for table in tables]) for name in ("count", "lower", "upper"))
+    count, lower, upper = (
+        np.array([table[name] for table in tables]) for name in ("count", "lower", "upper")
+    )
     within = (lower <= count) & (count <= upper) & (count >= 0.0) & (count <= np.sum(truth))
     return within.mean(), ((lower <= truth) & (truth <= upper)).mean()
 
 
-@pytest.mark.parametrize(("budget", "runs"), [(fpp.ZCDP(0.005), 200), (fpp.PureDP(0.1), 60)], ids=["zcdp", "pure"])
+@pytest.mark.parametrize(
+    ("budget", "runs"), [(fpp.ZCDP(0.005), 200), (fpp.PureDP(0.1), 60)], ids=["zcdp", "pure"]
+)
 def test_counts_lie_in_their_intervals(budget, runs):
     rows = [0] * 5 + [1] * 95
-    results = [fpp.value_counts(rows, keys=[0, 1], budget=budget, random_state=seed) for seed in range(runs)]
+    results = [
+        fpp.value_counts(rows, keys=[0, 1], budget=budget, random_state=seed)
+        for seed in range(runs)
+    ]
     assert min(result.counts.min() for result in results) < 0.0  # the raw ones are unbiased
     within, held = judged([result.to_frame() for result in results], [5, 95, 0, 0])
     assert within == 1.0
@@ -31,7 +40,9 @@ def test_counts_of_two_columns_lie_in_their_intervals():
     rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [50, 20, 20, 10], axis=0)
     keys = {0: [0, 1], 1: [0, 1]}
     tables = [
-        fpp.crosstab(rows, columns=[0, 1], keys=keys, budget=fpp.ZCDP(0.005), random_state=seed).to_frame()
+        fpp.crosstab(
+            rows, columns=[0, 1], keys=keys, budget=fpp.ZCDP(0.005), random_state=seed
+        ).to_frame()
         for seed in range(60)
     ]
     truth = [50, 20, 0, 0, 20, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
@@ -41,7 +52,10 @@ def test_counts_of_two_columns_lie_in_their_intervals():
 
 
 def test_shares_that_a_table_shows_are_shares():
-    results = [fpp.value_counts([1] * 50, keys=[0, 1], budget=fpp.ZCDP(0.005), random_state=seed) for seed in range(50)]
+    results = [
+        fpp.value_counts([1] * 50, keys=[0, 1], budget=fpp.ZCDP(0.005), random_state=seed)
+        for seed in range(50)
+    ]
     shares = np.array([result.to_frame()["share"] for result in results])
     assert min(result.share.min() for result in results) < 0.0
     assert shares.min() >= 0.0
@@ -49,7 +63,10 @@ def test_shares_that_a_table_shows_are_shares():
 
 
 def test_bars_end_where_a_count_is_possible():
-    results = (fpp.value_counts([1] * 50, keys=[0, 1], budget=fpp.ZCDP(0.005), random_state=seed) for seed in range(50))
+    results = (
+        fpp.value_counts([1] * 50, keys=[0, 1], budget=fpp.ZCDP(0.005), random_state=seed)
+        for seed in range(50)
+    )
     result = next(result for result in results if result.counts[1] > 60)
     assert result.plot().axes[0].patches[1].get_width() == 50
 
@@ -76,7 +93,14 @@ def test_rows_of_groups_lie_between_none_and_all():
     group = np.repeat([0, 1], [3, 997])
     rows = np.column_stack([rng.normal(5.0, 1.0, 1000), group])
     results = [
-        fpp.estimate_mean(rows, x_pub=rows[:9].copy(), by=-1, groups=[0, 1], budget=fpp.ZCDP(0.01), random_state=seed)
+        fpp.estimate_mean(
+            rows,
+            x_pub=rows[:9].copy(),
+            by=-1,
+            groups=[0, 1],
+            budget=fpp.ZCDP(0.01),
+            random_state=seed,
+        )
         for seed in range(40)
     ]
     shown = np.array([result.to_frame()["rows"] for result in results])
@@ -89,7 +113,9 @@ def test_rows_of_groups_lie_between_none_and_all():
 def test_a_bin_has_no_more_rows_than_there_are():
     bins = fpp.BinGrid(width=10.0, offset=-5.0)
     results = [
-        fpp.stable_histogram(np.zeros(400), bins=bins, budget=fpp.ApproxDP(0.3, 1e-6), random_state=seed)
+        fpp.stable_histogram(
+            np.zeros(400), bins=bins, budget=fpp.ApproxDP(0.3, 1e-6), random_state=seed
+        )
         for seed in range(20)
     ]
     assert max(result[0].counts.max() for result in results) > 400.0
@@ -110,7 +136,9 @@ def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one
     truth = pd.DataFrame(rows).std().to_numpy()  # the divisor n is 4 % less, and 9 % in the groups
     np.testing.assert_allclose(described.standard_deviation, truth, rtol=0.02)
     np.testing.assert_allclose(np.sqrt(np.diag(gaussian.covariance)), truth, rtol=0.02)
-    np.testing.assert_allclose(means.standard_deviation[:2], pd.DataFrame(rows).groupby(half).std(), rtol=0.02)
+    np.testing.assert_allclose(
+        means.standard_deviation[:2], pd.DataFrame(rows).groupby(half).std(), rtol=0.02
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,4 +146,5 @@ def test_a_gaussian_learned_from_private_rows_has_the_divisor_n_minus_one(seed):
     rng = np.random.default_rng(seed)
     rows, public = rng.normal(5.0, 2.0, size=(60, 1)), rng.normal(5.0, 2.0, size=(3, 1))
     result = fpp.estimate_gaussian(rows, x_pub=public, structure="full", budget=EXACT)
-    assert result.covariance[0, 0] == pytest.approx(rows.var(ddof=1), rel=0.004)  # the divisor n is 1.7 % less
+    # the divisor n is 1.7 % less
+    assert result.covariance[0, 0] == pytest.approx(rows.var(ddof=1), rel=0.004)

@@ -29,7 +29,12 @@ Q = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 
 def asked(rows, public=None, budget=EXACT, **options):
     return fpp.quantiles(
-        rows, x_pub=rows[:1].copy() if public is None else public, budget=budget, threads=1, progress=False, **options
+        rows,
+        x_pub=rows[:1].copy() if public is None else public,
+        budget=budget,
+        threads=1,
+        progress=False,
+        **options,
     )
 
 
@@ -45,7 +50,13 @@ KINDS = [
     "normal", "lognormal", "Cauchy", "counts", "ages", "mostly zero", "prices", "two groups", "tiny", "huge",
     "one number",
 ]  # fmt: skip
-EXPECTED = {"ages": "atom", "counts": "atom", "one number": "atom", "normal": "continuous", "Cauchy": "continuous"}
+EXPECTED = {
+    "ages": "atom",
+    "counts": "atom",
+    "one number": "atom",
+    "normal": "continuous",
+    "Cauchy": "continuous",
+}
 
 
 # ---- without noise --------------------------------------------------------------------------------------------------
@@ -82,7 +93,8 @@ def test_rows_beyond_what_is_seen_are_not_forgotten():
 
     def short(columns, shares):  # the stretch ends where few rows are, and most lie beyond
         return [
-            replace(each, above=each.above and each.above - 16, below=each.below) for each in scale(columns, shares)
+            replace(each, above=each.above and each.above - 16, below=each.below)
+            for each in scale(columns, shares)
         ]
 
     with mock.patch.object(module, "scales_of", short), mock.patch.object(module, "locate", place):
@@ -115,7 +127,11 @@ def test_rows_of_a_cell_may_be_one_number():
     edges = np.array([0.0, 1.0])
     wide = EdgeCounts(edges=edges, counts=np.array([0.0, 6000.0, 0.0]), std=8.0)
     # A later round finds all rows in a hundredth of that cell.
-    fine = EdgeCounts(edges=np.array([0.0, 0.70, 0.71, 1.0]), counts=np.array([0.0, 0.0, 6000.0, 0.0, 0.0]), std=8.0)
+    fine = EdgeCounts(
+        edges=np.array([0.0, 0.70, 0.71, 1.0]),
+        counts=np.array([0.0, 0.0, 6000.0, 0.0, 0.0]),
+        std=8.0,
+    )
 
     def error():
         found = ranks_of([wide, fine], 6000.0, 100.0)
@@ -131,12 +147,18 @@ def test_ranks_never_fall():
     falls = False
     for _ in range(20):
         parts = [
-            EdgeCounts(edges=np.sort(rng.normal(size=9)), counts=rng.normal(10.0, 40.0, 10), std=40.0) for _ in range(3)
+            EdgeCounts(
+                edges=np.sort(rng.normal(size=9)), counts=rng.normal(10.0, 40.0, 10), std=40.0
+            )
+            for _ in range(3)
         ]
         found = ranks_of(parts, 100.0, 5.0)
         assert np.all(np.diff(found.below) >= 0.0)
         assert np.all((found.below >= 0.0) & (found.below <= found.total))
-        with mock.patch.object(module.np, "maximum", mock.Mock(wraps=np.maximum, accumulate=lambda x: x)):  # planted
+        # planted
+        with mock.patch.object(
+            module.np, "maximum", mock.Mock(wraps=np.maximum, accumulate=lambda x: x)
+        ):
             falls |= bool(np.any(np.diff(ranks_of(parts, 100.0, 5.0).below) < 0.0))
     assert falls
 
@@ -188,7 +210,10 @@ def test_refusals_cost_nothing(given, words):
     assert not ledger.entries
 
 
-HOSTILE = [np.full(2, each) for each in (np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, 2.0**53, 1e9)]
+HOSTILE = [
+    np.full(2, each)
+    for each in (np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, 2.0**53, 1e9)
+]
 
 
 def run_of(budget):
@@ -199,7 +224,9 @@ def run_of(budget):
 def test_replay_on_neighbors(budget):
     costs = []
     for sizes in ([1, 2, 10], [300]):
-        for rows, other in random_pairs(np.random.default_rng(6), 25, sizes=sizes, dim=2, hostile=HOSTILE):
+        for rows, other in random_pairs(
+            np.random.default_rng(6), 25, sizes=sizes, dim=2, hostile=HOSTILE
+        ):
             report = record_replay(run_of(budget), rows, other, budget=budget)
             assert report.pair_cost <= report.declared_cost <= report.allowance
             costs.append(report.tightness)
@@ -226,12 +253,16 @@ def test_planted_costs_edges_and_counts():
     last = module.last_edges
 
     def run(x):
-        with mock.patch.object(module, "last_edges", lambda *given: np.unique(np.append(last(*given), np.nanmax(x)))):
+        with mock.patch.object(
+            module, "last_edges", lambda *given: np.unique(np.append(last(*given), np.nanmax(x)))
+        ):
             return run_of(fpp.ZCDP(0.1))(x)
 
     replay(run, fpp.ReplayError)
     answer = cells.CellQuery.answer
-    with mock.patch.object(cells.CellQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
+    with mock.patch.object(
+        cells.CellQuery, "answer", lambda self, counts: 2 * answer(self, counts)
+    ):
         replay(run_of(fpp.ZCDP(0.1)), fpp.ReplayError)
 
 
@@ -251,10 +282,13 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         stood, ends = scales.stand(found, known, shares)
         below, begin, outer, _ = found[stood].T
         last = begin + np.maximum(2 * outer, 1) - 1
-        known |= set(last.tolist())  # that these are reached from the first three, the next test shows
+        # that these are reached from the first three, the next test shows
+        known |= set(last.tolist())
         for side, counts_of in enumerate((column.above, column.below)):
             slowly = set()
-            for width, limits in zip((1, 2, 4, 8), scales.thresholds(shares.log2_parts, 0.01, False), strict=False):
+            for width, limits in zip(
+                (1, 2, 4, 8), scales.thresholds(shares.log2_parts, 0.01, False), strict=False
+            ):
                 for begin in range(size - width + 1):
                     total, beyond = (
                         counts_of[begin : begin + width].sum(),
@@ -262,9 +296,14 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
                     )
                     if total < 2.0 * shares.count_std * math.sqrt(width):
                         continue
-                    apart = min(max(begin - each, each - (begin + width - 1), 0) for each in known) + width // 2
+                    apart = (
+                        min(max(begin - each, each - (begin + width - 1), 0) for each in known)
+                        + width // 2
+                    )
                     stands = total > limits[min(apart, size)] * shares.count_std * math.sqrt(width)
-                    if stands and (width == 1 or beyond > 1.5 * shares.count_std * math.sqrt(width / 2)):
+                    if stands and (
+                        width == 1 or beyond > 1.5 * shares.count_std * math.sqrt(width / 2)
+                    ):
                         slowly.add(begin + width - 1)
             assert set(last[below == side].tolist()) == slowly
             assert ends[side] == max(slowly, default=-1)
@@ -301,7 +340,9 @@ def test_windows_that_stand_make_others_stand():
         stood, ends = scales.stand(found, {int(places[place])}, shares)
         assert stood.tolist() == slowly.tolist()
         lasts = found[:, 1] + np.maximum(2 * found[:, 2], 1) - 1
-        assert ends == tuple(lasts[slowly & (found[:, 0] == side)].max(initial=-1) for side in (0, 1))
+        assert ends == tuple(
+            lasts[slowly & (found[:, 0] == side)].max(initial=-1) for side in (0, 1)
+        )
     firsts, seconds, thirds, _ = np.sum(counted, axis=0)
     assert firsts < seconds < thirds  # passes after the first one matter here
 
@@ -315,12 +356,16 @@ def test_the_anchor_is_the_window_that_stands_out_most():
         for height in (0.0, 4.0, 40.0):
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
-            columns.append(scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0])
+            columns.append(
+                scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
+            )
         for each in columns:
             ((_, anchor),) = scales.find([each], 0.01, shares)
             best = -math.inf, -1
             for counts in (each.above, each.below, each.above + each.below):
-                std = shares.count_std * (1.0 if counts is each.above or counts is each.below else math.sqrt(2.0))
+                std = shares.count_std * (
+                    1.0 if counts is each.above or counts is each.below else math.sqrt(2.0)
+                )
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
                     best = max(best, (float(score.max()), int(score.argmax()) + width - 1))
@@ -340,7 +385,9 @@ def test_a_window_is_found_with_nothing_beside_it():
             counts = np.zeros((2, 2, 2047))
             counts[1, side, place] = 8.0
             ones = scales.with_both(np.ones(counts.shape))
-            empty, (found, anchor) = scales.find_windows(scales.with_both(counts), ones, np.full((1, 2048), 3.0))
+            empty, (found, anchor) = scales.find_windows(
+                scales.with_both(counts), ones, np.full((1, 2048), 3.0)
+            )
             assert found.tolist() == [[side, place, 0, 2048]]
             assert anchor == (8.0, place)
             assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
@@ -354,7 +401,11 @@ PARTS = [0, 1, 2]
 def slowly_pooled(counts, sides, log2_parts, public, centers, own, factors):
     """All cells of one side of one column at a time."""
     cells = 2047 << log2_parts
-    values, variances, found = np.zeros((len(centers), sides, cells)), np.zeros((len(centers), sides, cells)), []
+    values, variances, found = (
+        np.zeros((len(centers), sides, cells)),
+        np.zeros((len(centers), sides, cells)),
+        [],
+    )
     for j, (center, variance, factor) in enumerate(zip(centers, own, factors, strict=True)):
         distance = public[:, j] - center
         distance = distance[distance != 0.0]
@@ -362,7 +413,11 @@ def slowly_pooled(counts, sides, log2_parts, public, centers, own, factors):
         for side in range(sides):
             seen = np.bincount(keys[(distance < 0.0) == bool(side)], minlength=cells)
             around = np.convolve(seen, np.ones(3), "same")
-            weight = variance / (variance + factor**2 * (around / 3.0 + 0.5)) if factor else np.zeros(cells)
+            weight = (
+                variance / (variance + factor**2 * (around / 3.0 + 0.5))
+                if factor
+                else np.zeros(cells)
+            )
             part = counts[j, side * cells : (side + 1) * cells]
             values[j, side] = part + weight * (factor * seen - part)
             variances[j, side] = variance * (1.0 - weight)
@@ -379,12 +434,22 @@ def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
         columns = int(rng.integers(1, 5))
         counts = rng.normal(size=(columns, 2 * (2047 << log2_parts) + 2)) * 20.0
         public = rng.normal(size=(m, columns)) * 10.0 ** rng.integers(-300, 300, size=(m, columns))
-        public = np.where(rng.random((m, columns)) < 0.4, rng.choice(notorious, size=(m, columns)), public)
+        public = np.where(
+            rng.random((m, columns)) < 0.4, rng.choice(notorious, size=(m, columns)), public
+        )
         centers = rng.choice([0.0, 1.0, -1e308], size=columns)
         if sides == 1:
             public, centers = np.abs(public), np.zeros(columns)
         factors = (rng.random(columns) * 50.0 * (m > 0)).tolist()
-        given = counts, sides, log2_parts, public, centers, (rng.random(columns) * 90.0).tolist(), factors
+        given = (
+            counts,
+            sides,
+            log2_parts,
+            public,
+            centers,
+            (rng.random(columns) * 90.0).tolist(),
+            factors,
+        )
         values, variances, found = scales.pooled_counts(*given)
         with np.errstate(over="ignore"):
             slowly = slowly_pooled(*given)
@@ -438,9 +503,13 @@ def test_sums_beyond_clips_are_those_over_all_cells(log2_parts):
                 part = np.minimum(np.maximum(upper - clip, 0.0), upper - lower)
                 over = 0.5 * part / np.maximum(upper - lower, tails.TINY) * part
                 over += np.where(part > 0.0, np.maximum(lower - clip, 0.0), 0.0)
-                np.testing.assert_allclose(excess[:, k], (over * mass).sum(axis=1), rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(
+                    excess[:, k], (over * mass).sum(axis=1), rtol=1e-9, atol=1e-9
+                )
                 unseen = np.maximum(most - mass, 0.0) * over
-                np.testing.assert_allclose(hidden[:, k], unseen[:, sides.occupied :].sum(axis=1), rtol=1e-9)
+                np.testing.assert_allclose(
+                    hidden[:, k], unseen[:, sides.occupied :].sum(axis=1), rtol=1e-9
+                )
                 middle = np.minimum(lower + (upper - lower) / 2.0, clip)
                 assert np.array_equal(sums[:, k], (mass * middle).sum(axis=1))
 
@@ -450,13 +519,22 @@ def test_a_tail_model_is_total_and_does_not_depend_on_the_sides_beside_it():
     block = tails.sides_of(*given).block
     for place in range(9):
         part = slice(place, place + 1)
-        alone = tails.sides_of(given[0][part], given[1][part], given[2], given[3][part], 2, given[5][part])
+        alone = tails.sides_of(
+            given[0][part], given[1][part], given[2], given[3][part], 2, given[5][part]
+        )
         assert np.array_equal(alone.block[:, 0], block[:, place], equal_nan=True)
     # A tail model is total.
     rng = np.random.default_rng(16)
     for scale in (0.0, 1.0, 1e6, 1e18):
         counts, edges = rng.normal(size=(50, 138)) * scale, np.cumsum(rng.random(139))
-        given = list(counts), [np.full(138, 3.0)] * 50, edges, [127] * 50, 2, np.zeros(50, dtype=np.int64)
+        given = (
+            list(counts),
+            [np.full(138, 3.0)] * 50,
+            edges,
+            [127] * 50,
+            2,
+            np.zeros(50, dtype=np.int64),
+        )
         block = tails.sides_of(*given).block
         for found in block[2:, :, 128:]:
             assert np.isfinite(found).all()

@@ -24,7 +24,9 @@ EXACT = ZCDP(1e6)  # as good as no noise
 
 
 def mean_of(private, public, budget=BUDGETS[0], **options):
-    return seeded(estimate_mean, private, x_pub=public, budget=budget, threads=1, progress=False, **options)
+    return seeded(
+        estimate_mean, private, x_pub=public, budget=budget, threads=1, progress=False, **options
+    )
 
 
 KINDS = ["normal", "lognormal", "counts", "share", "negative", "mostly zero"]
@@ -75,11 +77,17 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
     def change(name, answer):
         if name != "signed dyadic cells":
             return sign * answer
-        above, below = (np.roll(answer[:, begin : begin + side], octaves * parts, axis=1) for begin in (0, side))
-        return np.concatenate([*((above, below) if sign > 0.0 else (below, above)), answer[:, 2 * side :]], axis=1)
+        above, below = (
+            np.roll(answer[:, begin : begin + side], octaves * parts, axis=1) for begin in (0, side)
+        )
+        return np.concatenate(
+            [*((above, below) if sign > 0.0 else (below, above)), answer[:, 2 * side :]], axis=1
+        )
 
     factor = sign * 2.0**octaves
-    there = forcing(Shifted(transcript.calls, change))(lambda: mean_of(rows * factor, public * factor, budget))
+    there = forcing(Shifted(transcript.calls, change))(
+        lambda: mean_of(rows * factor, public * factor, budget)
+    )
     assert np.allclose(there.mean, here.mean * factor, rtol=0.0 if sign > 0.0 else 1e-12)
     for name in ("noise_std", "sampling_std"):
         assert np.array_equal(getattr(there, name), getattr(here, name) * abs(factor)), name
@@ -101,9 +109,15 @@ def test_costs_add_up_to_the_budget(budget, dim):
     assert result.spent == budget
     names = [release["name"] for release in result.releases]
     counted = names.count("signed dyadic cells")
-    assert names == [*["signed dyadic cells"] * counted, *["shells of rows"] * (dim > 1), "clipped sum"]
+    assert names == [
+        *["signed dyadic cells"] * counted,
+        *["shells of rows"] * (dim > 1),
+        "clipped sum",
+    ]
     assert 1 <= counted <= 2
-    costs = [release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases]
+    costs = [
+        release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases
+    ]
     total = here_allowance(budget, dim)
     shares = divide(dim, 20_000, total, pure=isinstance(budget, PureDP))
     assert float(sum(costs)) == pytest.approx(float(total), rel=1e-3)
@@ -117,7 +131,9 @@ def test_costs_add_up_to_the_budget(budget, dim):
     (2000, 1, 5, 160, 1.1 * 1.17), (20_000, 1, 5, 160, 1.1 * 1.17), (2000, 4, 5, 40, 1.1 * 1.17),
     (2000, 10, 5, 24, 1.1 * 1.1), (2000, 10, 1, 24, 1.2 * 1.1),
 ])  # fmt: skip
-def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(budget, n, dim, n_pub, runs, limit):
+def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(
+    budget, n, dim, n_pub, runs, limit
+):
     """And ten of them a fifth with one public row: the cells lie about a row of the tail in some column or other."""
     # And what 160 or 240 squared errors leave open.
     assert error_over_a_known_variance(budget, n, dim, n_pub, runs=runs) < limit
@@ -163,7 +179,8 @@ def test_a_rare_yes_is_clipped_near_one():
     assert np.median(clips) <= 2.0
     # Clipped to [0, 1] with the whole budget, the noise would be sqrt(2 / rho) / 2 rows.
     best = np.sqrt(rate / 20_000 + (np.sqrt(2 / 0.05) / 2 / 20_000) ** 2)
-    assert np.sqrt(np.mean(np.square(errors))) < 1.6 * best  # 1.25, and what 40 runs leave open at a rate of 1e-6
+    # 1.25, and what 40 runs leave open at a rate of 1e-6
+    assert np.sqrt(np.mean(np.square(errors))) < 1.6 * best
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -196,7 +213,8 @@ def test_one_warning_names_the_columns_and_says_that_everything_is_too_little():
     assert result.part_reasons[1] == ("constant",)
     assert "constant" in result.summary()
     with warnings.catch_warnings(action="error", category=AccuracyWarning):
-        assert mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5)).part_status[1] == "unreliable"  # paid for, so not lost
+        # paid for, so not lost
+        assert mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5)).part_status[1] == "unreliable"
     # Too little of everything is said before it is spent.
     rows = np.random.default_rng(12).normal(size=(60, 3))
     with pytest.warns(AccuracyWarning, match="too few to see any scale"):
@@ -204,7 +222,10 @@ def test_one_warning_names_the_columns_and_says_that_everything_is_too_little():
     assert set(result.part_reasons) == {("unresolved",)}
     assert np.isfinite(result.mean).all()
     assert np.isinf(result.confidence_interval()[0]).all()
-    assert np.array_equal(mean_of(rows, rows[:5] + 0.25, ZCDP(0.01), bounds=(-9, 9)).confidence_interval()[0], [-9] * 3)
+    assert np.array_equal(
+        mean_of(rows, rows[:5] + 0.25, ZCDP(0.01), bounds=(-9, 9)).confidence_interval()[0],
+        [-9] * 3,
+    )
 
 
 def test_public_rows_may_stand_in_for_a_hopeless_budget():
@@ -230,7 +251,9 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
 ])  # fmt: skip
 def test_arguments_are_checked(options, message):
     ledger = Ledger(ZCDP(1))
-    raises(InputError, message, mean_of, np.zeros((10, 2)), np.zeros((1, 2)), ledger=ledger, **options)
+    raises(
+        InputError, message, mean_of, np.zeros((10, 2)), np.zeros((1, 2)), ledger=ledger, **options
+    )
     assert ledger.remaining.amounts == (1,)
 
 
@@ -241,7 +264,9 @@ def test_thresholds_fall_faster_than_a_mistake_costs():
         limits = scales.thresholds(2, 0.01, pure)[0]
         law = stats.laplace(scale=np.sqrt(0.5)) if pure else stats.norm
         for octaves in (0, 1, 5, 30):
-            assert law.sf(limits[4 * octaves]) == pytest.approx(0.01 * 2.0 ** (-3 * octaves), rel=1e-6)
+            assert law.sf(limits[4 * octaves]) == pytest.approx(
+                0.01 * 2.0 ** (-3 * octaves), rel=1e-6
+            )
         assert np.isfinite(limits).all()
 
 
@@ -274,10 +299,17 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 
 
 def test_a_deviation_of_zero_would_replace_it():
-    def certain(seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known):
-        return honest(seen, total, instead, 0.0 if np.isinf(instead_std) else instead_std, n_pub, **known)
+    def certain(
+        seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known
+    ):
+        return honest(
+            seen, total, instead, 0.0 if np.isinf(instead_std) else instead_std, n_pub, **known
+        )
 
-    with mock.patch("fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=certain):  # planted
+    # planted
+    with mock.patch(
+        "fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=certain
+    ):
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
@@ -302,7 +334,9 @@ def test_a_column_that_may_hide_most_of_its_rows_is_not_called_resolved(n, budge
     assert with_sentinels(n, rows, budget, runs=10)[0] == 0
 
 
-@pytest.mark.parametrize(("n", "budget"), [(2_000, ZCDP(0.5)), (20_000, ZCDP(0.5)), (20_000, PureDP(1))])
+@pytest.mark.parametrize(
+    ("n", "budget"), [(2_000, ZCDP(0.5)), (20_000, ZCDP(0.5)), (20_000, PureDP(1))]
+)
 def test_many_rows_show_or_there_is_a_reason(n, budget):
     """Where one row in fifty can be seen, so many sentinels are."""
     resolved, held = with_sentinels(n, n / 50, budget)
@@ -386,7 +420,9 @@ def test_record_and_replay_where_counts_are_asked_again(budget):
     for center in (np.full((1, 2), 1e5), np.zeros((1, 2)), np.array([[0.0, 1e9]])):
         for one in ([1e308, 0.0], [np.nan, 5.0], [-1e5, 1e5], [np.inf, -np.inf]):
             rows, other = pair_at(rng.normal(size=(4000, 2)), 17, one)
-            report = record_replay(lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget)
+            report = record_replay(
+                lambda x, c=center: mean_of(x, c, budget), rows, other, budget=budget
+            )
             assert report.pair_cost <= report.declared_cost <= report.allowance
             calls.add(report.calls)
     assert max(calls) >= 5
@@ -493,14 +529,17 @@ def test_laplace_counts_show_rows_far_from_all_others():
     with (
         mock.patch.object(tuning, "SIGNAL_PURE", 90.0),
         mock.patch.object(tuning, "FALSE_ALARM_PURE", 0.01),
-        mock.patch.object(column_means, "divide", scales.divide.__wrapped__),  # shares are kept from call to call
+        # shares are kept from call to call
+        mock.patch.object(column_means, "divide", scales.divide.__wrapped__),
     ):
         assert unseen() > 0.6
 
 
 def zones(rng, n):
     """Whole numbers on a short range that ends like a cliff, and one row in 700 far above it."""
-    return rng.choice([-9.0, -8.0, -7.0, -6.0, -5.0, 8.0], p=[0.1786, 0.12, 0.11, 0.23, 0.36, 0.0014], size=n)
+    return rng.choice(
+        [-9.0, -8.0, -7.0, -6.0, -5.0, 8.0], p=[0.1786, 0.12, 0.11, 0.23, 0.36, 0.0014], size=n
+    )
 
 
 def test_rows_beyond_a_cliff_widen_the_interval():
@@ -508,7 +547,8 @@ def test_rows_beyond_a_cliff_widen_the_interval():
     truth = -9.0 * 0.1786 - 8.0 * 0.12 - 7.0 * 0.11 - 6.0 * 0.23 - 5.0 * 0.36 + 8.0 * 0.0014
     options = {"n": 20_000, "budget": ZCDP(0.01), "repetitions": 60}
     assert coverage(zones, truth, **options) >= 0.85
-    with mock.patch.object(clips, "unseen_far", return_value=0.0):  # planted: the tail is all there is
+    # planted: the tail is all there is
+    with mock.patch.object(clips, "unseen_far", return_value=0.0):
         assert coverage(zones, truth, **options) < 0.75
 
 
@@ -520,7 +560,10 @@ def test_few_rows_far_away_are_seen_where_the_sum_can_spare_budget():
         for seed in range(30):
             rng = np.random.default_rng(seed)
             rows = np.where(rng.random((5000, 1)) < 0.0018, 24.0, rng.normal(size=(5000, 1)))
-            errors.append(mean_of(rows, rng.normal(size=(5, 1)), ZCDP(0.5), random_state=seed).mean[0] - 0.0432)
+            errors.append(
+                mean_of(rows, rng.normal(size=(5, 1)), ZCDP(0.5), random_state=seed).mean[0]
+                - 0.0432
+            )
         return np.sqrt(np.mean(np.square(errors)))
 
     asked = error()
@@ -547,14 +590,18 @@ def test_ordinary_columns_are_not_called_heavy(budget):
         "Gaussian": lambda rng, n: rng.normal(size=n),
         "exponential": lambda rng, n: rng.exponential(size=n),
         "uniform": lambda rng, n: rng.random(n),
-        "children": lambda rng, n: rng.choice([0, 1, 2, 3, 4, 5.5], p=[0.38, 0.11, 0.23, 0.16, 0.08, 0.04], size=n),
+        "children": lambda rng, n: rng.choice(
+            [0, 1, 2, 3, 4, 5.5], p=[0.38, 0.11, 0.23, 0.16, 0.08, 0.04], size=n
+        ),
         "delays": lambda rng, n: rng.gamma(0.5, 60.0, n) - 10.0,
     }
     heavy = 0
     for draw in draws.values():
         for seed in range(10):
             rng = np.random.default_rng(seed)
-            result = mean_of(draw(rng, 2000)[:, None], draw(rng, 5)[:, None], budget, random_state=seed)
+            result = mean_of(
+                draw(rng, 2000)[:, None], draw(rng, 5)[:, None], budget, random_state=seed
+            )
             heavy += result.part_reasons == (("heavy_tail",),)
     assert heavy <= 10  # of 50: a fifth
 
@@ -571,7 +618,9 @@ def test_which_tails_are_called_heavy():
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):
-        (found,) = clips.sides_of([values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)).each()
+        (found,) = clips.sides_of(
+            [values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)
+        ).each()
         return found
 
     assert not side(2.0).heavy
@@ -607,7 +656,12 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
     lower, upper = result.confidence_interval()
     assert lower[0] < largest * np.mean(rows == largest) < upper[0]
     assert upper[0] - lower[0] < 0.2 * largest
-    for found in (result.noise_std, result.sampling_std, result.report.tail_above, result.report.tail_below):
+    for found in (
+        result.noise_std,
+        result.sampling_std,
+        result.report.tail_above,
+        result.report.tail_below,
+    ):
         assert not np.isnan(found).any()
 
 
@@ -615,7 +669,9 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     rng, edges = np.random.default_rng(10), scales.edges_of(1)
     last, values = scales.key_of(8.0, 1), np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
-    side = clips.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
+    side = clips.sides_of(
+        [values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int)
+    )
     lower, upper, mass = side.block[:3, 0]
     counted = np.flatnonzero(mass[: side.occupied])
     numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]
@@ -625,14 +681,21 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     for clip, told in zip(points, found, strict=True):
         beyond = float((guessed * (middle - clip)).sum())
         assert told == pytest.approx(
-            np.maximum(np.concatenate(numbers) - clip, 0.0).sum() / 4000 + beyond, rel=0.03, abs=0.05
+            np.maximum(np.concatenate(numbers) - clip, 0.0).sum() / 4000 + beyond,
+            rel=0.03,
+            abs=0.05,
         )
 
 
 def test_what_noise_explains_is_not_put_back():
     assert clips.shrunk_excess(10.0, 0.0) == 10.0
     assert clips.shrunk_excess(10.0, 25.0) == 7.5
-    assert clips.shrunk_excess(3.0, 9.0) == clips.shrunk_excess(-3.0, 1.0) == clips.shrunk_excess(0.0, 1.0) == 0.0
+    assert (
+        clips.shrunk_excess(3.0, 9.0)
+        == clips.shrunk_excess(-3.0, 1.0)
+        == clips.shrunk_excess(0.0, 1.0)
+        == 0.0
+    )
     # Cells of noise alone: what they add to a sum is a fraction of the noise, and what is surely there stays.
     noise = np.random.default_rng(11).normal(size=4000)
     added = np.array([clips.shrunk_excess(each, 1.0) for each in noise])

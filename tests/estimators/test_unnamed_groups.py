@@ -16,11 +16,19 @@ def rows_of(groups, n=40_000):
 
 def learned(function, rows, groups, **options):
     return function(
-        rows[60:], x_pub=rows[:60].copy(), by=-1, groups=groups, budget=fpp.ZCDP(1), random_state=3, **options
+        rows[60:],
+        x_pub=rows[:60].copy(),
+        by=-1,
+        groups=groups,
+        budget=fpp.ZCDP(1),
+        random_state=3,
+        **options,
     )
 
 
-@pytest.mark.parametrize(("function", "options"), [(fpp.estimate_mean, {}), (fpp.quantiles, {"q": 0.5})])
+@pytest.mark.parametrize(
+    ("function", "options"), [(fpp.estimate_mean, {}), (fpp.quantiles, {"q": 0.5})]
+)
 def test_groups_that_are_all_listed_make_an_ok(function, options):
     result = learned(function, rows_of(20), range(20), **options)
     assert result.groups[-1] == "(other)"
@@ -32,7 +40,9 @@ def test_groups_that_are_all_listed_make_an_ok(function, options):
     assert "few_rows (" not in result.summary()
 
 
-@pytest.mark.parametrize(("function", "options"), [(fpp.estimate_mean, {}), (fpp.quantiles, {"q": 0.5})])
+@pytest.mark.parametrize(
+    ("function", "options"), [(fpp.estimate_mean, {}), (fpp.quantiles, {"q": 0.5})]
+)
 def test_a_named_group_without_rows_is_a_caution(function, options):
     result = learned(function, rows_of(4), [0, 1, 2, 3, 99], **options)
     assert result.part_reasons[-4:] == (("few_rows",),) * 4
@@ -49,7 +59,9 @@ def test_other_rows_that_are_there_have_a_mean_and_a_line():
 
 def test_a_plot_of_means_leaves_out_other_rows_that_are_not_there():
     axes = learned(fpp.estimate_mean, rows_of(3), range(3)).plot().axes
-    assert [[text.get_text() for text in each.get_yticklabels()] for each in axes] == [["0", "1", "2"]] * 2
+    assert [[text.get_text() for text in each.get_yticklabels()] for each in axes] == [
+        ["0", "1", "2"]
+    ] * 2
     assert [text.get_text() for each in axes for text in each.texts] == []
 
 
@@ -63,7 +75,12 @@ def test_a_group_of_other_rows_in_an_unresolved_column_stays_in_the_status():
     rows = np.column_stack([np.random.default_rng(0).normal(size=200), np.arange(200) % 2])
     with pytest.warns(fpp.AccuracyWarning):
         result = fpp.estimate_mean(
-            rows, x_pub=np.array([[0.0, 0.0]]), by=-1, groups=[0], budget=fpp.ZCDP(0.0005), random_state=1
+            rows,
+            x_pub=np.array([[0.0, 0.0]]),
+            by=-1,
+            groups=[0],
+            budget=fpp.ZCDP(0.0005),
+            random_state=1,
         )
     assert result.status == "unreliable"
     assert set(result.part_reasons) == {("unresolved",)}

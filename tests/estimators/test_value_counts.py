@@ -11,7 +11,16 @@ import pytest
 from gaussian_cases import held
 from helpers.errors import raises
 
-from fastpubpriv import ZCDP, ApproxDP, CountResult, Ledger, PureDP, crosstab, estimate_mean, value_counts
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    CountResult,
+    Ledger,
+    PureDP,
+    crosstab,
+    estimate_mean,
+    value_counts,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError, ReplayError
 from fastpubpriv.estimators import value_counts as module
@@ -79,11 +88,30 @@ def test_every_source_reads_the_same_words_and_places(tmp_path):
 
 def test_text_files_and_bytes_that_are_no_text(tmp_path):
     path = tmp_path / "t.csv"
-    lines = [b"t", b"a", b" UA ", b'"say ""hi"""', b"", b"caf\xe9", b"nul\0x", "日本語".encode(), b"b"]
+    lines = [
+        b"t",
+        b"a",
+        b" UA ",
+        b'"say ""hi"""',
+        b"",
+        b"caf\xe9",
+        b"nul\0x",
+        "日本語".encode(),
+        b"b",
+    ]
     path.write_bytes(b"\n".join(lines) + b"\n")
     assert words_of(str(path)) == ["a", "UA", 'say "hi"', None, None, None, "日本語", "b"]
     places = column(str(path), TextsOrOther(('say "hi"', "b")))
-    assert [None if np.isnan(place) else place for place in places] == [2.0, 2.0, 0.0, None, 2.0, 2.0, 2.0, 1.0]
+    assert [None if np.isnan(place) else place for place in places] == [
+        2.0,
+        2.0,
+        0.0,
+        None,
+        2.0,
+        2.0,
+        2.0,
+        1.0,
+    ]
     lone = pd.DataFrame({"t": ["\ud800", "a", 5, 1.5]}, dtype=object)
     assert words_of(lone) == [None, "a", None, None]
 
@@ -99,14 +127,20 @@ def test_without_noise_counts_are_exact_and_add_up():
     assert result.counts.sum() == pytest.approx(len(table))
     numbers = counted(table["night"].astype(np.float32), keys=[7, 0.0])
     truth = table["night"].value_counts()
-    assert numbers.counts == pytest.approx([truth[7.0], truth[0.0], truth[1.0], table["night"].isna().sum()], abs=0.05)
-    assert counted(np.array([0.1, 0.1, np.inf], dtype=np.float32), keys=[0.1])[0.1] == pytest.approx(2.0, abs=0.05)
+    assert numbers.counts == pytest.approx(
+        [truth[7.0], truth[0.0], truth[1.0], table["night"].isna().sum()], abs=0.05
+    )
+    assert counted(np.array([0.1, 0.1, np.inf], dtype=np.float32), keys=[0.1])[
+        0.1
+    ] == pytest.approx(2.0, abs=0.05)
 
 
 def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
     table = visits()
     night = {"night": [1, 0]}
-    result = counted(table, function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, **night})
+    result = counted(
+        table, function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, **night}
+    )
     assert result.levels == ((*WARDS, "(other)", "(missing)"), (1.0, 0.0, "(other)", "(missing)"))
     wards, nights = table["ward"].str.strip(), table["night"]
     truth = [
@@ -117,7 +151,9 @@ def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
     public = pd.DataFrame({"ward": WARDS, "night": [1.0, 0.0, 0.0]})
     other = counted(table, function=crosstab, columns=["ward", "night"], x_pub=public)
     assert other["ward 3", 1.0] == pytest.approx(result["ward 3", 1.0], abs=0.1)
-    texts = counted(table, column="ward", x_pub=pd.DataFrame({"ward": ["south ", "north", "north"]}))
+    texts = counted(
+        table, column="ward", x_pub=pd.DataFrame({"ward": ["south ", "north", "north"]})
+    )
     assert texts.keys[:2] == (("north",), ("south",))
     assert counted(table["night"], x_pub=np.array([[1.0], [0.0]])).keys[:2] == ((0.0,), (1.0,))
 
@@ -131,7 +167,10 @@ def test_texts_that_nobody_listed():
     assert result.counts == pytest.approx([truth[key] for (key,) in result.keys], abs=60.0)
     assert result.threshold > 20.0
     assert "Hidden" in result.summary()
-    assert counted(table, ApproxDP(1, 1e-8), column="ward", max_bytes=5).keys == (("north",), ("south",))
+    assert counted(table, ApproxDP(1, 1e-8), column="ward", max_bytes=5).keys == (
+        ("north",),
+        ("south",),
+    )
 
 
 # ---- intervals, ranks, forms ----------------------------------------------------------------------------------------
@@ -169,8 +208,19 @@ def test_tables_plots_and_json():
     assert list(frame.index) == ["north", "south"]
     assert frame["rank_from"].tolist() == frame["rank_to"].tolist() == [1, 2]
     assert dict(zip(result.keys, result.part_reasons, strict=True))["attic",] == ("few_rows",)
-    raises(InputError, "'keys' must not hold null", CountResult.from_json, result.to_json().replace('"north"', "null"))
-    whole = counted(visits(), ZCDP(1), function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, "night": [0]})
+    raises(
+        InputError,
+        "'keys' must not hold null",
+        CountResult.from_json,
+        result.to_json().replace('"north"', "null"),
+    )
+    whole = counted(
+        visits(),
+        ZCDP(1),
+        function=crosstab,
+        columns=["ward", "night"],
+        keys={"ward": WARDS, "night": [0]},
+    )
     assert whole.to_frame().shape == (15, 8)
     figure = whole.plot()
     assert len(figure.axes[0].patches) == 15
@@ -180,7 +230,9 @@ def test_the_sum_of_a_mean_holds_the_sum():
     rng = np.random.default_rng(5)
     rows = rng.normal([50.0, -3.0], [9.0, 1.0], size=(8000, 2))
     rows[:800, 0] = np.nan
-    result = estimate_mean(rows, x_pub=np.array([[55.0, -2.0]]), budget=ZCDP(0.5), threads=1, progress=False)
+    result = estimate_mean(
+        rows, x_pub=np.array([[55.0, -2.0]]), budget=ZCDP(0.5), threads=1, progress=False
+    )
     total, lower, upper = result.sum()
     truth = np.nansum(rows, axis=0)
     assert np.all((lower <= truth) & (truth <= upper))
@@ -223,7 +275,13 @@ def test_columns_of_arrays_are_named_by_number():
     assert abs(both[1.0, 2.0] - ((rows[:, 2] == 1) & (rows[:, 0] == 2)).sum()) < 2.0
     for wrong in (3, "ward"):
         raises(
-            InputError, "list of their numbers, each once, from 0 to 2", counted, rows, ZCDP(1), column=wrong, keys=[0]
+            InputError,
+            "list of their numbers, each once, from 0 to 2",
+            counted,
+            rows,
+            ZCDP(1),
+            column=wrong,
+            keys=[0],
         )
 
 
@@ -238,9 +296,16 @@ HOSTILE = [
     ("north", 1.0), ("", np.nan), (None, np.inf), ("x" * 999, 1e308), ("\ud800", -0.0), ("(other)", 5e-324),
     (" south\t", 0.0), ("nul\0", -np.inf),
 ]  # fmt: skip
-CROSSED = {"function": crosstab, "columns": ["ward", "night"], "keys": {"ward": WARDS, "night": [0, 1]}}
+CROSSED = {
+    "function": crosstab,
+    "columns": ["ward", "night"],
+    "keys": {"ward": WARDS, "night": [0, 1]},
+}
 RUNS = {
-    **{f"counts, {name}": (budget, {"column": "ward", "keys": WARDS}) for name, budget in BUDGETS.items()},
+    **{
+        f"counts, {name}": (budget, {"column": "ward", "keys": WARDS})
+        for name, budget in BUDGETS.items()
+    },
     **{f"crosstab, {name}": (budget, CROSSED) for name, budget in BUDGETS.items()},
     "texts": (ApproxDP(1, 1e-6), {"column": "ward"}),
 }
@@ -259,7 +324,9 @@ def test_replay_on_hostile_neighbors(name):
 def replayed(budget=BUDGETS["zcdp"]):
     rows, other = visits(300), visits(300)
     rows.loc[7, "ward"], other.loc[7, "ward"] = "north", "ward 3"
-    return record_replay(lambda x: counted(x, budget, column="ward", keys=WARDS), rows, other, budget=budget)
+    return record_replay(
+        lambda x: counted(x, budget, column="ward", keys=WARDS), rows, other, budget=budget
+    )
 
 
 def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
@@ -267,7 +334,9 @@ def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
     assert report.tightness == 1.0
     assert report.declared_cost >= report.allowance * Fraction(99, 100)
     answer = cells.CodeQuery.answer
-    with mock.patch.object(cells.CodeQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
+    with mock.patch.object(
+        cells.CodeQuery, "answer", lambda self, counts: 2 * answer(self, counts)
+    ):
         raises(ReplayError, None, replayed)
 
     code_of = module.code_of
@@ -295,7 +364,9 @@ KEYS = [
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-@pytest.mark.parametrize("keys", KEYS, ids=["list", "array", "public list", "public Series", "public Arrow"])
+@pytest.mark.parametrize(
+    "keys", KEYS, ids=["list", "array", "public list", "public Series", "public Arrow"]
+)
 def test_texts_are_counted_without_a_table(kind, keys):
     result = counted(COLUMNS[kind], **keys)
     assert result.keys == (("north",), ("south",), ("(other)",), ("(missing)",))
@@ -304,7 +375,9 @@ def test_texts_are_counted_without_a_table(kind, keys):
     assert [unknown["north"], unknown["south"]] == pytest.approx([50, 30], abs=2)
 
 
-@pytest.mark.parametrize("make", [pd.Series, pl.Series, list, pa.array, lambda cells: np.array(cells, dtype=object)])
+@pytest.mark.parametrize(
+    "make", [pd.Series, pl.Series, list, pa.array, lambda cells: np.array(cells, dtype=object)]
+)
 def test_truth_values_are_keys(make):
     result = counted(make([True, False, True, None, True]), keys=[True, False])
     assert [result[True], result[False], result["(missing)"]] == pytest.approx([3, 1, 1], abs=0.05)
@@ -314,4 +387,6 @@ def test_one_text_among_numbers_is_another_value():
     cells = np.array([1.0] * 20 + [2.0] * 9 + ["x"], dtype=object)
     assert counted(cells, keys=[1, 2]).counts == pytest.approx([20, 9, 0, 1], abs=0.05)
     assert counted(cells, keys=["x"]).counts == pytest.approx([1, 0, 29], abs=0.05)
-    raises(InputError, "paths|parquet", counted, ["a.parquet", "b.parquet"], keys=["x"], column="ward")
+    raises(
+        InputError, "paths|parquet", counted, ["a.parquet", "b.parquet"], keys=["x"], column="ward"
+    )

@@ -44,8 +44,17 @@ def unfounded(mark: pytest.Mark, *, ordinary: bool) -> str | None:
         if ordinary:
             return "a test by chance is marked statistical or audit"
         rate = mark.kwargs["false_alarms"]
-        return None if 0 < rate <= MOST_FALSE_ALARMS else f"false alarms at {rate}, at most {MOST_FALSE_ALARMS}"
-    if mark.kwargs or len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0].strip():
+        return (
+            None
+            if 0 < rate <= MOST_FALSE_ALARMS
+            else f"false alarms at {rate}, at most {MOST_FALSE_ALARMS}"
+        )
+    if (
+        mark.kwargs
+        or len(mark.args) != 1
+        or not isinstance(mark.args[0], str)
+        or not mark.args[0].strip()
+    ):
         return "say why the assertion holds for every outcome, or false_alarms=..."
     return None
 
@@ -67,9 +76,13 @@ def escapes(arguments: Any, environment: Mapping[str, str] | None) -> str | None
         if not word.startswith("-") or word in {"-c", "-m"}:
             break
         options.append(word)
-    if "python" in Path(words[0]).name and any(set(word[1:]) & set("IES") for word in options if word[1:2] != "-"):
+    if "python" in Path(words[0]).name and any(
+        set(word[1:]) & set("IES") for word in options if word[1:2] != "-"
+    ):
         return "Python's options -I, -E and -S"
-    if environment is not None and not {NAME_OF_STREAM, "PYTHONPATH"} <= {os.fsdecode(name) for name in environment}:
+    if environment is not None and not {NAME_OF_STREAM, "PYTHONPATH"} <= {
+        os.fsdecode(name) for name in environment
+    }:
         return "an environment without PYTHONPATH and " + NAME_OF_STREAM
     return None
 
@@ -103,7 +116,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @contextmanager
 def _keys_of(item: pytest.Item) -> Iterator[None]:
     """The stream of a test, in its process and in those it starts."""
-    with pytest.MonkeyPatch.context() as patch, keys_from(None if is_fresh(item) else KeyStream(name_of(item))):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        keys_from(None if is_fresh(item) else KeyStream(name_of(item))),
+    ):
         if not is_fresh(item):
             patch.setenv(NAME_OF_STREAM, name_of(item))
             patch.setenv("PYTHONPATH", FOLDER, prepend=os.pathsep)

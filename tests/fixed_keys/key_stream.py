@@ -10,7 +10,8 @@ import weakref
 from collections.abc import Callable
 
 NAME_OF_STREAM = (
-    "KEYS_OF_THIS_TEST"  # in the environment of processes that a test starts; only `sitecustomize` reads it
+    # in the environment of processes that a test starts; only `sitecustomize` reads it
+    "KEYS_OF_THIS_TEST"
 )
 KEYS = "fastpubpriv.keys"  # the module whose random bytes are fixed
 _LIVING: weakref.WeakSet[KeyStream] = weakref.WeakSet()
@@ -21,7 +22,8 @@ class KeyStream:
 
     def __init__(self, name: str) -> None:
         self._seed = hashlib.sha256(name.encode()).digest()
-        self._calls = itertools.count()  # its `next` is atomic, and no lock can be held across a fork
+        # its `next` is atomic, and no lock can be held across a fork
+        self._calls = itertools.count()
         self._forks = 0
         _LIVING.add(self)
 
@@ -32,7 +34,9 @@ class KeyStream:
         self._forks += 1
 
     def _in_child(self) -> None:
-        self._seed = hashlib.sha256(self._seed + b"child" + self._forks.to_bytes(8, "little")).digest()
+        self._seed = hashlib.sha256(
+            self._seed + b"child" + self._forks.to_bytes(8, "little")
+        ).digest()
         self._forks = 0
 
 

@@ -28,22 +28,48 @@ from fastpubpriv.mixtures.separated.searches import METHODS
 
 def balls() -> Iterator[Case]:
     yield public("supercluster, near", fpp.supercluster, BLOBS_PUBLIC, n_components=3)
-    yield public("terrific_ball, near", fpp.terrific_ball, BLOBS_PUBLIC, min_count=5, radius_max=1e5)
+    yield public(
+        "terrific_ball, near", fpp.terrific_ball, BLOBS_PUBLIC, min_count=5, radius_max=1e5
+    )
 
 
 def separated() -> Iterator[Case]:
-    learn, large = fpp.learn_separated_mixture, {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)}
+    learn, large = (
+        fpp.learn_separated_mixture,
+        {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)},
+    )
     given = {"n_components": 3, "min_weight": 0.25}
     for name, method in METHODS.items():
         for notion, budget in large.items():
-            call = {**given, "x_pub": BLOBS_PUBLIC, "method": name, "mode": "practical", "budget": budget}
-            yield private(f"learn_separated_mixture, {name}, practical, {notion}", learn, BLOBS, **call)
+            call = {
+                **given,
+                "x_pub": BLOBS_PUBLIC,
+                "method": name,
+                "mode": "practical",
+                "budget": budget,
+            }
+            yield private(
+                f"learn_separated_mixture, {name}, practical, {notion}", learn, BLOBS, **call
+            )
         if method.theory is not None:
             # Algorithms of the paper want components thousands of deviations apart.
-            call = {**given, "x_pub": FAR_PUBLIC, "method": name, "mode": "theory", "budget": ZCDP(20)}
-            yield private(f"learn_separated_mixture, {name}, theory, zcdp", learn, FAR_BLOBS, **call)
+            call = {
+                **given,
+                "x_pub": FAR_PUBLIC,
+                "method": name,
+                "mode": "theory",
+                "budget": ZCDP(20),
+            }
+            yield private(
+                f"learn_separated_mixture, {name}, theory, zcdp", learn, FAR_BLOBS, **call
+            )
     yield private(
-        "learn_separated_mixture, auto, zcdp", learn, BLOBS, x_pub=BLOBS_PUBLIC, **given, budget=BUDGETS["zcdp"]
+        "learn_separated_mixture, auto, zcdp",
+        learn,
+        BLOBS,
+        x_pub=BLOBS_PUBLIC,
+        **given,
+        budget=BUDGETS["zcdp"],
     )
     for notion, budget in {**large, "pure": PureDP(1)}.items():
         call = {"n_components": 3, "radius": 80.0, "budget": budget, "center": [10.0, 20.0, 5.0]}
@@ -66,8 +92,15 @@ def axis_aligned() -> Iterator[Case]:
         runs[f"dp_em, {name}"] = (PLANE, budget, {**public_plane, "method": "dp_em"})
     for name, (rows, budget, options) in runs.items():
         call = {"n_components": 2, "budget": budget, **options}
-        yield private(f"learn_axis_aligned_mixture, {name}", fpp.learn_axis_aligned_mixture, rows, **call)
-    paper = {"n_components": 1, "method": "list_decoding", "budget": ApproxDP(4, 1e-7), "accuracy": 0.9}
+        yield private(
+            f"learn_axis_aligned_mixture, {name}", fpp.learn_axis_aligned_mixture, rows, **call
+        )
+    paper = {
+        "n_components": 1,
+        "method": "list_decoding",
+        "budget": ApproxDP(4, 1e-7),
+        "accuracy": 0.9,
+    }
     yield private(
         "learn_axis_aligned_mixture, theory, known variance", fpp.learn_axis_aligned_mixture,
         3.0 * normal(34, 20_000, 1), **paper, variance=9.0,
@@ -78,12 +111,19 @@ def lists() -> Iterator[Case]:
     strong = {"budget": ApproxDP(4, 1e-6), "blas": False}
     for mode in ("practical", "theory"):
         call = {**strong, "mode": mode}
-        yield private(f"decode_gaussians, {mode}", decoders.decode_gaussians, LINE, **call, min_weight=0.3)
+        yield private(
+            f"decode_gaussians, {mode}", decoders.decode_gaussians, LINE, **call, min_weight=0.3
+        )
     yield private("decode_variances, practical", decoders.decode_variances, PLANE, **strong)
     yield private("decode_means, practical", decoders.decode_means, PLANE, **strong, std=[2.0, 3.5])
     yield private("decode_axis_aligned, practical", decoders.decode_axis_aligned, PLANE, **strong)
     known = {**strong, "covariance": [[4.0, 1.0], [1.0, 9.0]], "blas": True}
-    yield private("decode_axis_aligned, known covariance, practical", decoders.decode_axis_aligned, PLANE, **known)
+    yield private(
+        "decode_axis_aligned, known covariance, practical",
+        decoders.decode_axis_aligned,
+        PLANE,
+        **known,
+    )
 
 
 def listed(size: int, dim: int, seed: int, *, full: bool = False) -> fpp.Hypotheses:
@@ -96,8 +136,12 @@ def listed(size: int, dim: int, seed: int, *, full: bool = False) -> fpp.Hypothe
     means[-1, 0, 0] = np.nan
     if full:
         spreads = spreads[..., None] * np.eye(dim)
-        spreads[:, :, 0, 1] = spreads[:, :, 1, 0] = 0.3 * np.sqrt(spreads[:, :, 0, 0] * spreads[:, :, 1, 1])
-    return fpp.Hypotheses.from_arrays(np.concatenate([weights, 1.0 - weights], axis=1), means, spreads)
+        spreads[:, :, 0, 1] = spreads[:, :, 1, 0] = 0.3 * np.sqrt(
+            spreads[:, :, 0, 0] * spreads[:, :, 1, 1]
+        )
+    return fpp.Hypotheses.from_arrays(
+        np.concatenate([weights, 1.0 - weights], axis=1), means, spreads
+    )
 
 
 def selections() -> Iterator[Case]:
@@ -117,10 +161,19 @@ def selections() -> Iterator[Case]:
         call = {"hypotheses": listing, "score": "minimum_distance", "budget": PureDP(1)}
         yield private(f"select_hypothesis, minimum_distance, {name}", choose, PLANE, **call)
     for method in ("exact", "cells", "densities"):
-        yield private(f"select_hypothesis, {method}", choose, LINE, hypotheses=line, budget=PureDP(0.1), method=method)
+        yield private(
+            f"select_hypothesis, {method}",
+            choose,
+            LINE,
+            hypotheses=line,
+            budget=PureDP(0.1),
+            method=method,
+        )
     one = (np.ones((1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     none = (np.ones((2, 1)), np.full((2, 1, 1), np.nan), np.ones((2, 1, 1)))
-    yield private("select_hypothesis, fallback", choose, LINE, hypotheses=none, fallback=one, budget=ZCDP(1))
+    yield private(
+        "select_hypothesis, fallback", choose, LINE, hypotheses=none, fallback=one, budget=ZCDP(1)
+    )
     yield public("required_n", required_n, 1000, accuracy=0.2, epsilon=1.0)
 
 

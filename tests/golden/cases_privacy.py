@@ -26,14 +26,38 @@ def plans() -> Iterator[Case]:
     }  # fmt: skip
     for task, (options, error) in tasks.items():
         for name, budget in BUDGETS.items():
-            yield public(f"plan, {task}, error, {name}", fpp.plan, task, **options, n_priv=20_000, budget=budget)
+            yield public(
+                f"plan, {task}, error, {name}",
+                fpp.plan,
+                task,
+                **options,
+                n_priv=20_000,
+                budget=budget,
+            )
         if task in {"mean", "gaussian", "select_hypothesis"}:
-            yield public(f"plan, {task}, rows, zcdp", fpp.plan, task, **options, budget=BUDGETS["zcdp"], error=error)
+            yield public(
+                f"plan, {task}, rows, zcdp",
+                fpp.plan,
+                task,
+                **options,
+                budget=BUDGETS["zcdp"],
+                error=error,
+            )
     mean, error = tasks["mean"]
-    yield public("plan, mean, budget, zcdp", fpp.plan, "mean", **mean, n_priv=50_000, error=error, notion="zcdp")
+    yield public(
+        "plan, mean, budget, zcdp",
+        fpp.plan,
+        "mean",
+        **mean,
+        n_priv=50_000,
+        error=error,
+        notion="zcdp",
+    )
     counted = {"dim": 5, "n_pub": 4, "n_priv": 20_000}
     yield public("plan, mean by counts, zcdp", fpp.plan, "mean", **counted, budget=BUDGETS["zcdp"])
-    yield public("plan, train, error, approx", fpp.plan, "train", dim=3, n_pub=40, n_priv=3000, budget=APPROX)
+    yield public(
+        "plan, train, error, approx", fpp.plan, "train", dim=3, n_pub=40, n_priv=3000, budget=APPROX
+    )
 
 
 def orders() -> Iterator[Case]:
@@ -45,10 +69,19 @@ def orders() -> Iterator[Case]:
     for theorem, options in theorems.items():
         call = {"dim": 7, "accuracy": 0.1, "budget": BUDGETS["zcdp"], **options}
         yield public(f"order_bounds, {theorem}, zcdp", fpp.order_bounds, theorem, **call)
-    needs = {"n_priv": 10**5, "n_components": 4, "min_weight": 0.2, "accuracy": 0.2, "failure_prob": 0.05}
+    needs = {
+        "n_priv": 10**5,
+        "n_components": 4,
+        "min_weight": 0.2,
+        "accuracy": 0.2,
+        "failure_prob": 0.05,
+    }
     yield public("mixture_needs", planning.mixture_needs, **needs)
     yield public(
-        "condition_two", planning.condition_two, [np.eye(500), np.diag(np.arange(1.0, 501.0) ** 3)], n_total=50
+        "condition_two",
+        planning.condition_two,
+        [np.eye(500), np.diag(np.arange(1.0, 501.0) ** 3)],
+        n_total=50,
     )
 
 

@@ -17,7 +17,13 @@ from fastpubpriv.cli import main
 RHO = ("--rho", "0.5")
 BOTH = ("--epsilon", "1", "--delta", "1e-6")
 COLUMNS = ("weight", "height", "age")
-FILES = {"rows": ROWS, "public": MANY_PUBLIC, "blobs": BLOBS, "blobs_public": BLOBS_PUBLIC, "line": LINE}
+FILES = {
+    "rows": ROWS,
+    "public": MANY_PUBLIC,
+    "blobs": BLOBS,
+    "blobs_public": BLOBS_PUBLIC,
+    "line": LINE,
+}
 
 
 def command(*arguments: str) -> Any:
@@ -26,9 +32,12 @@ def command(*arguments: str) -> Any:
         paths = {}
         for name, rows in FILES.items():
             if any(f"{{{name}}}" in argument for argument in arguments):
-                paths[name] = Path(folder) / name / "rows.parquet"  # a folder for each: all files have one name
+                # a folder for each: all files have one name
+                paths[name] = Path(folder) / name / "rows.parquet"
                 paths[name].parent.mkdir()
-                table = pa.table({column: rows[:, j] for j, column in enumerate(COLUMNS[: rows.shape[1]])})
+                table = pa.table(
+                    {column: rows[:, j] for j, column in enumerate(COLUMNS[: rows.shape[1]])}
+                )
                 pyarrow.parquet.write_table(table, paths[name], row_group_size=301)
         filled = [argument.format(**paths) for argument in arguments]
         result = CliRunner().invoke(main, [*filled, "--json", "-"])
@@ -53,9 +62,16 @@ def commands() -> Iterator[Case]:
         "train": ("train", *two, "--label", "age", "--columns", "weight,height", *RHO),
     }  # fmt: skip
     for name, arguments in calls.items():
-        yield Case(name=f"command {name}", call=command, args=(*arguments, "--seed", "7", "--threads", "1"), blas=True)
+        yield Case(
+            name=f"command {name}",
+            call=command,
+            args=(*arguments, "--seed", "7", "--threads", "1"),
+            blas=True,
+        )
     numbers = ("--dim", "5", "--n-pub", "20", "--n-priv", "10000")
-    yield Case(name="command plan, counts", call=command, args=("plan", "mean", *numbers, *RHO), blas=True)
+    yield Case(
+        name="command plan, counts", call=command, args=("plan", "mean", *numbers, *RHO), blas=True
+    )
 
 
 CASES = [*commands()]

@@ -19,22 +19,38 @@ MONTH = np.arange(3000.0) % 4
 
 def labeled(labels: np.ndarray) -> dict[str, object]:
     """Private rows with hostile ones among them, and a hundred public ones."""
-    return {"x": np.column_stack([hostile(X[100:]), labels[100:]]), "x_pub": np.column_stack([X, labels])[:100]}
+    return {
+        "x": np.column_stack([hostile(X[100:]), labels[100:]]),
+        "x_pub": np.column_stack([X, labels])[:100],
+    }
 
 
 def regressions() -> Iterator[Case]:
     numbers, given = labeled(NUMBER), {"label": -1, "budget": ZCDP(1)}
     for name, budget in BUDGETS.items():
         call = {"label": -1, "budget": budget, "method": "newton"}
-        yield private(f"linear_regression, newton, {name}", fpp.linear_regression, **numbers, **call)
-        yield private(f"logistic_regression, newton, {name}", fpp.logistic_regression, **labeled(CLASS), **call)
+        yield private(
+            f"linear_regression, newton, {name}", fpp.linear_regression, **numbers, **call
+        )
+        yield private(
+            f"logistic_regression, newton, {name}",
+            fpp.logistic_regression,
+            **labeled(CLASS),
+            **call,
+        )
         yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber")
     months = np.column_stack([X[:, :2], MONTH, NUMBER + MONTH])
     yield private(
         "linear_regression, categories", fpp.linear_regression, months[100:], x_pub=months[:100],
         categories={"x2": "public"}, **given,
     )  # fmt: skip
-    yield private("linear_regression, throw_away", fpp.linear_regression, **numbers, **given, method="throw_away")
+    yield private(
+        "linear_regression, throw_away",
+        fpp.linear_regression,
+        **numbers,
+        **given,
+        method="throw_away",
+    )
 
 
 FEW = X[:700]
@@ -71,14 +87,26 @@ def descents() -> Iterator[Case]:
     for name, method in GRADIENTS.items():
         yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"])
     for loss in LABELS:
-        yield case(f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"])
+        yield case(
+            f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"]
+        )
     yield case("softmax, exact", "softmax", budget=BUDGETS["zcdp"])
     for name, method in (
         ("zcdp", OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)),
         ("pure", OutputPerturbation(steps=30)),
     ):
-        yield case(f"output perturbation, logistic, {name}", "logistic", method=method, budget=BUDGETS[name])
-    yield case("gradients, exponential, pure", "logistic", method=GRADIENTS["exponential"], budget=BUDGETS["pure"])
+        yield case(
+            f"output perturbation, logistic, {name}",
+            "logistic",
+            method=method,
+            budget=BUDGETS[name],
+        )
+    yield case(
+        "gradients, exponential, pure",
+        "logistic",
+        method=GRADIENTS["exponential"],
+        budget=BUDGETS["pure"],
+    )
 
 
 CASES = (*regressions(), *descents())

@@ -44,7 +44,11 @@ def _releases(transcript: Transcript, blas: bool) -> Iterator[tuple[str, Leaf]]:
     """What each release was asked, at which price, and what it answered."""
     lineages: dict[str, int] = {}
     for index, call in enumerate(transcript.calls):
-        facts = {"name": call.name, "shape": "x".join(map(str, call.public_shape)), **_price(call, lineages)}
+        facts = {
+            "name": call.name,
+            "shape": "x".join(map(str, call.public_shape)),
+            **_price(call, lineages),
+        }
         facts |= {"block": str(call.block)} if call.block else {}
         yield from canonical({f"call {index}": {**facts, "unit": call.unit}}).items()
         yield f"call {index} asked", Array(call.query, exact=not blas)
@@ -53,14 +57,20 @@ def _releases(transcript: Transcript, blas: bool) -> Iterator[tuple[str, Leaf]]:
 
 def _price(call: ReleaseRecord, lineages: dict[str, int]) -> dict[str, Any]:
     """Event and scope. Clusters are numbered as they appear: their own names are digests of what decides membership."""
-    event = {field.name: getattr(call.event, field.name) for field in dataclasses.fields(call.event)}
+    event = {
+        field.name: getattr(call.event, field.name) for field in dataclasses.fields(call.event)
+    }
     clusters = event.pop("clusters", None)
     if event["relation"] is Neighbors.REPLACE_ONE:
         del event["relation"]
     found = {"event": type(call.event).__name__, **event}
     if clusters is not None:
         numbers = [lineages.setdefault(name, len(lineages)) for name in clusters.lineage]
-        found |= {"stay": clusters.stay, "move": clusters.move, "clusters": "/".join(map(str, numbers))}
+        found |= {
+            "stay": clusters.stay,
+            "move": clusters.move,
+            "clusters": "/".join(map(str, numbers)),
+        }
     if call.reserve is not None:
         found |= {"scope": call.reserve.number, "scope costs": call.reserve.cost}
     return found
@@ -78,7 +88,9 @@ def leaves_of(case: Case) -> dict[str, Leaf]:
         leaves: dict[str, Leaf] = {}
         try:
             result = case.call(*case.args, **case.options)
-            leaves = canonical(result) | {f"{name}()": leaf for name, leaf in canonical(used(result)).items()}
+            leaves = canonical(result) | {
+                f"{name}()": leaf for name, leaf in canonical(used(result)).items()
+            }
         except FastPubPrivError as error:
             leaves = {"refused": Text(type(error).__name__)}
     names = sorted({item.category.__name__ for item in caught})

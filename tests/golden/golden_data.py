@@ -7,7 +7,11 @@ import numpy as np
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 
-BUDGETS = {"zcdp": ZCDP(Fraction(1, 2)), "approx": ApproxDP(1, Fraction(1, 10**6)), "pure": PureDP(1)}
+BUDGETS = {
+    "zcdp": ZCDP(Fraction(1, 2)),
+    "approx": ApproxDP(1, Fraction(1, 10**6)),
+    "pure": PureDP(1),
+}
 APPROX = BUDGETS["approx"]
 
 

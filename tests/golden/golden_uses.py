@@ -28,11 +28,14 @@ def complete(result: Any) -> list[float]:
 GAUSSIAN: dict[str, Use] = {
     "correlation": lambda result: result.correlation,
     "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),
-    "confidence_ellipse": lambda result: list(result.confidence_ellipse(level=0.9)) if result.dim > 1 else [],
+    "confidence_ellipse": lambda result: (
+        list(result.confidence_ellipse(level=0.9)) if result.dim > 1 else []
+    ),
     "sample": lambda result: result.sample(4, random_state=3),
     "log_prob": lambda result: result.log_prob(points(result.mean)),
     "confidence_interval": lambda result: [
-        list(result.confidence_interval(0.9, of=kind)) for kind in ("mean", "standard_deviation", "correlation")
+        list(result.confidence_interval(0.9, of=kind))
+        for kind in ("mean", "standard_deviation", "correlation")
     ],
 }
 MIXTURE: dict[str, Use] = {

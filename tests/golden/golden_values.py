@@ -18,7 +18,13 @@ from fastpubpriv.privacy import Budget, Cost
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 # Fields that were added after most of the file was made: compared where they say something.
-ADDED = {"report": "None", "clipping_std": "None", "rows_per_person": "1", "about": "''", "rows_used": "None"}
+ADDED = {
+    "report": "None",
+    "clipping_std": "None",
+    "rows_per_person": "1",
+    "about": "''",
+    "rows_used": "None",
+}
 
 CLOSE = 2e-6  # of the scale of an array, or of a number that stands alone
 INLINE = 8  # numbers of an array that are kept one by one; of longer ones a few weighted sums are
@@ -106,9 +112,13 @@ def _parts(value: Any) -> tuple[str, dict[str, Any]]:
     kind = type(value).__name__
     if isinstance(value, Mapping):
         # JSON of a result says its kind.
-        return str(value.get("kind", "")), {str(key): part for key, part in value.items() if key != "kind"}
+        return str(value.get("kind", "")), {
+            str(key): part for key, part in value.items() if key != "kind"
+        }
     if isinstance(value, Cost):
-        return f"Cost {value.notion.__name__}", dict(zip(value.notion.parts, value.amounts, strict=True))
+        return f"Cost {value.notion.__name__}", dict(
+            zip(value.notion.parts, value.amounts, strict=True)
+        )
     if isinstance(value, Budget):
         return kind, dict(zip(value.parts, value.amounts, strict=True))
     if dataclasses.is_dataclass(value) and kind not in {"ClusterTree", "RowTree"}:
@@ -132,7 +142,8 @@ def _mapping(parts: dict[str, Any], name: str) -> Iterator[tuple[str, Leaf]]:
         yield (
             f"{name}: {', '.join(numbers)}",
             Numbers(
-                tuple(leaf.values[0] for leaf in numbers.values()), tuple(leaf.digests[0] for leaf in numbers.values())
+                tuple(leaf.values[0] for leaf in numbers.values()),
+                tuple(leaf.digests[0] for leaf in numbers.values()),
             ),
         )
     for key, part in parts.items():
@@ -145,7 +156,9 @@ def _numeric(values: list[Any]) -> np.ndarray | None:
     flat = values
     while flat and all(isinstance(each, list | tuple) for each in flat):
         flat = [part for each in flat for part in each]
-    if not flat or not all(isinstance(each, int | float) and not isinstance(each, bool) for each in flat):
+    if not flat or not all(
+        isinstance(each, int | float) and not isinstance(each, bool) for each in flat
+    ):
         return None
     try:
         return np.array(values)
@@ -159,7 +172,10 @@ def _sequence(values: list[Any], name: str) -> Iterator[tuple[str, Leaf]]:
     if array is not None and array.dtype.kind in "iuf":
         yield name or "value", Array(array, exact=array.dtype.kind != "f")
     elif all(isinstance(leaf, Text) for leaf in scalars):
-        yield name or "value", Text("[" + ", ".join(leaf.text for leaf in scalars if isinstance(leaf, Text)) + "]")
+        yield (
+            name or "value",
+            Text("[" + ", ".join(leaf.text for leaf in scalars if isinstance(leaf, Text)) + "]"),
+        )
     else:
         for index, value in enumerate(values):
             yield from _leaves(value, f"{name} {index}".strip())
@@ -199,7 +215,10 @@ def stored(leaf: Leaf) -> str | list[str]:
         text = leaf.text
         return text if len(text) <= _LONGEST_TEXT else f"{text[:40]}... {digest(text.encode())}"
     if isinstance(leaf, Numbers):
-        return [f"{value.hex()} {tail}".strip() for value, tail in zip(leaf.values, leaf.digests, strict=True)]
+        return [
+            f"{value.hex()} {tail}".strip()
+            for value, tail in zip(leaf.values, leaf.digests, strict=True)
+        ]
     if leaf.exact:
         short = leaf.array.ndim == 1 and leaf.array.size <= INLINE
         return str(leaf.array.tolist()) if short else _bits(leaf.array)
@@ -209,7 +228,8 @@ def stored(leaf: Leaf) -> str | list[str]:
 
 def _same_numbers(kept: list[str], now: list[str]) -> bool:
     pairs = [
-        (float.fromhex(one.split()[0]), float.fromhex(other.split()[0])) for one, other in zip(kept, now, strict=True)
+        (float.fromhex(one.split()[0]), float.fromhex(other.split()[0]))
+        for one, other in zip(kept, now, strict=True)
     ]
     return all(
         one == other
@@ -271,13 +291,17 @@ def numbers_of(value: Any) -> np.ndarray | None:
     return np.zeros(shape) if not len(numbers) else numbers.reshape(shape)
 
 
-def error_beside(case: dict[str, Any], name: str, shape: tuple[int, ...]) -> tuple[str, np.ndarray] | None:
+def error_beside(
+    case: dict[str, Any], name: str, shape: tuple[int, ...]
+) -> tuple[str, np.ndarray] | None:
     """Name and numbers of the error of a field: a standard deviation, or half of an interval; None if there is none."""
     for each in ERRORS.get(name, ()):
         found = numbers_of(case.get(each))
         if found is not None and found.shape in (shape, (1,)):
             return each.removesuffix("()"), np.broadcast_to(found, shape)
-    if name in ENDS or name.removesuffix("()") in {each.removesuffix("()") for own in ERRORS.values() for each in own}:
+    if name in ENDS or name.removesuffix("()") in {
+        each.removesuffix("()") for own in ERRORS.values() for each in own
+    }:
         return None
     low, high = (numbers_of(case.get(end)) for end in ENDS)
     if low is None or high is None or low.shape != shape or high.shape != shape:
@@ -291,13 +315,17 @@ def moves(kept: dict[str, Any], now: dict[str, Any], name: str) -> str:
     if was is None or new is None or was.shape != new.shape:
         return ""
     error, found = error_beside(kept, name, was.shape), []
-    for place in np.argwhere(~np.isclose(was, new, rtol=CLOSE, atol=CLOSE * float(np.abs(was).max(initial=0.0)))):
+    for place in np.argwhere(
+        ~np.isclose(was, new, rtol=CLOSE, atol=CLOSE * float(np.abs(was).max(initial=0.0)))
+    ):
         index = tuple(place.tolist())
         apart = float(abs(new[index] - was[index]))
         single = isinstance(kept[name], list) and was.size == 1
         number = name if single else f"{name}[{', '.join(map(str, index))}]"
         if error is not None and error[1][index] > 0.0:
-            found.append(f"{number} moved by {apart / float(error[1][index]):.2g} of its {error[0]}")
+            found.append(
+                f"{number} moved by {apart / float(error[1][index]):.2g} of its {error[0]}"
+            )
         elif was[index]:
             found.append(f"{number} moved by {apart / abs(float(was[index])):.2g} of itself")
         else:
@@ -307,7 +335,9 @@ def moves(kept: dict[str, Any], now: dict[str, Any], name: str) -> str:
 
 def differences(kept: dict[str, Any], now: dict[str, Any], *, bits: bool) -> list[str]:
     """One line for each field of a case that is not as it was."""
-    found = [f"{name}: was {value!r}, is missing" for name, value in kept.items() if name not in now]
+    found = [
+        f"{name}: was {value!r}, is missing" for name, value in kept.items() if name not in now
+    ]
     found += [f"{name}: is new, {value!r}" for name, value in now.items() if name not in kept]
     for name, value in kept.items():
         if name in now and not agree(value, now[name], bits=bits):

@@ -8,7 +8,11 @@ from twins import sampler
 KEY = bytes(range(100, 132))
 COUNT = 5000
 CASES = [
-    *[(name, m) for name in ("gaussian_floor", "discrete_laplace") for m in (8, 9, 12, 20, 26, 27, 33, 39, 40)],
+    *[
+        (name, m)
+        for name in ("gaussian_floor", "discrete_laplace")
+        for m in (8, 9, 12, 20, 26, 27, 33, 39, 40)
+    ],
     ("uniform",),
     *[("below", bound) for bound in (1, 6, 2**32, 2**62 + 1, 2**63 - 1)],
 ]
@@ -22,6 +26,8 @@ def digest(module, case):
 
 if __name__ == "__main__":
     for case in CASES:
-        sys.stdout.write(",".join(map(repr, case)).replace("'", "") + "," + digest(sampler, case) + "\n")
+        sys.stdout.write(
+            ",".join(map(repr, case)).replace("'", "") + "," + digest(sampler, case) + "\n"
+        )
     order = sampler.permutation(KEY, COUNT).astype("<i8").tobytes()
     sys.stdout.write(f"permutation,{hashlib.sha256(order).hexdigest()}\n")

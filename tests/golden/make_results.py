@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent)]  # the package of this tree, not an installed one
+# the package of this tree, not an installed one
+sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
 
 import numpy as np  # noqa: E402
 from golden_case import leaves_of, outcome  # noqa: E402
@@ -43,7 +44,11 @@ def write(cases: dict[str, dict[str, Any]]) -> None:
     for name in sorted(cases, key=lambda each: list(CASES).index(each)):
         lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in cases[name].items()]
         blocks.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
-    made_on = {"machine": platform.machine(), "python": platform.python_version(), "numpy": np.__version__}
+    made_on = {
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
     text = f'{{"made_on": {json.dumps(made_on)},\n"cases": {{\n' + ",\n".join(blocks) + "\n}}\n"
     RESULTS.write_text(text, encoding="utf-8")
 
@@ -78,7 +83,9 @@ def compare(names: list[str], kept: dict[str, dict[str, Any]], *, bits: bool) ->
 
 def main() -> int:
     """Run the cases that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for flag in ("--check", "--close", "--missing", "--prune", "--show"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("words", nargs="*")

@@ -49,7 +49,11 @@ def public_callables() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in MODULES:
         module = import_module(name)
-        found |= {each: getattr(module, each) for each in module.__all__ if callable(getattr(module, each))}
+        found |= {
+            each: getattr(module, each)
+            for each in module.__all__
+            if callable(getattr(module, each))
+        }
     return found
 
 
@@ -66,7 +70,9 @@ def uncovered(public: dict[str, Any]) -> set[str]:
 def test_every_public_name_has_a_case():
     assert uncovered(public_callables()) == set()
     assert uncovered({"planted": lambda: None}) == {"planted"}
-    commands = {name.split(",")[0].removeprefix("command ") for name in CASES if name.startswith("command ")}
+    commands = {
+        name.split(",")[0].removeprefix("command ") for name in CASES if name.startswith("command ")
+    }
     # `info` prints what the machine is; `audit` runs what has cases of its own; `predict` asks a result to predict; `local` has
     # two commands, and the bits of reports and of means from them have tests beside them.
     assert set(COMMANDS) - commands == {"audit", "info", "local", "predict"}
@@ -76,16 +82,34 @@ def unused(kind: type) -> set[str]:
     """Public properties and methods of a class that no use of its results calls; fields are recorded all."""
     fields = {field.name for field in dataclasses.fields(kind)}
     own = {name for each in kind.__mro__[:-1] for name in vars(each) if not name.startswith("_")}
-    return own - fields - WORDS_ONLY - USES.get(kind.__name__, {}).keys() - SAME.get(kind.__name__, set())
+    return (
+        own
+        - fields
+        - WORDS_ONLY
+        - USES.get(kind.__name__, {}).keys()
+        - SAME.get(kind.__name__, set())
+    )
 
 
 def test_every_use_of_a_result_is_recorded():
-    kinds = {case.call.__annotations__.get("return") for case in CASES.values() if inspect.isfunction(case.call)}
+    kinds = {
+        case.call.__annotations__.get("return")
+        for case in CASES.values()
+        if inspect.isfunction(case.call)
+    }
     names = {str(name).split(" |")[0] for name in kinds}
     found = {
-        name: thing for name, thing in public_callables().items() if name in names and dataclasses.is_dataclass(thing)
+        name: thing
+        for name, thing in public_callables().items()
+        if name in names and dataclasses.is_dataclass(thing)
     }
-    assert {"MeanResult", "MixtureResult", "Preconditioner", "AxisAlignedLists", "Plan"} <= found.keys()
+    assert {
+        "MeanResult",
+        "MixtureResult",
+        "Preconditioner",
+        "AxisAlignedLists",
+        "Plan",
+    } <= found.keys()
     assert {name: unused(kind) for name, kind in found.items() if unused(kind)} == {}
 
 
@@ -123,7 +147,10 @@ def test_integers_and_words_are_exact_everywhere():
         (integers, integers + (integers == 7)), ([1, 2], [1, 3]), (5, 6), (True, False), ("ok", "empty"),
         (ZCDP(1), ZCDP(2)),
     ):  # fmt: skip
-        kept, now = ({name: stored(leaf) for name, leaf in canonical(value).items()} for value in (one, other))
+        kept, now = (
+            {name: stored(leaf) for name, leaf in canonical(value).items()}
+            for value in (one, other)
+        )
         assert differences(kept, kept, bits=True) == []
         assert len(differences(kept, now, bits=False)) == 1
     # Fields that come and go are named.
@@ -147,7 +174,9 @@ def test_a_mean_that_moved_is_said_in_its_noise():
         return mean + np.array([0.0, 0.3, 2.0]) * noise
 
     said = moved("estimate_mean, counts, zcdp", "mean", further)
-    assert said == "mean: mean[1] moved by 0.3 of its noise_std; mean[2] moved by 2 of its noise_std"
+    assert (
+        said == "mean: mean[1] moved by 0.3 of its noise_std; mean[2] moved by 2 of its noise_std"
+    )
 
 
 def test_a_count_that_moved_is_said_in_the_noise_of_all():
@@ -156,7 +185,10 @@ def test_a_count_that_moved_is_said_in_the_noise_of_all():
     def further(counts):
         return counts + np.array([0.0, 0.0, 0.0, 0.0, 4.0]) * noise
 
-    assert moved("value_counts, zcdp", "counts", further) == "counts: counts[4] moved by 4 of its noise_std"
+    assert (
+        moved("value_counts, zcdp", "counts", further)
+        == "counts: counts[4] moved by 4 of its noise_std"
+    )
 
 
 def test_a_quantile_that_moved_is_said_in_its_interval():
@@ -168,7 +200,9 @@ def test_a_quantile_that_moved_is_said_in_its_interval():
         shift[0, 1, 0] = 0.5 * (high - low)[0, 1, 0] / 2.0
         return quantile + shift
 
-    assert moved(name, "quantile", further).startswith("quantile: quantile[0, 1, 0] moved by 0.5 of its half-width")
+    assert moved(name, "quantile", further).startswith(
+        "quantile: quantile[0, 1, 0] moved by 0.5 of its half-width"
+    )
 
 
 def test_a_number_without_an_error_moved_by_a_part_of_itself():
@@ -179,5 +213,10 @@ def test_a_number_without_an_error_moved_by_a_part_of_itself():
 
 
 def test_every_field_is_recorded():
-    recorded = {name.split(" ")[0].split(":")[0].split(".")[0] for name in KEPT["estimate_gaussian, pairs, zcdp"]}
-    assert {field.name for field in dataclasses.fields(results.GaussianResult)} - ADDED.keys() <= recorded
+    recorded = {
+        name.split(" ")[0].split(":")[0].split(".")[0]
+        for name in KEPT["estimate_gaussian, pairs, zcdp"]
+    }
+    assert {
+        field.name for field in dataclasses.fields(results.GaussianResult)
+    } - ADDED.keys() <= recorded

@@ -22,7 +22,9 @@ def random_list(rng, size, components, dim):
 
 
 def cdf(listed, index, points):
-    parts = zip(listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True)
+    parts = zip(
+        listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True
+    )
     return sum(w * stats.norm.cdf(points, m, np.sqrt(v)) for w, m, v in parts)
 
 

@@ -43,7 +43,9 @@ def random_pairs(rng, count, *, sizes, dim, hostile, shift=0.0):
     """Yield random pairs of neighbors: of random size and scale, with a replaced row that is random, hostile or a copy."""
     for _ in range(count):
         n = int(rng.choice(sizes))
-        rows = rng.standard_normal((n, dim)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300]) + shift
+        rows = (
+            rng.standard_normal((n, dim)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300]) + shift
+        )
         if rng.random() < 0.3:
             rows[rng.integers(n)] = hostile[rng.integers(len(hostile))]
         yield rows, replaced(rng, rows, hostile)

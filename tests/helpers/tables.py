@@ -7,7 +7,9 @@ import pyarrow as pa
 
 
 def read(path):
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    ]
     return list(csv.DictReader(lines))
 
 
@@ -15,4 +17,10 @@ def forms_of(folder, table):
     """Return a pandas table in every input format of rows, two of them files."""
     table.to_csv(folder / "rows.csv", index=False)
     table.to_parquet(folder / "rows.parquet")
-    return [table, pl.from_pandas(table), pa.Table.from_pandas(table), folder / "rows.csv", folder / "rows.parquet"]
+    return [
+        table,
+        pl.from_pandas(table),
+        pa.Table.from_pandas(table),
+        folder / "rows.csv",
+        folder / "rows.parquet",
+    ]

@@ -34,7 +34,9 @@ def hostile_float64():
     return bits.map(lambda word: float(np.uint64(word).view(np.float64)))
 
 
-def make_map(rng, dim, kind, *, quant_bound=2000, limit=None, scale=300.0, center=True, offset=True):
+def make_map(
+    rng, dim, kind, *, quant_bound=2000, limit=None, scale=300.0, center=True, offset=True
+):
     """A map of the given kind with random public parts."""
     change = {MatrixKind.FULL: int(rng.integers(-3, 4)), MatrixKind.LOWER: int(rng.integers(0, 4))}
     out_dim = max(1, dim + change.get(kind, 0))
@@ -143,7 +145,10 @@ def counted_sum_of(chunk, row_map, module=kernels):
 
 
 def counted_gram_of(chunk, row_map, module=kernels):
-    gram, neutral = np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    gram, neutral = (
+        np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
     module.rows_gram_counted(chunk, row_map, gram, neutral)
     return np.concatenate([gram.reshape(-1), neutral])
 
@@ -159,7 +164,9 @@ def radial_of(chunk, row_map, bound=2000, module=kernels):
     dim = row_map.out_dim
     sums, gram = np.zeros((2, dim), dtype=np.int64), np.zeros((dim, dim), dtype=np.int64)
     counts, edges_sq = np.zeros(10, dtype=np.int64), row_map.limit**2 * 4.0 ** np.arange(-6, 3)
-    module.rows_radial(chunk, row_map, sums, gram, bound / (2.0 * row_map.limit), bound, edges_sq, counts)
+    module.rows_radial(
+        chunk, row_map, sums, gram, bound / (2.0 * row_map.limit), bound, edges_sq, counts
+    )
     return np.concatenate([sums.ravel(), gram.ravel(), counts])
 
 

@@ -23,23 +23,36 @@ def takes_pointers(header: str) -> set[str]:
     """Names of the functions declared in a header that have a pointer among their arguments."""
     without_comments = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     return {
-        name for name, rest in re.findall(r"^\w+ (fpp_\w+)\(([^;]*)\);", without_comments, re.MULTILINE) if "*" in rest
+        name
+        for name, rest in re.findall(r"^\w+ (fpp_\w+)\(([^;]*)\);", without_comments, re.MULTILINE)
+        if "*" in rest
     }
 
 
 def unchecked(functions: set[str], tests: str) -> set[str]:
     """Functions that no line of a test file calls with NULL; `##type` stands for f64 and f32."""
     called = set(re.findall(r"(fpp_\w+?)\([^;]*?NULL", tests))
-    called |= {name for line in tests.splitlines() if "CHECK_RANGE(" in line for name in re.findall(r"fpp_\w+", line)}
+    called |= {
+        name
+        for line in tests.splitlines()
+        if "CHECK_RANGE(" in line
+        for name in re.findall(r"fpp_\w+", line)
+    }
     families = set(re.findall(r"(fpp_\w+?_)##type\([^;]*?NULL", tests))
-    return {name for name in functions if name not in called and name[: -len("f64")] not in families}
+    return {
+        name for name in functions if name not in called and name[: -len("f64")] not in families
+    }
 
 
 def test_every_function_is_held_to_the_rule_for_pointers():
     functions = takes_pointers((CSRC / "fpp.h").read_text(encoding="utf-8"))
     tests = "".join(
         path.read_text(encoding="utf-8")
-        for path in [*sorted(CSRC.glob("test_arguments*.c")), CSRC / "test_columns.c", CSRC / "test_gradients.c"]
+        for path in [
+            *sorted(CSRC.glob("test_arguments*.c")),
+            CSRC / "test_columns.c",
+            CSRC / "test_gradients.c",
+        ]
     )
     assert len(functions) >= 30
     assert unchecked(functions, tests) == set()
@@ -52,7 +65,11 @@ def foreign_shuffles(source: str) -> int:
 
 
 def test_only_the_header_of_the_two_compilers_shuffles():
-    found = {path.name for path in CSRC.glob("*.[ch]") if foreign_shuffles(path.read_text(encoding="utf-8"))}
+    found = {
+        path.name
+        for path in CSRC.glob("*.[ch]")
+        if foreign_shuffles(path.read_text(encoding="utf-8"))
+    }
     assert found == {"internal.h"}
     assert foreign_shuffles("a = __builtin_shuffle(a, b, (VI){0, 2});") == 1
 
@@ -60,7 +77,9 @@ def test_only_the_header_of_the_two_compilers_shuffles():
 def test_a_stale_extension_is_told_at_its_import_and_on_the_command_line(monkeypatch):
     assert _compiled.declared() == _cext.lib.FPP_DECLARATION
     _compiled.check_compiled()
-    monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
+    monkeypatch.setattr(
+        _cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1)
+    )
     raises(ImportError, "older than its Python part: run `python setup", _compiled.check_compiled)
     monkeypatch.setattr(tools.info, "callback", lambda json_path: _compiled.check_compiled())
     result = CliRunner().invoke(main, ["info"])
@@ -69,7 +88,9 @@ def test_a_stale_extension_is_told_at_its_import_and_on_the_command_line(monkeyp
 
 
 def test_an_extension_without_its_sources_is_not_compared(monkeypatch, tmp_path):
-    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "_compiled.py"))
+    monkeypatch.setattr(
+        _compiled, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "_compiled.py")
+    )
     assert _compiled.declared() is None
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=1))
     _compiled.check_compiled()

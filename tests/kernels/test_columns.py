@@ -58,11 +58,20 @@ def a_box(rng, dim, neutral=False, ordinary=False):
         low, high = -rng.uniform(0.1, 9.0, size=dim), rng.uniform(10.0, 99.0, size=dim)
         center, width = rng.normal(size=dim), rng.uniform(0.01, 99.0, size=dim)
     else:
-        low, high = -(10.0 ** rng.integers(-3, 300, size=dim)), 10.0 ** rng.integers(-3, 300, size=dim)
+        low, high = (
+            -(10.0 ** rng.integers(-3, 300, size=dim)),
+            10.0 ** rng.integers(-3, 300, size=dim),
+        )
         center, width = centers(rng, dim), (high - low) / 2
     absent = rng.normal(size=dim)
     return ColumnBox(
-        center=center, lower=low, upper=high, middle=(low + high) / 2, width=width, absent=absent, neutral=neutral
+        center=center,
+        lower=low,
+        upper=high,
+        middle=(low + high) / 2,
+        width=width,
+        absent=absent,
+        neutral=neutral,
     )
 
 
@@ -83,12 +92,16 @@ def test_counts_equal_those_of_the_twin(isa, dtype, neutral, log2_parts):
             rows[::3] = np.where(np.isfinite(rows[::3]), rows[::3], 1.0)
         found = counted(kernels, rows, center, log2_parts, neutral)
         assert np.array_equal(found, counted(reference, rows, center, log2_parts, neutral))
-        assert found.sum(axis=1).tolist() == [400] * dim  # every row in exactly one cell of each column
+        # every row in exactly one cell of each column
+        assert found.sum(axis=1).tolist() == [400] * dim
         missing = ~np.isfinite(rows)
         if neutral:
             missing[missing.any(axis=1)] = True
         assert found[:, -1].tolist() == missing.sum(axis=0).tolist()
-        parts = sum(counted(kernels, piece, center, log2_parts, neutral) for piece in np.array_split(rows, 7))
+        parts = sum(
+            counted(kernels, piece, center, log2_parts, neutral)
+            for piece in np.array_split(rows, 7)
+        )
         assert np.array_equal(found, parts)
 
 
@@ -103,7 +116,9 @@ def test_boxes_equal_those_of_the_twin(isa, dtype, neutral):
         whole = np.isfinite(rows).all(axis=1)
         assert np.isfinite(found[whole]).all()
         assert np.isnan(found[~whole]).all() == neutral or whole.all()
-        alone = np.concatenate([kernels.columns_box(rows[k : k + 1], box) for k in range(len(rows))])
+        alone = np.concatenate(
+            [kernels.columns_box(rows[k : k + 1], box) for k in range(len(rows))]
+        )
         assert alone.tobytes() == found.tobytes()
 
 
@@ -119,7 +134,9 @@ def test_quotients_are_rounded_as_divisions_are(isa, dtype):
             # Quotients near numbers of few bits, and half way between two doubles, where the last bit hangs on the smallest rest.
             beside = rng.choice([1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-53], size=(600, dim))
             near = rng.integers(1, 9, size=(600, dim)) * box.width * beside
-            rows = (box.center + box.middle + scale * near * rng.choice([-1.0, 1.0], size=near.shape)).astype(dtype)
+            rows = (
+                box.center + box.middle + scale * near * rng.choice([-1.0, 1.0], size=near.shape)
+            ).astype(dtype)
             rows[::2] = (rng.normal(size=(300, dim)) * 20.0 * scale).astype(dtype)
             rows[rng.random(rows.shape) < 0.05] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0])
             check_boxes(rows, box)
@@ -134,13 +151,20 @@ def test_boxes_on_the_limits_of_ordinary_ones(isa, middle, width):
     sizes = np.ldexp(1.0 + np.random.default_rng(15).random(2098), np.arange(-1074, 1024))
     rows = np.concatenate([sizes, -sizes, [0.0, -0.0, 3.0]])[:, None]
     for sign in (1.0, -1.0):
-        center, upper, middles, widths, absent = np.array([0.0, 2.0**402, sign * middle, width, 7.0])[:, None]
-        box = ColumnBox(center=center, lower=-upper, upper=upper, middle=middles, width=widths, absent=absent)
+        center, upper, middles, widths, absent = np.array(
+            [0.0, 2.0**402, sign * middle, width, 7.0]
+        )[:, None]
+        box = ColumnBox(
+            center=center, lower=-upper, upper=upper, middle=middles, width=widths, absent=absent
+        )
         check_boxes(rows, box)
 
 
 def boxed(module, rows, box, row_map, edges_sq):
-    sums, counts = np.zeros(row_map.out_dim, dtype=np.int64), np.zeros(len(edges_sq) + 1, dtype=np.int64)
+    sums, counts = (
+        np.zeros(row_map.out_dim, dtype=np.int64),
+        np.zeros(len(edges_sq) + 1, dtype=np.int64),
+    )
     module.rows_sum(rows, row_map, sums, box)
     module.rows_shell_counts(rows, row_map, counts, edges_sq, box)
     return np.concatenate([sums, counts])
@@ -151,7 +175,17 @@ def boxed(module, rows, box, row_map, edges_sq):
 def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
     """All numbers of rows and columns about blocks, strips and groups; rows apart; and a row's part is that of the row alone."""
     rng = np.random.default_rng(16)
-    for dim, n in ((1, 3100), (1, 5), (3, 1100), (7, 9), (50, 200), (64, 61), (65, 130), (513, 21), (3100, 9)):
+    for dim, n in (
+        (1, 3100),
+        (1, 5),
+        (3, 1100),
+        (7, 9),
+        (50, 200),
+        (64, 61),
+        (65, 130),
+        (513, 21),
+        (3100, 9),
+    ):
         wide = hostile_rows(rng, n, dim + 1, dtype)
         wide[::2] = rng.normal(size=wide[::2].shape)
         for box in (a_box(rng, dim, neutral, ordinary=True), a_box(rng, dim, neutral)):
@@ -161,16 +195,24 @@ def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
             for edges in (edges_sq, edges_sq[:0]):
                 expected = boxed(reference, wide[:, :dim], box, row_map, edges)
                 assert np.array_equal(boxed(kernels, wide[:, :dim], box, row_map, edges), expected)
-                assert np.array_equal(boxed(kernels, wide[:, :dim].copy(), box, row_map, edges), expected)
-                parts = sum(boxed(kernels, wide[k : k + 1, :dim], box, row_map, edges) for k in range(min(n, 40)))
+                assert np.array_equal(
+                    boxed(kernels, wide[:, :dim].copy(), box, row_map, edges), expected
+                )
+                parts = sum(
+                    boxed(kernels, wide[k : k + 1, :dim], box, row_map, edges)
+                    for k in range(min(n, 40))
+                )
                 assert np.array_equal(boxed(kernels, wide[:40, :dim], box, row_map, edges), parts)
 
 
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
 def test_numbers_on_and_beside_edges_of_cells(isa, log2_parts):
     """About a center that is exact, in each lane of a vector: an edge belongs to the cell below it, on either side."""
-    sizes = np.ldexp(1.0 + np.arange(1 << log2_parts) / (1 << log2_parts), np.arange(-1022, 1024)[:, None]).ravel()
-    first = (1 << log2_parts) - 1  # the least ordinary number ends the last cell of the subnormal ones
+    sizes = np.ldexp(
+        1.0 + np.arange(1 << log2_parts) / (1 << log2_parts), np.arange(-1022, 1024)[:, None]
+    ).ravel()
+    # the least ordinary number ends the last cell of the subnormal ones
+    first = (1 << log2_parts) - 1
     for center, kept in ((0.0, sizes), (1.0, sizes[(sizes > 2.0**-40) & (sizes < 2.0**40)])):
         cell = first + np.flatnonzero(np.isin(sizes, kept))
         for sign, side in ((1.0, 0), (-1.0, SIDE[log2_parts])):
@@ -178,11 +220,21 @@ def test_numbers_on_and_beside_edges_of_cells(isa, log2_parts):
             for numbers, shift in ((kept, 0), (beyond, 1)):
                 column = center + sign * numbers
                 expected = np.bincount(cell + shift + side, minlength=2 * SIDE[log2_parts] + 2)
-                assert np.array_equal(counted(kernels, column[:, None], np.array([center]), log2_parts)[0], expected)
-                square = np.lib.stride_tricks.sliding_window_view(column, 8)  # rows that share numbers
-                apart = [np.isin(np.arange(len(column)), range(k, k + len(square))) for k in range(8)]
-                together = [np.bincount((cell + shift + side)[each], minlength=len(expected)) for each in apart]
-                assert np.array_equal(counted(kernels, square, np.full(8, center), log2_parts), together)
+                assert np.array_equal(
+                    counted(kernels, column[:, None], np.array([center]), log2_parts)[0], expected
+                )
+                # rows that share numbers
+                square = np.lib.stride_tricks.sliding_window_view(column, 8)
+                apart = [
+                    np.isin(np.arange(len(column)), range(k, k + len(square))) for k in range(8)
+                ]
+                together = [
+                    np.bincount((cell + shift + side)[each], minlength=len(expected))
+                    for each in apart
+                ]
+                assert np.array_equal(
+                    counted(kernels, square, np.full(8, center), log2_parts), together
+                )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -193,7 +245,9 @@ def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
         center, box = centers(rng, dim), a_box(rng, dim, False)
         for rows in (wide[:, 2 : dim + 2], wide[::2, :dim], wide[::-1, :dim]):
             together = np.ascontiguousarray(rows)
-            assert np.array_equal(counted(kernels, rows, center, 1), counted(reference, together, center, 1))
+            assert np.array_equal(
+                counted(kernels, rows, center, 1), counted(reference, together, center, 1)
+            )
             check_boxes(rows, box, together)
 
 
@@ -209,7 +263,9 @@ def test_cells_worked_by_hand(value, log2_parts, cell):
 
 
 def moved(rows, other, center, log2_parts, neutral):
-    change = counted(kernels, rows, center, log2_parts, neutral) - counted(kernels, other, center, log2_parts, neutral)
+    change = counted(kernels, rows, center, log2_parts, neutral) - counted(
+        kernels, other, center, log2_parts, neutral
+    )
     return np.abs(change).sum(axis=1), (change**2).sum(axis=1)
 
 
@@ -240,19 +296,42 @@ def test_a_row_that_is_counted_by_its_neighbors_is_caught():
 
 def test_what_is_no_kernel_argument_is_refused():
     rows, center = np.ones((3, 2)), np.zeros(2)
-    raises(KernelError, "shape", kernels.columns_count, rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
+    raises(
+        KernelError,
+        "shape",
+        kernels.columns_count,
+        rows,
+        center,
+        0,
+        False,
+        np.zeros((2, 5), dtype=np.int64),
+    )
     raises(KernelError, r"out of range|shape", counted, kernels, rows, center, 3)
     raises(KernelError, "float64 or float32", counted, kernels, rows.astype(int), center, 0)
-    box = {"center": center, "lower": -np.ones(2), "upper": np.ones(2), "middle": center, "absent": center}
+    box = {
+        "center": center,
+        "lower": -np.ones(2),
+        "upper": np.ones(2),
+        "middle": center,
+        "absent": center,
+    }
     for width in (np.zeros(2), np.ones(3), np.array([1.0, np.nan])):
         raises(InputError, None, ColumnBox, **box, width=width)
-    raises(InputError, "lower <= upper", ColumnBox, **{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
+    raises(
+        InputError,
+        "lower <= upper",
+        ColumnBox,
+        **{**box, "lower": 2.0 * np.ones(2)},
+        width=np.ones(2),
+    )
     fine, counts = ColumnBox(**box, width=np.ones(2)), np.zeros(3, dtype=np.int64)
     two, three = (RowMap(dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
     raises(KernelError, None, kernels.rows_sum, rows, three, counts, fine)
     raises(KernelError, "shape", kernels.rows_sum, rows, two, counts, fine)
     raises(KernelError, None, kernels.rows_shell_counts, rows, three, counts[:2], np.ones(1), fine)
-    raises(KernelError, None, kernels.rows_shell_counts, rows, two, counts, np.array([2.0, 1.0]), fine)
+    raises(
+        KernelError, None, kernels.rows_shell_counts, rows, two, counts, np.array([2.0, 1.0]), fine
+    )
 
 
 def by_columns(rows):
@@ -269,21 +348,35 @@ def test_cells_and_moments_of_groups_equal_those_of_the_twin(dtype, isa):
     for n in (0, 1, 8, 301, 1000):
         rows, groups = hostile_rows(rng, n, 6, dtype)[:, :5], 3
         code = rng.integers(-1, groups + 1, n).astype(np.int32)  # of rows in no group, too
-        every = [np.unique(rng.normal(size=size).astype(dtype)).astype(float) for size in (0, 1, 2, 31, 300) * groups]
+        every = [
+            np.unique(rng.normal(size=size).astype(dtype)).astype(float)
+            for size in (0, 1, 2, 31, 300) * groups
+        ]
         if n > 8:
             rows[:9, 3] = every[3][:9]  # a number on an edge is in the cell to its right
         for edges, *by in ((every[:5],), (every[:5], code, groups), (every, code, groups, True)):
-            found, split, expected = (counts_of(edges, groups if by and len(edges) == 5 else 1) for _ in range(3))
+            found, split, expected = (
+                counts_of(edges, groups if by and len(edges) == 5 else 1) for _ in range(3)
+            )
             kernels.columns_cells(rows, edges, found, *by)
             kernels.columns_cells(by_columns(rows), edges, split, *by)
             reference.columns_cells(rows, edges, expected, *by)
             assert np.array_equal(found, expected)
             assert np.array_equal(split, expected)
             assert by or found[0] == np.isfinite(rows[:, 0]).sum()
-        keys = np.unique(np.append(rows[:50, 1][np.isfinite(rows[:50, 1])], [0.0, 1.5]).astype(float))
-        assert np.array_equal(kernels.column_codes(rows[:, 1], keys), reference.column_codes(rows[:, 1], keys))
-        for bound, squared, each in itertools.product((2, 7, 2**20 + 3, 2**26), (False, True), (groups, 1)):
-            middle, steps = rng.normal(size=(each, 5)), (1 if squared else bound) / rng.random((each, 5))
+        keys = np.unique(
+            np.append(rows[:50, 1][np.isfinite(rows[:50, 1])], [0.0, 1.5]).astype(float)
+        )
+        assert np.array_equal(
+            kernels.column_codes(rows[:, 1], keys), reference.column_codes(rows[:, 1], keys)
+        )
+        for bound, squared, each in itertools.product(
+            (2, 7, 2**20 + 3, 2**26), (False, True), (groups, 1)
+        ):
+            middle, steps = (
+                rng.normal(size=(each, 5)),
+                (1 if squared else bound) / rng.random((each, 5)),
+            )
             given = None if each == 1 else code, middle, steps, squared, bound
             sums, split, expected = (kernels.moment_sums(each, 5) for _ in range(3))
             kernels.group_moments(rows, *given, sums)
@@ -307,7 +400,9 @@ def test_what_is_no_argument_of_groups_is_refused():
     raises(KernelError, None, kernels.columns_cells, rows, two, counts_of(two)[1:])
     sums, box = kernels.moment_sums(2, 4), np.ones((2, 4))
     for middle, bound in ((box[:1], 4), (np.ones((2, 5)), 4), (box, 0), (box, 2**26 + 1)):
-        raises(KernelError, None, kernels.group_moments, rows, code, middle, middle, False, bound, sums)
+        raises(
+            KernelError, None, kernels.group_moments, rows, code, middle, middle, False, bound, sums
+        )
 
 
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------
@@ -326,15 +421,23 @@ RULES = [
 
 def columns():
     """Bit patterns of all kinds, next to plain numbers."""
-    words = st.integers(0, 2**64 - 1).map(lambda word: np.array([word], dtype=np.uint64).view(np.float64)[0])
+    words = st.integers(0, 2**64 - 1).map(
+        lambda word: np.array([word], dtype=np.uint64).view(np.float64)[0]
+    )
     halves = st.integers(-(2**12), 2**12).map(lambda half: half / 2)
     number = st.one_of(words, halves, st.floats(-100, 100), st.sampled_from(HOSTILE.tolist()))
-    return st.lists(number, min_size=0, max_size=60).map(lambda values: np.array(values, dtype=np.float64))
+    return st.lists(number, min_size=0, max_size=60).map(
+        lambda values: np.array(values, dtype=np.float64)
+    )
 
 
 def rules():
-    widths = st.one_of(st.none(), st.floats(1e-3, 1e3), st.sampled_from([1.0, 0.5, 2.0**-30, 1e-300, 1e300]))
-    return st.one_of(st.sampled_from(RULES), st.builds(BinRule, widths, st.sampled_from([0.0, 0.5, -0.25, 1e5])))
+    widths = st.one_of(
+        st.none(), st.floats(1e-3, 1e3), st.sampled_from([1.0, 0.5, 2.0**-30, 1e-300, 1e300])
+    )
+    return st.one_of(
+        st.sampled_from(RULES), st.builds(BinRule, widths, st.sampled_from([0.0, 0.5, -0.25, 1e5]))
+    )
 
 
 def same(found, expected):
@@ -359,7 +462,9 @@ def test_keys_and_counts_equal_twin(values, rule, repeat, dtype):
             assert bins_count(column, rule)[1].sum() == (keys != NONE).sum()
 
 
-@pytest.mark.parametrize("rule", [BinRule(1.0), BinRule(1.0, 0.5), BinRule(0.1), BinRule(0.3, -7.1)], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [BinRule(1.0), BinRule(1.0, 0.5), BinRule(0.1), BinRule(0.3, -7.1)], ids=repr
+)
 def test_edges_by_themselves(rule, isa):
     """Nothing else in a block says that a number is near an edge: on either side of it, and of zero."""
     for half in (-7, -3, -1, 1, 3, 8191):
@@ -387,7 +492,9 @@ def test_outside_by_itself(isa, spread):
                 expected = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
                 if key != NONE:
                     expected[int(key)] = expected.get(int(key), 0) + 1
-                assert dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected, value
+                assert (
+                    dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected
+                ), value
 
 
 def test_bins_own_their_upper_edge_and_some_numbers_have_none():
@@ -401,12 +508,16 @@ def test_bins_own_their_upper_edge_and_some_numbers_have_none():
         power = math.ldexp(1.0, exponent)
         around = np.array([np.nextafter(power, 0.0), power, np.nextafter(power, up), -power])
         low = exponent - 1
-        below = low if exponent > -1073 else exponent - 2  # nothing lies between 2^-1074 and 2^-1073
+        # nothing lies between 2^-1074 and 2^-1073
+        below = low if exponent > -1073 else exponent - 2
         assert bins.bins_keys(around, BinRule()).tolist() == [below, low, exponent, low]
     column = np.array([np.nan, np.inf, -np.inf, 2.0**54, -(2.0**54), 1e300])
     assert (bins.bins_keys(column, BinRule(1.0)) == NONE).all()
     assert (bins.bins_keys(np.array([0.0, -0.0, np.nan, np.inf, -np.inf]), BinRule()) == NONE).all()
-    assert bins.bins_keys(np.array([2.0**53, -(2.0**53)]), BinRule(1.0)).tolist() == [2**53, -(2**53)]
+    assert bins.bins_keys(np.array([2.0**53, -(2.0**53)]), BinRule(1.0)).tolist() == [
+        2**53,
+        -(2**53),
+    ]
     assert len(bins_count(np.full(3000, np.nan), BinRule(1.0))[0]) == 0
     assert len(bins_count(np.empty(0), BinRule(1.0))[0]) == 0
 
@@ -415,14 +526,19 @@ def test_bins_own_their_upper_edge_and_some_numbers_have_none():
 def test_counts_do_not_depend_on_the_cut(rule):
     """Windows are placed by a first chunk that is nothing like the rest, and the hash table has to grow."""
     rng = np.random.default_rng(3)
-    x = np.concatenate([np.full(700, 1e6), rng.standard_cauchy(20_000), rng.normal(size=5_000), HOSTILE])
+    x = np.concatenate(
+        [np.full(700, 1e6), rng.standard_cauchy(20_000), rng.normal(size=5_000), HOSTILE]
+    )
     expected = bins_twin.bins_count(x, rule)
     for size in (1, 3, 64, 511, 512, 513, 10_000, len(x)):
         stop = len(x) if size > 3 else 2000
         table = BinTable()
         for begin in range(0, stop, size):
             table.count(x[begin : min(begin + size, stop)], rule)
-        same(bins.collect([table], 1), bins_twin.bins_count(x[:stop], rule) if stop < len(x) else expected)
+        same(
+            bins.collect([table], 1),
+            bins_twin.bins_count(x[:stop], rule) if stop < len(x) else expected,
+        )
     first, second = BinTable(), BinTable()
     first.count(x[:9_000], rule)
     second.count(x[9_000:], rule)
@@ -444,7 +560,9 @@ def test_keys_that_are_sorted_and_keys_of_a_table_give_the_same_counts(size, mon
     modes = []
     sort, write_down = BinTable._sort, BinTable._write_down
     monkeypatch.setattr(BinTable, "_sort", lambda table: (modes.append("sort"), sort(table)))
-    monkeypatch.setattr(BinTable, "_write_down", lambda table: (modes.append("write"), write_down(table)))
+    monkeypatch.setattr(
+        BinTable, "_write_down", lambda table: (modes.append("write"), write_down(table))
+    )
     rng = np.random.default_rng(6)
     distinct, repeated = rng.uniform(0, 2**50, (2, 60_000)), rng.integers(0, 5, 30_000) * 2.0**40
     x = np.concatenate([distinct[0], repeated, HOSTILE, distinct[1], [np.nan] * 30_000])
@@ -460,7 +578,9 @@ def test_keys_of_a_table_with_few_slots_are_sorted_a_few_at_a_time(monkeypatch):
     """A table of 2^15 slots of 16 bytes may not have the keys of 2^22 rows beside it: it sorts 2^14 at once."""
     sizes = []
     sort = BinTable._sort
-    monkeypatch.setattr(BinTable, "_sort", lambda table: (sizes.append(table._counted), sort(table)))
+    monkeypatch.setattr(
+        BinTable, "_sort", lambda table: (sizes.append(table._counted), sort(table))
+    )
     x = np.random.default_rng(7).uniform(0, 2**50, 200_000)
     table = BinTable(slots=2**15)
     table.count(x, BinRule(1.0))
@@ -484,7 +604,9 @@ def test_wrong_forms_are_refused():
     raises(InputError, "offset", BinRule, 1.0, np.inf)
     raises(InputError, "1 to 64", BinTable, 65)
     raises(KernelError, "one-dimensional", bins.bins_keys, np.zeros((2, 2)), BinRule(1.0))
-    raises(KernelError, "float64 or float32", bins.bins_keys, np.zeros(3, dtype=np.int64), BinRule(1.0))
+    raises(
+        KernelError, "float64 or float32", bins.bins_keys, np.zeros(3, dtype=np.int64), BinRule(1.0)
+    )
     raises(KernelError, "shape", BinTable(2).insert, np.zeros((3, 1), dtype=np.int64))
     table = BinTable()
     table.count(np.zeros(3), BinRule(1.0))
@@ -507,14 +629,23 @@ def test_control_ceil_and_log2_differ():
 def test_layouts_around_whole_blocks(n, rule, dtype):
     rows = np.random.default_rng(n).standard_cauchy((n, 3)).astype(dtype)
     apart, reverse = np.asfortranarray(rows)[:, 2], rows[:, 1].copy()[::-1]
-    for column in (rows[:, 1], rows[::2, 0], rows[::-1, 1], apart, reverse, np.broadcast_to(rows[:1, 0], (n,))):
+    for column in (
+        rows[:, 1],
+        rows[::2, 0],
+        rows[::-1, 1],
+        apart,
+        reverse,
+        np.broadcast_to(rows[:1, 0], (n,)),
+    ):
         counts_equal_twin(column, rule)
 
 
 @pytest.mark.parametrize("rule", [BinRule(), BinRule(1e-3)], ids=["dyadic", "width"])
 def test_keys_come_out_in_order(rule):
     """From the window and from the hash table, below, inside and above; `merged` then has nothing to sort."""
-    x = np.concatenate([np.random.default_rng(0).standard_cauchy(50_000), [5e-324, -1e308, 1e5, -1e5, 2.0**-1023]])
+    x = np.concatenate(
+        [np.random.default_rng(0).standard_cauchy(50_000), [5e-324, -1e308, 1e5, -1e5, 2.0**-1023]]
+    )
     table = bins.BinTable()
     table.count(x, rule)
     assert (np.diff(table.collected()[0][:, 0]) > 0).all()

@@ -151,9 +151,13 @@ def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypat
     """Without a search for neighbors, rows in pairs are compared with half of the others: 2,000,000 distances."""
     races = set()
     run = geometry._Race.run
-    monkeypatch.setattr(geometry._Race, "run", lambda race, rows: (races.add(race), run(race, rows)))
+    monkeypatch.setattr(
+        geometry._Race, "run", lambda race, rows: (races.add(race), run(race, rows))
+    )
     monkeypatch.setattr(geometry, "_TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr(geometry._Race, "_faster_search", lambda race, rest: geometry._tree_search(race.table))
+    monkeypatch.setattr(
+        geometry._Race, "_faster_search", lambda race, rest: geometry._tree_search(race.table)
+    )
     x = pairs(2_000, 5) if name == "pairs" else np.outer(mixture(2_000, 1)[:, 0], np.ones(5))
     assert geometry.most_isolated(x) == twin.most_isolated(x)
     (race,) = races
@@ -163,17 +167,21 @@ def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypat
 def test_by_hand(rows_are):
     x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0], [5.0, 3.0], [1.0, 1.0]])
     for searches in (twin, geometry):
-        assert searches.most_isolated(x) == (2, 9.0)  # rows 2 and 3 are each other's nearest: the lower index
+        # rows 2 and 3 are each other's nearest: the lower index
+        assert searches.most_isolated(x) == (2, 9.0)
         assert searches.most_isolated(x[::-1]) == (1, 9.0)
         assert searches.most_isolated(x[:1]) == (0, math.inf)
         # Radius 1 around 0 holds two rows, nothing lies in (1, 11], and two rows lie beyond.
         x1 = np.array([[20.0], [0.0], [1.0], [21.0]])
         assert searches.first_terrific(x1, 1.0, 1, 2) == (0, 0)
-        assert searches.first_terrific(x1, 4.0, 3, 2) == (2, 0)  # 4 and 2 reach 44 and 22: nothing is left beyond
+        # 4 and 2 reach 44 and 22: nothing is left beyond
+        assert searches.first_terrific(x1, 4.0, 3, 2) == (2, 0)
         assert searches.first_terrific(x1, 1.0, 1, 3) is None
-        assert searches.first_terrific(x1, 0.5, 1, 2) is None  # the neighbor at 1 lies in (0.5, 5.5]
+        # the neighbor at 1 lies in (0.5, 5.5]
+        assert searches.first_terrific(x1, 0.5, 1, 2) is None
         edge = np.array([[1.0], [0.0], [12.0], [13.0]])
-        assert searches.first_terrific(edge, 1.0, 1, 2) == (0, 1)  # 11 exactly is inside of the shell of row 0
+        # 11 exactly is inside of the shell of row 0
+        assert searches.first_terrific(edge, 1.0, 1, 2) == (0, 1)
         # Rank 2 only: 0 sees 1 then 4, 1 sees 1 then 3, 4 sees 3 then 4, and 40 sees 36 then 39.
         gaps = np.array([[0.0], [1.0], [4.0], [40.0]])
         assert searches.widest_gap(gaps, 2) == (0, 2, 1.0, 16.0)
@@ -195,7 +203,10 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     frozen.flags.writeable = False
     expected = geometry.most_isolated(x), geometry.first_terrific(x, widest(x), 12, 9)
     for view in (np.asfortranarray(x), wide[:, ::2], frozen):
-        assert (geometry.most_isolated(view), geometry.first_terrific(view, widest(x), 12, 9)) == expected
+        assert (
+            geometry.most_isolated(view),
+            geometry.first_terrific(view, widest(x), 12, 9),
+        ) == expected
     geometry.prepare()
     from fastpubpriv.kernels import _searches
 
@@ -211,12 +222,19 @@ def test_bad_points_and_numbers_are_refused(points):
         (geometry.most_isolated, ()), (geometry.first_terrific, (1.0, 3, 1)), (geometry.widest_gap, (1,)),
     ):  # fmt: skip
         raises(InputError, "points must be", search, points, *more)
-    for name, number in (("radius_max", 0.0), ("radius_max", math.nan), ("n_radii", 0), ("min_count", 0)):
+    for name, number in (
+        ("radius_max", 0.0),
+        ("radius_max", math.nan),
+        ("n_radii", 0),
+        ("min_count", 0),
+    ):
         given = {"radius_max": 1.0, "n_radii": 3, "min_count": 1, name: number}
         raises(InputError, name, geometry.first_terrific, np.zeros((2, 2)), **given)
 
 
-def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_compiled_anew(tmp_path):
+def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_compiled_anew(
+    tmp_path,
+):
     code = (
         "import sys, numpy as np\n"
         "from fastpubpriv.kernels import geometry\n"
@@ -228,7 +246,9 @@ def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_com
         "exec('def half(x):\\n    return x / 2')\n"  # no file, so no place for its cache
         "assert _searches.compiled(half)(3.0) == 1.5\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
 
 

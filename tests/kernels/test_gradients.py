@@ -12,7 +12,13 @@ from twins import gradients as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.rowwise.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
+from fastpubpriv.rowwise.losses import (
+    LOSSES,
+    logistic_residual,
+    softmax_residual,
+    squared_residual,
+    weighted_logistic,
+)
 from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap
 
 DIMS = (1, 2, 7, 16, 33)
@@ -63,7 +69,9 @@ def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
     weights = rng.standard_normal(shape) / math.sqrt(shape[-1])
     bound = min(bound, math.isqrt(2**53 // weights.size))
     steps = bound - math.isqrt(weights.size) - 2
-    return GradientMap(weights=weights, residual=residual, clip_norm=clip, inv_step=steps / clip, quant_bound=bound)
+    return GradientMap(
+        weights=weights, residual=residual, clip_norm=clip, inv_step=steps / clip, quant_bound=bound
+    )
 
 
 def residual_map_of(rng, dim, residual, *, radius=0.8, bound=BOUND):
@@ -83,7 +91,9 @@ def each_map(rng, dim, **options):
 
 
 def summed(rows, chosen, *places, module=kernels):
-    sums = np.zeros(getattr(chosen, "weights", getattr(chosen, "slope", None)).shape, dtype=np.int64)
+    sums = np.zeros(
+        getattr(chosen, "weights", getattr(chosen, "slope", None)).shape, dtype=np.int64
+    )
     module.gradient_sum(rows, chosen, sums, *places)
     return sums
 
@@ -102,7 +112,8 @@ def test_equal_integers(dim, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim", [100, 250, 1030])  # groups of eight rows, of four, and rows that are read a second time
+# groups of eight rows, of four, and rows that are read a second time
+@pytest.mark.parametrize("dim", [100, 250, 1030])
 def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
     rng = np.random.default_rng(dim)
     rows, places = rows_of(rng, 21, dim, dtype), np.array([20, 3, 3, 0, 7], dtype=np.int64)
@@ -117,7 +128,8 @@ def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
             same_at_every_level(wanted, summed, table, chosen, places)
 
 
-@pytest.mark.parametrize("dim", [15, 257, 4097])  # floats of the last are too wide for groups of eight rows
+# floats of the last are too wide for groups of eight rows
+@pytest.mark.parametrize("dim", [15, 257, 4097])
 def test_floats_that_are_read_again_in_groups_of_any_size(dim, isa):
     rng = np.random.default_rng(dim)
     rows = rows_of(rng, 19, dim, np.float32)
@@ -149,7 +161,8 @@ def test_losses_are_those_of_python(name):
         gradients = residuals[:, :, None] * rows[:, None, :-1]
         norms = np.sqrt((gradients**2).sum(axis=(1, 2)))
         clipped = (
-            np.nan_to_num(gradients) * np.minimum(1.0, chosen.clip_norm / np.maximum(norms, 1e-300))[:, None, None]
+            np.nan_to_num(gradients)
+            * np.minimum(1.0, chosen.clip_norm / np.maximum(norms, 1e-300))[:, None, None]
         )
     exact = np.nan_to_num(clipped).sum(axis=0).reshape(chosen.weights.shape) * chosen.inv_step
     # The path over scalars is the naive one over per-sample gradients, but for the rounding of each of 150 rows to the grid.
@@ -210,5 +223,10 @@ def test_wrong_arguments():
         raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
         raises(InputError, name, replace, chosen, **{name: value})
-    for name, value in (("scale", 0.0), ("clip", math.nan), ("clip_norm", math.inf), ("quant_bound", 2**27)):
+    for name, value in (
+        ("scale", 0.0),
+        ("clip", math.nan),
+        ("clip_norm", math.inf),
+        ("quant_bound", 2**27),
+    ):
         raises(InputError, name, replace, other, **{name: value})

@@ -38,7 +38,9 @@ def test_equals_twin(case):
     """From the first draw on, and far along the range."""
     name, *args = case
     for key, count, begin in ((KEY, 2500, 0), (bytes(range(40, 72)), 1100, 1024 * 2**40)):
-        fast, slow = (getattr(module, name)(key, count, *args, begin=begin) for module in (noise, sampler))
+        fast, slow = (
+            getattr(module, name)(key, count, *args, begin=begin) for module in (noise, sampler)
+        )
         assert fast.dtype == slow.dtype
         assert np.array_equal(fast, slow)
 
@@ -66,7 +68,11 @@ def test_cutting_a_range_and_instruction_sets_change_nothing(case):
     draw = getattr(noise, name)
     same_at_every_level(draw(KEY, 200_001, *args), draw, KEY, 200_001, *args)
     whole = draw(KEY, 10_000, *args)
-    pieces = [draw(KEY, 1024, *args), draw(KEY, 4096, *args, begin=1024), draw(KEY, 4880, *args, begin=5120)]
+    pieces = [
+        draw(KEY, 1024, *args),
+        draw(KEY, 4096, *args, begin=1024),
+        draw(KEY, 4880, *args, begin=5120),
+    ]
     assert np.array_equal(whole, np.concatenate(pieces))
     for count in (0, 1, 7, 8, 9, 1023, 1025):
         assert np.array_equal(draw(KEY, count, *args), whole[:count])
@@ -83,8 +89,15 @@ def test_slow_exact_path_gives_the_ordinary_bits(law, log2_scale, window_log2, i
 
 def test_kinds_and_keys_do_not_share_streams():
     other = bytes(range(8, 40))
-    streams = [noise.uniform(KEY, 1000), noise.uniform(other, 1000), noise.uniform(KEY, 1000, begin=1024)]
-    streams += [noise.below(KEY, 1000, 2**53) * 2.0**-53, noise.gaussian_floor(KEY, 1000, 40) * 2.0**-40]
+    streams = [
+        noise.uniform(KEY, 1000),
+        noise.uniform(other, 1000),
+        noise.uniform(KEY, 1000, begin=1024),
+    ]
+    streams += [
+        noise.below(KEY, 1000, 2**53) * 2.0**-53,
+        noise.gaussian_floor(KEY, 1000, 40) * 2.0**-40,
+    ]
     assert np.abs(np.corrcoef(streams) - np.eye(5)).max() < 0.2
 
 
@@ -139,7 +152,9 @@ def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
     text += b"only one tip for the future, sunscreen would be it."
     stream = keystream(key, bytes.fromhex("000000000000004a00000000"), 1, len(text))
     cipher_text = bytes(a ^ b for a, b in zip(text, stream, strict=True)).hex()
-    assert cipher_text.startswith("6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b")
+    assert cipher_text.startswith(
+        "6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b"
+    )
     assert cipher_text.endswith("5af90bbf74a35be6b40b8eedf2785e42874d")
     # Equals cryptography.
     rng = np.random.default_rng(20)
@@ -147,12 +162,16 @@ def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
         key, nonce = rng.bytes(32), rng.bytes(12)
         counter = int(rng.integers(0, 2**32 - 80)) if rng.random() < 0.9 else 0
         n_bytes = int(rng.integers(0, 80 * 64))
-        cipher = Cipher(algorithms.ChaCha20(key, counter.to_bytes(4, "little") + nonce), mode=None).encryptor()
+        cipher = Cipher(
+            algorithms.ChaCha20(key, counter.to_bytes(4, "little") + nonce), mode=None
+        ).encryptor()
         assert keystream(key, nonce, counter, n_bytes) == cipher.update(bytes(n_bytes))
     # Counter stops at its end.
     key, nonce = bytes(32), bytes(12)
     assert keystream(key, nonce, 2**32 - 1, 64) == chacha.keystream(key, nonce, 2**32 - 1, 64)
-    assert keystream(key, nonce, 2**32 - 17, 17 * 64) == chacha.keystream(key, nonce, 2**32 - 17, 17 * 64)
+    assert keystream(key, nonce, 2**32 - 17, 17 * 64) == chacha.keystream(
+        key, nonce, 2**32 - 17, 17 * 64
+    )
     for counter, n_bytes in ((2**32 - 1, 65), (2**32 - 17, 17 * 64 + 1)):
         raises(KernelError, "keystream", keystream, key, nonce, counter, n_bytes)
         raises(OverflowError, None, chacha.keystream, key, nonce, counter, n_bytes)
@@ -162,6 +181,8 @@ def test_words_follow_the_protocol(isa):
     key, count = bytes(range(32)), 2500
     words = np.empty(count, dtype=np.uint64)
     check(lib.fpp_words_u64(inp(np.frombuffer(key, dtype=np.uint8)), 0, count, out(words)))
-    expected = b"".join(chacha.keystream(key, chacha.nonce_of("word", block), 0, 8192) for block in range(3))
+    expected = b"".join(
+        chacha.keystream(key, chacha.nonce_of("word", block), 0, 8192) for block in range(3)
+    )
     assert words.astype("<u8").tobytes() == expected[: 8 * count]
     assert words[:5].tolist() == chacha.words(key, chacha.nonce_of("word", 0), 0, 5)

@@ -39,7 +39,9 @@ def mixtures(rng, size, components, dim, *, full=False, scale=1.0):
 def codes_of(rows, table, first=0, capacity=None):
     """Codes (panels, capacity, PANEL), zero before and after those of the rows."""
     codes = np.zeros((table.panels, capacity or len(rows), PANEL), dtype=np.int16)
-    kernels.density_codes(np.ascontiguousarray(rows), table, codes, first, kernels.density_room(table))
+    kernels.density_codes(
+        np.ascontiguousarray(rows), table, codes, first, kernels.density_room(table)
+    )
     return codes
 
 
@@ -71,7 +73,8 @@ def test_table_equals_twin(full):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
-    ("components", "dim", "full"), [(1, 1, False), (2, 3, False), (3, 2, False), (2, 3, True), (5, 17, False)]
+    ("components", "dim", "full"),
+    [(1, 1, False), (2, 3, False), (3, 2, False), (2, 3, True), (5, 17, False)],
 )
 def test_codes_equal_twin(size, components, dim, full):
     rng = np.random.default_rng(size)
@@ -81,7 +84,10 @@ def test_codes_equal_twin(size, components, dim, full):
     reference.density_codes(rows, table, want, 2)
     codes = every_set(rows, table, first=2, capacity=40)
     # exp and log of the kernel are good to a tenth of a code.
-    assert np.abs(codes.astype(int)[..., : min(size, PANEL)] - want[..., : min(size, PANEL)]).max() <= 1
+    assert (
+        np.abs(codes.astype(int)[..., : min(size, PANEL)] - want[..., : min(size, PANEL)]).max()
+        <= 1
+    )
     assert (codes[:, :2] == 0).all()
     assert (codes[:, 39:] == 0).all()
     flat, finite = reference.flattened(codes)[:size, 2:39], np.isfinite(rows).all(axis=1)
@@ -96,7 +102,9 @@ def test_codes_far_from_zero_and_of_rows_alone():
     whole = codes_of(rows, table)
 
     def in_parts(size):
-        return np.concatenate([codes_of(rows[at : at + size], table) for at in range(0, 500, size)], axis=1)
+        return np.concatenate(
+            [codes_of(rows[at : at + size], table) for at in range(0, 500, size)], axis=1
+        )
 
     for size in (1, 3, 7, 64):
         same_at_every_level(whole, in_parts, size)
@@ -152,11 +160,15 @@ def line_parts(rng, size, components, scale=1.0):
     means, std = means[:, :, 0].copy(), np.sqrt(variances[:, :, 0])
     with np.errstate(divide="ignore"):
         constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
-    grids = np.sort((means[..., None] + std[..., None] * np.arange(-8.0, 9.0)).reshape(size, -1), axis=1)
+    grids = np.sort(
+        (means[..., None] + std[..., None] * np.arange(-8.0, 9.0)).reshape(size, -1), axis=1
+    )
     return (constants, means, 1.0 / std), grids
 
 
-@pytest.mark.parametrize(("components", "scale", "most"), [(1, 1.0, 8), (2, 1e9, 12), (3, 1e-9, 16), (3, 1.0, 2)])
+@pytest.mark.parametrize(
+    ("components", "scale", "most"), [(1, 1.0, 8), (2, 1e9, 12), (3, 1e-9, 16), (3, 1.0, 2)]
+)
 def test_roots_equal_twin(components, scale, most):
     size = 12
     parts, grids = line_parts(np.random.default_rng(components), size, components, scale)
@@ -179,14 +191,36 @@ def test_wrong_arguments_are_refused():
     for rows, panel in ((11, 1), (-1, 1), (10, 2), (10, -1)):
         raises(KernelError, None, kernels.pair_counts, codes, rows, panel, counts)
     worst = np.zeros(PANEL, dtype=np.int32)
-    raises(KernelError, None, kernels.cell_scores, np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, worst)
+    raises(
+        KernelError,
+        None,
+        kernels.cell_scores,
+        np.zeros((1, 4, PANEL), dtype=np.int32),
+        31,
+        0,
+        worst,
+    )
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
     room, codes = kernels.density_room(table), codes[:1].copy()
     raises(KernelError, None, kernels.density_codes, np.zeros((3, 1)), table, codes, 0, room)
     raises(KernelError, None, kernels.density_codes, np.zeros((3, 2)), table, codes, 8, room)
-    raises(KernelError, "shorter list", kernels.density_codes, np.zeros((3, 2)), table, codes, 0, room[:-8])
+    raises(
+        KernelError,
+        "shorter list",
+        kernels.density_codes,
+        np.zeros((3, 2)),
+        table,
+        codes,
+        0,
+        room[:-8],
+    )
     raises(KernelError, None, kernels.RowStatistic, np.zeros((1, 2)), np.ones((1, 3)))
-    raises(KernelError, None, kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances, np.zeros((4, 3)))
+    raises(
+        KernelError,
+        None,
+        kernels.RowStatistic(np.zeros((1, 2)), np.ones((1, 2))).distances,
+        np.zeros((4, 3)),
+    )
 
 
 # ---- Codes of densities by fused instructions: where they could give another code, the row is taken again, and all sets agree.
@@ -224,7 +258,9 @@ def test_where_polynomials_change(gap):
     """`log` changes at a sum of two equal components, `exp` half way between powers of two: hypotheses on both sides of it."""
     table = table_of(2, 1)
     table.constants[0, 0, :63] = 0.0
-    table.constants[0, 1, :63] = -(gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53))
+    table.constants[0, 1, :63] = -(
+        gap + np.arange(-31, 32) * (np.spacing(gap) if gap else 2.0**-53)
+    )
     table.constants[0, 0, 63] = 2.0
     table.factors[0, 0, 0, 63] = 1.0
     codes = every_set(np.sqrt(np.linspace(0.0, 2.0 / 2048, 3000))[:, None], table)
@@ -243,7 +279,8 @@ def test_many_hypotheses_near_each_other():
     rows = rng.normal(size=(500, dim)) * 10.0 ** rng.integers(-1, 3, size=(500, 1))
     rows[::100] = [np.nan, 1e308, 5e-324]
     every_set(rows, kernels.mixture_table(weights, means, spreads))
-    spreads[11, 1], weights[11] = spreads[11, 0], 0.5  # two equal components: every row is taken again
+    # two equal components: every row is taken again
+    spreads[11, 1], weights[11] = spreads[11, 0], 0.5
     every_set(rows, kernels.mixture_table(weights, means, spreads))
     far = 1e150
     with np.errstate(over="ignore"):
@@ -254,7 +291,8 @@ def test_many_hypotheses_near_each_other():
 # ---- Rows under a mixture: the bits of the plain program, on every instruction set, whatever the numbers.
 def same_bits(found, expected):
     return all(
-        np.array_equal(one.view(np.int64), other.view(np.int64)) for one, other in zip(found, expected, strict=True)
+        np.array_equal(one.view(np.int64), other.view(np.int64))
+        for one, other in zip(found, expected, strict=True)
     )
 
 
@@ -304,7 +342,9 @@ def loops():
 def case(k, dim, n=700, apart=3.0):
     rng = np.random.default_rng(k * 100 + dim)
     weights, means = rng.dirichlet(np.full(k, 5.0)), apart * rng.normal(size=(k, dim))
-    roots = np.tril(0.3 * rng.normal(size=(k, dim, dim))) + np.eye(dim) * rng.uniform(0.5, 2.0, size=(k, 1, 1))
+    roots = np.tril(0.3 * rng.normal(size=(k, dim, dim))) + np.eye(dim) * rng.uniform(
+        0.5, 2.0, size=(k, 1, 1)
+    )
     inverses = np.tril(np.linalg.inv(roots))
     constants = np.log(weights) - np.log(np.abs(np.einsum("kii->ki", roots))).sum(axis=1)
     labels = rng.integers(k, size=n)
@@ -324,7 +364,9 @@ def parts_of(rows, table, inv_step=500.0, labels=None):
     """Vectors of each component, and the places of their rows, which are in order."""
     dim = table.means.shape[1]
     inner, lift = 1.5 * dim, np.sqrt(max(1.0, 0.5 * dim))
-    given = mixture_rows.soft_parts(rows, inv_step, table=table, labels=labels, inner=inner, lift=lift)
+    given = mixture_rows.soft_parts(
+        rows, inv_step, table=table, labels=labels, inner=inner, lift=lift
+    )
     found = [[each.copy() for each in parts + places] for parts, places in given]
     assert all(np.all(np.diff(at) > 0) for each in found for at in each[len(table.means) :])
     return [np.concatenate(each) for each in zip(*found, strict=True)]
@@ -351,7 +393,9 @@ def test_loops_and_numpy_find_the_same_bits(monkeypatch, loops, k, dim, dtype):
         one, other = both(monkeypatch, loops, lambda some=some: parts_of(rows, table, labels=some))
         assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
         assert sum(len(each) for each in one[:k]) > len(rows) / 3
-    (top, one), (same, other) = both(monkeypatch, loops, lambda: mixture_rows.likeliest(rows, table, table.means))
+    (top, one), (same, other) = both(
+        monkeypatch, loops, lambda: mixture_rows.likeliest(rows, table, table.means)
+    )
     assert np.array_equal(top, same)
     assert np.array_equal(one, other, equal_nan=True)
 
@@ -376,7 +420,9 @@ def test_parts_are_roots_of_responsibilities_times_clipped_white_rows():
     share = np.exp(share - logsumexp(share, axis=0))
     assert np.allclose(mixture_rows.whitened(rows, table)[2], share, atol=1e-12)
     found = parts_of(rows, table, inv_step=1e9)
-    for part, at, own, mean, root in zip(found[:3], found[3:], share, table.means, roots, strict=True):
+    for part, at, own, mean, root in zip(
+        found[:3], found[3:], share, table.means, roots, strict=True
+    ):
         white = np.linalg.solve(root, (rows - mean).T)
         white *= np.minimum(1.0, np.sqrt(7.5) / np.linalg.norm(white, axis=0))
         wanted = np.sqrt(own) * np.vstack([white, np.full(len(rows), np.sqrt(2.5))])

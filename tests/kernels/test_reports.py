@@ -18,7 +18,9 @@ from fastpubpriv.rowwise.row_maps import CodeLaw, ReportLaw
 KEY = bytes(range(32))
 
 
-def law(dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8):
+def law(
+    dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8
+):
     return ReportLaw(
         dim=dim, gaussian=gaussian, log2_grid=log2_grid, ball=ball, threshold=threshold, miss=miss, radius=radius,
         tail=tail,
@@ -51,7 +53,8 @@ def near(fast, exact):
 
 
 BOOKS = [
-    CodeLaw(words=9, chosen=4, miss=1 << 60, vectors=law(1, 0.0)),  # all cosines are 1 or -1: ties alone
+    # all cosines are 1 or -1: ties alone
+    CodeLaw(words=9, chosen=4, miss=1 << 60, vectors=law(1, 0.0)),
     CodeLaw(words=8, chosen=1, miss=1 << 61, vectors=law(2, 0.0)),
     CodeLaw(words=20, chosen=8, miss=1 << 61, vectors=law(3, 0.0, ball=True, radius=2.0)),
     CodeLaw(words=7, chosen=6, miss=1 << 61, vectors=law(100, 0.0)),
@@ -97,11 +100,15 @@ def test_reports_agree_with_their_twin(name, case):
         assert np.array_equal(read(name, fast, case), read(name, fast, case, slow))
 
 
-@pytest.mark.parametrize("book", BOOKS, ids=lambda book: f"{book.words}-{book.chosen}-{book.vectors.dim}")
+@pytest.mark.parametrize(
+    "book", BOOKS, ids=lambda book: f"{book.words}-{book.chosen}-{book.vectors.dim}"
+)
 def test_words_of_one_book_after_another_are_read_as_alone(book):
     codes = np.zeros((60, 10), np.uint8)
     codes[:, 0] = np.repeat([7, 9, 7], 20)
-    codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
+    codes[:, 8] = np.r_[
+        np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)
+    ]
     alone = [read("report_codes", codes[i : i + 1], book) for i in range(60)]
     assert np.array_equal(read("report_codes", codes, book), np.concatenate(alone))
 
@@ -112,14 +119,24 @@ def test_a_report_depends_on_its_number_and_its_row_alone(name, case):
     rows = odd_rows(vectors_of(case).dim, 40)
     whole = drawn(name, rows, case, 100)
     for begin, end in ((0, 1), (7, 9), (13, 40)):
-        same_at_every_level(whole[begin:end], drawn, name, np.array(rows[begin:end]), case, 100 + begin)
+        same_at_every_level(
+            whole[begin:end], drawn, name, np.array(rows[begin:end]), case, 100 + begin
+        )
 
 
 @pytest.mark.parametrize(
-    "changes", [{"words": 1}, {"words": 1025}, {"chosen": 0}, {"chosen": 9}, {"miss": 0}, {"miss": 1 << 62}]
+    "changes",
+    [{"words": 1}, {"words": 1025}, {"chosen": 0}, {"chosen": 9}, {"miss": 0}, {"miss": 1 << 62}],
 )
 def test_books_out_of_range_are_refused(changes):
-    raises(KernelError, None, drawn, "report_codes", np.ones((1, 1)), dataclasses.replace(BOOKS[0], **changes))
+    raises(
+        KernelError,
+        None,
+        drawn,
+        "report_codes",
+        np.ones((1, 1)),
+        dataclasses.replace(BOOKS[0], **changes),
+    )
 
 
 def test_rows_without_direction_are_the_first_axis():
@@ -142,15 +159,29 @@ def test_laws_out_of_range_are_refused(changes):
 def test_numbers_of_reports_end():
     out = np.empty((1, 3), np.int32)
     noise.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX - 1)
-    raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
+    raises(
+        KernelError,
+        None,
+        noise.report_integers,
+        np.ones((1, 3)),
+        law(3),
+        KEY,
+        out,
+        first=lib.FPP_REPORTS_MAX,
+    )
     raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY[:31], out)
     raises(KernelError, None, noise.report_integers, np.ones((1, 3), np.float32), law(3), KEY, out)
-    never, seeds = law(50, 0.99, tail=1e-9), np.empty((1, 32), np.uint8)  # a seed that is never taken
-    raises(KernelError, None, noise.report_seeds, np.ones((1, 50)), never, KEY, seeds, most_trials=3)
+    # a seed that is never taken
+    never, seeds = law(50, 0.99, tail=1e-9), np.empty((1, 32), np.uint8)
+    raises(
+        KernelError, None, noise.report_seeds, np.ones((1, 50)), never, KEY, seeds, most_trials=3
+    )
 
 
 def batch(n=5, dim=3, entry_bytes=2, form=0):
-    header = report_codes.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
+    header = report_codes.BatchHeader(
+        dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0
+    )
     rng = np.random.default_rng(0)
     if form:
         return header, rng.integers(0, 256, (n, report_codes.WIDTHS[form])).astype(np.uint8)
@@ -179,6 +210,11 @@ def test_entries_are_cut_off_empty_batches_are_batches_and_every_changed_byte_is
     header, payload = batch()
     data = report_codes.batch_write(header, payload)
     for at in range(len(data)):
-        raises(InputError, None, report_codes.batch_header, data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        raises(
+            InputError,
+            None,
+            report_codes.batch_header,
+            data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :],
+        )
         raises(InputError, None, report_codes.batch_header, data[:at])
     raises(InputError, "version", report_codes.batch_header, data[:4] + b"\2" + data[5:])

@@ -35,7 +35,12 @@ from twins import rows as reference
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.rowwise.losses import NumberedResidual, logistic_residual, squared_residual, weighted_residual
+from fastpubpriv.rowwise.losses import (
+    NumberedResidual,
+    logistic_residual,
+    squared_residual,
+    weighted_residual,
+)
 from fastpubpriv.rowwise.row_maps import MatrixKind, RowMap, RowScore, RowTree, Rule
 
 
@@ -45,15 +50,21 @@ def test_whole_calls_equal_the_twin(case, edges, unbounded):
     """Integers, sums, Gram matrices, also by BLAS in exact chunks, and counts of shells."""
     expected = integers_of(case.chunk, case.row_map, reference)
     same_at_every_level(expected, integers_of, case.chunk, case.row_map)
-    same_at_every_level(sum_of(case.chunk, case.row_map, reference), sum_of, case.chunk, case.row_map)
+    same_at_every_level(
+        sum_of(case.chunk, case.row_map, reference), sum_of, case.chunk, case.row_map
+    )
     assert ((expected.astype(np.int64) ** 2).sum(axis=1) <= case.row_map.quant_bound**2).all()
     gram = gram_of(case.chunk, case.row_map, reference)
     by_blas = np.zeros_like(gram)
     reference.rows_gram_blas(case.chunk, case.row_map, by_blas)
     np.testing.assert_array_equal(by_blas, gram)
     same_at_every_level(gram, gram_of, case.chunk, case.row_map)
-    same_at_every_level(pieces_of(case.chunk, case.row_map, reference), pieces_of, case.chunk, case.row_map)
-    same_at_every_level(radial_of(case.chunk, case.row_map, module=reference), radial_of, case.chunk, case.row_map)
+    same_at_every_level(
+        pieces_of(case.chunk, case.row_map, reference), pieces_of, case.chunk, case.row_map
+    )
+    same_at_every_level(
+        radial_of(case.chunk, case.row_map, module=reference), radial_of, case.chunk, case.row_map
+    )
     edges_sq = np.sort(np.array([*edges, np.inf] if unbounded else edges, dtype=np.float64))
     counts = counts_of(case.chunk, case.row_map, edges_sq, reference)
     assert counts.sum() == np.isfinite(case.chunk).all(axis=1).sum()
@@ -82,15 +93,32 @@ def test_every_size_and_kind(dim, kind):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 20, 40, 64, 100, 127, 128, 131, 500])
+@pytest.mark.parametrize(
+    "dim", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 20, 40, 64, 100, 127, 128, 131, 500]
+)
 def test_rows_of_identity_maps(dim, dtype):
     """Identity maps without an offset have loops of their own: rows that are clipped or not, fail, cannot be used, or lie apart."""
     rng = np.random.default_rng(dim)
-    limits = [(2000, None), (2000, 3.0), (40, 40.0)]  # of rows at the last limit rounding lifts some above the bound
-    for center, (bound, limit), bits in itertools.product((False, True), limits, ([], [np.nan, np.inf])):
-        row_map = make_map(rng, dim, MatrixKind.IDENTITY, quant_bound=bound, limit=limit, center=center, offset=False)
+    # of rows at the last limit rounding lifts some above the bound
+    limits = [(2000, None), (2000, 3.0), (40, 40.0)]
+    for center, (bound, limit), bits in itertools.product(
+        (False, True), limits, ([], [np.nan, np.inf])
+    ):
+        row_map = make_map(
+            rng,
+            dim,
+            MatrixKind.IDENTITY,
+            quant_bound=bound,
+            limit=limit,
+            center=center,
+            offset=False,
+        )
         with np.errstate(over="ignore"):
-            x = make_rows(rng, 203, dim, bits).astype(dtype) if bits else rng.standard_normal((203, dim)).astype(dtype)
+            x = (
+                make_rows(rng, 203, dim, bits).astype(dtype)
+                if bits
+                else rng.standard_normal((203, dim)).astype(dtype)
+            )
         apart = np.full((203, dim + 3), 1e9, dtype=dtype)
         apart[:, 1:-2] = x
         expected = integers_of(x, row_map, reference).sum(axis=0, dtype=np.int64)
@@ -109,14 +137,19 @@ def test_splits_and_threads_change_nothing(dim, kind):
     integers = integers_of(x, row_map).astype(np.int64)
     for size in (1, 3, 7, 64, 255, 256, 257, 699):
         pieces = [x[i : i + size] for i in range(0, 700, size)][:: 1 if size > 3 else 5]
-        kept = np.concatenate([np.arange(i, min(i + size, 700)) for i in range(0, 700, size)][:: 1 if size > 3 else 5])
+        kept = np.concatenate(
+            [np.arange(i, min(i + size, 700)) for i in range(0, 700, size)][:: 1 if size > 3 else 5]
+        )
         with ThreadPoolExecutor(4) as pool:
             sums, grams, parts = (
-                list(pool.map(f, pieces, [row_map] * len(pieces))) for f in (sum_of, gram_of, integers_of)
+                list(pool.map(f, pieces, [row_map] * len(pieces)))
+                for f in (sum_of, gram_of, integers_of)
             )
         np.testing.assert_array_equal(np.concatenate(parts), integers[kept])
         np.testing.assert_array_equal(np.sum(sums, axis=0), integers[kept].sum(axis=0))
-        np.testing.assert_array_equal(np.sum(grams, axis=0), np.tril(integers[kept].T @ integers[kept]))
+        np.testing.assert_array_equal(
+            np.sum(grams, axis=0), np.tril(integers[kept].T @ integers[kept])
+        )
     order = rng.permutation(700)
     np.testing.assert_array_equal(sum_of(x[order], row_map), sum_of(x, row_map))
     np.testing.assert_array_equal(gram_of(x[order], row_map), gram_of(x, row_map))
@@ -131,9 +164,13 @@ SCORED = [squared_residual, logistic_residual, NumberedResidual(weighted_residua
 def test_labeled_rows_become_scores(dim, residual, kind):
     """As the twin has them, alone and in company; labels and weights of all sorts."""
     rng = np.random.default_rng(dim)
-    for curvature, weighted, dtype in itertools.product((False, True), (False, True), (np.float32, np.float64)):
+    for curvature, weighted, dtype in itertools.product(
+        (False, True), (False, True), (np.float32, np.float64)
+    ):
         x = np.zeros((203, dim + 1 + weighted), dtype=dtype)
-        x[:, :dim] = np.rint(rng.normal(size=(203, dim)) * 2.0 ** rng.integers(0, 19, size=(203, 1)))
+        x[:, :dim] = np.rint(
+            rng.normal(size=(203, dim)) * 2.0 ** rng.integers(0, 19, size=(203, 1))
+        )
         x[:, dim] = rng.choice([0.0, 1.0, 1.0, np.nan, np.inf, -3.0, 1e30], size=203)
         x[:, dim + 1 :] = rng.choice([0.0, 0.25, 1.0, 1.0, 7.0, -1.0], size=(203, int(weighted)))
         x[5, 0] = np.nan
@@ -141,14 +178,18 @@ def test_labeled_rows_become_scores(dim, residual, kind):
             residual=residual, slope=np.rint(rng.normal(size=dim) * 2.0**20), unit=2.0**-30, step=2.0**-10,
             weighted=weighted, curvature=curvature,
         )  # fmt: skip
-        row_map = replace(make_map(rng, dim, kind, limit=900.0), center=None, offset=None, score=score)
+        row_map = replace(
+            make_map(rng, dim, kind, limit=900.0), center=None, offset=None, score=score
+        )
         expected = integers_of(x, row_map, reference)
         assert len(np.unique(expected)) > 5
         same_at_every_level(expected, integers_of, x, row_map)
         np.testing.assert_array_equal(gram_of(x, row_map), gram_of(x, row_map, reference))
         same_at_every_level(radial_of(x, row_map, module=reference), radial_of, x, row_map)
         edges_sq = 4.0 ** np.arange(-9, 9)
-        same_at_every_level(counts_of(x, row_map, edges_sq, reference), counts_of, x, row_map, edges_sq)
+        same_at_every_level(
+            counts_of(x, row_map, edges_sq, reference), counts_of, x, row_map, edges_sq
+        )
         np.testing.assert_array_equal(integers_of(x[17:18], row_map), expected[17:18])
 
 
@@ -213,7 +254,10 @@ def test_equals_exact_fractions(case):
             assert q == [round(s) for s in steps]  # of a Fraction: half to even, exactly
         else:
             shrink = case["limit"] / math.sqrt(norm_sq)
-            assert all(abs(a - float(s) * shrink) <= 0.5 + 1e-9 * bound for a, s in zip(q, steps, strict=True))
+            assert all(
+                abs(a - float(s) * shrink) <= 0.5 + 1e-9 * bound
+                for a, s in zip(q, steps, strict=True)
+            )
 
 
 def good(**changes):
@@ -221,7 +265,8 @@ def good(**changes):
 
 
 @pytest.mark.parametrize("changes", [
-    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"quant_bound": 0}, {"quant_bound": 2**26},  # 3 Q^2 > 2^53
+    # 3 Q^2 > 2^53
+    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"quant_bound": 0}, {"quant_bound": 2**26},
     {"inv_step": math.nan}, {"inv_step": math.inf}, {"limit": 0.0}, {"limit": -1.0}, {"matrix": np.ones(2)},
     {"lower": True, "matrix": np.ones((2, 3))}, {"matrix": np.ones((3, 2))},
     {"matrix": np.ones((0, 3))}, {"matrix": np.ones((1, 3, 3))}, {"center": np.zeros(2)},
@@ -264,7 +309,9 @@ def test_kernel_refuses_other_layouts(name, chunk):
     raises(KernelError, None, sum_of, chunk, RowMap(**good()))
 
 
-@pytest.mark.parametrize("sums", [np.zeros(2, np.int64), np.zeros(3, np.int32), np.zeros(6, np.int64)[::2]])
+@pytest.mark.parametrize(
+    "sums", [np.zeros(2, np.int64), np.zeros(3, np.int32), np.zeros(6, np.int64)[::2]]
+)
 def test_kernel_refuses_outputs_it_cannot_write(sums):
     raises(KernelError, None, kernels.rows_sum, np.ones((4, 3)), RowMap(**good()), sums)
 
@@ -292,7 +339,9 @@ def from_bits(word):
 
 @pytest.mark.parametrize("column", [0, 1, 2])
 @pytest.mark.parametrize(
-    "value", [np.nan, np.inf, -np.inf, from_bits(SIGNALLING_NAN), from_bits(0xFFF8_0000_DEAD_BEEF)], ids=str
+    "value",
+    [np.nan, np.inf, -np.inf, from_bits(SIGNALLING_NAN), from_bits(0xFFF8_0000_DEAD_BEEF)],
+    ids=str,
 )
 def test_one_bad_entry_makes_the_row_neutral_and_no_other(value, column):
     x = np.tile([100.0, -200.0, 300.0], (20, 1))
@@ -310,15 +359,22 @@ def test_huge_rows_keep_their_direction(kind, scale):
     row_map = make_map(rng, 9, kind, scale=scale, offset=False)
     x = rng.standard_normal((16, 9)) * 1e307
     q = everywhere(x, row_map).astype(np.float64)
-    np.testing.assert_allclose(np.linalg.norm(q, axis=1), row_map.limit, atol=0.5 * math.sqrt(row_map.out_dim))
+    np.testing.assert_allclose(
+        np.linalg.norm(q, axis=1), row_map.limit, atol=0.5 * math.sqrt(row_map.out_dim)
+    )
     small = replace(row_map, inv_step=1e9, center=None)
     assert np.abs(q - everywhere(x * 1e-306, small)).max() <= 2.0
 
 
 def test_difference_that_overflows():
     """x - center is infinite although both are finite."""
-    row_map = RowMap(dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, center=np.array([-1.7e308, 0.0]))
-    assert everywhere(np.array([[1.7e308, 0.0], [-1.7e308, 4.0]]), row_map).tolist() == [[1990, 0], [0, 4]]
+    row_map = RowMap(
+        dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, center=np.array([-1.7e308, 0.0])
+    )
+    assert everywhere(np.array([[1.7e308, 0.0], [-1.7e308, 4.0]]), row_map).tolist() == [
+        [1990, 0],
+        [0, 4],
+    ]
 
 
 @pytest.mark.parametrize("value", [5e-324, -5e-324, 2.2e-308, 0.0, -0.0])
@@ -368,7 +424,9 @@ def test_every_pair_of_notorious_values():
 
 def test_odd_shapes_fill_or_leave_the_outputs():
     matrix = np.array([[1.0, 1e300], [2.0, 1.0]])
-    row_map = RowMap(dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, lower=True, matrix=matrix)
+    row_map = RowMap(
+        dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, lower=True, matrix=matrix
+    )
     assert everywhere(np.array([[3.0, 4.0]]), row_map).tolist() == [[3, 10]]
     # Empty and single rows leave or fill the outputs.
     sums = np.array([7, 8, 9], dtype=np.int64)
@@ -388,14 +446,22 @@ def test_odd_shapes_fill_or_leave_the_outputs():
 # Every case has rows whose integers differ if a processor fuses multiplying with adding and does not look: `test_plants_are_caught`
 # says so in exact fractions.
 FUSED_DIMS = (24, 25, 31, 50, 127, 128, 129, 257)
-SMALL, LARGE = 2.0**-41, 2.0**-12  # 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE
+# 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE
+SMALL, LARGE = 2.0**-41, 2.0**-12
 
 
 def planted_map(dim, kind, sign):
     """Output i is sign (1 + SMALL) x_i, less (1/2 + SMALL + LARGE) x_0; the limit clips no row."""
     matrix = np.diag(np.full(dim, sign * (1.0 + SMALL)))
     matrix[:, 0] = -sign * (0.5 + LARGE + SMALL)
-    return RowMap(dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, lower=kind is MatrixKind.LOWER, matrix=matrix)
+    return RowMap(
+        dim=dim,
+        quant_bound=2896,
+        inv_step=1.0,
+        limit=2800.0,
+        lower=kind is MatrixKind.LOWER,
+        matrix=matrix,
+    )
 
 
 def planted_rows(dim, place, dtype=np.float64):
@@ -463,7 +529,9 @@ def test_columns_and_steps_far_from_one(scale):
     plain = planted_map(dim, MatrixKind.LOWER, 1.0)
     rows = np.concatenate([planted_rows(dim, 9), rng.standard_normal((20, dim))])
     for by_column in (True, False):
-        row_map = replace(plain, inv_step=1.0 if by_column else 1.0 / scale, matrix=plain.matrix * scale)
+        row_map = replace(
+            plain, inv_step=1.0 if by_column else 1.0 / scale, matrix=plain.matrix * scale
+        )
         everywhere(rows / scale if by_column else rows, row_map)
     mixed = plain.matrix.copy()
     mixed[:, 5] = 0.0

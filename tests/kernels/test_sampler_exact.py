@@ -50,7 +50,10 @@ def header():
 
 def test_header_is_what_the_generator_writes_with_the_hash_of_its_body():
     made = subprocess.run(
-        [sys.executable, str(ROOT / "csrc/tables/make_tables.py")], capture_output=True, check=True, text=True
+        [sys.executable, str(ROOT / "csrc/tables/make_tables.py")],
+        capture_output=True,
+        check=True,
+        text=True,
     )
     text = HEADER.read_text()
     assert made.stdout == text
@@ -66,12 +69,15 @@ def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
     assert LAWS[name].quick_bits == header[f"{name.upper()}_QUICK_BITS"]
     assert table.weight == header[f"{name}_weight"]
     assert table.quick == header[f"{name}_quick"]
-    assert [t << 10 | o for t, o in zip(table.threshold, table.other, strict=True)] == header[f"{name}_alias"]
+    assert [t << 10 | o for t, o in zip(table.threshold, table.other, strict=True)] == header[
+        f"{name}_alias"
+    ]
     # Weights cover the density and sum to 2 64.
     scale, weight = header[f"{name.upper()}_SCALE"], header[f"{name}_weight"]
     assert sum(weight) == 2**64
     for b in range(BINS):
-        assert weight[b] >= scale * edge_density(name, b)  # an acceptance probability never exceeds 1
+        # an acceptance probability never exceeds 1
+        assert weight[b] >= scale * edge_density(name, b)
     # Not tighter than needed, so that draws are not wasted: bin 0 alone holds what was left over.
     assert all(weight[b] <= scale * edge_density(name, b) + 1 for b in range(1, BINS))
     assert weight[0] - scale <= 2 * BINS
@@ -84,7 +90,9 @@ def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
     assert got == header[f"{name}_weight"]
     # First look table abbreviates the alias table.
     law, quick = LAWS[name], header[f"{name}_quick"]
-    for c, (first, entry) in enumerate(zip(header[f"{name}_first"], header[f"{name}_alias"], strict=True)):
+    for c, (first, entry) in enumerate(
+        zip(header[f"{name}_first"], header[f"{name}_alias"], strict=True)
+    ):
         other = entry & 1023
         assert first & 1023 == other
         assert first >> 10 & 1023 == entry >> (64 - law.alias_bits)
@@ -93,15 +101,26 @@ def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
 
 
 def test_gaussian_quick_threshold_is_a_lower_bound_over_its_bin(header):
-    scale, weight, quick = header["GAUSSIAN_SCALE"], header["gaussian_weight"], header["gaussian_quick"]
+    scale, weight, quick = (
+        header["GAUSSIAN_SCALE"],
+        header["gaussian_weight"],
+        header["gaussian_quick"],
+    )
     for b in range(BINS):  # the density falls inside a bin: its right edge is the worst point
-        assert quick[b] * arb(weight[b]) <= scale * edge_density("gaussian", b + 1) * 2**GAUSSIAN.quick_bits
+        assert (
+            quick[b] * arb(weight[b])
+            <= scale * edge_density("gaussian", b + 1) * 2**GAUSSIAN.quick_bits
+        )
     assert sum(w * q for w, q in zip(weight, quick, strict=True)) / 2**74 > 0.98
 
 
 @pytest.mark.parametrize("log2_scale", [8, 9, 32, 33, 40])
 def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_scale):
-    scale, weight, quick = header["LAPLACE_SCALE"], header["laplace_weight"], header["laplace_quick"]
+    scale, weight, quick = (
+        header["LAPLACE_SCALE"],
+        header["laplace_weight"],
+        header["laplace_quick"],
+    )
     low_bits, rng = log2_scale - 3, np.random.default_rng(log2_scale)
     lows = (
         range(1 << low_bits)
@@ -114,7 +133,8 @@ def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_s
         for b in range(0, BINS, 1 if low < 2 else 37):
             kept_for_certain = max(quick[b] - drop, 0)
             assert (
-                kept_for_certain * arb(weight[b]) <= scale * edge_density("laplace", b) * inside * 2**LAPLACE.quick_bits
+                kept_for_certain * arb(weight[b])
+                <= scale * edge_density("laplace", b) * inside * 2**LAPLACE.quick_bits
             )
 
 
@@ -138,11 +158,17 @@ def series(x):
 @pytest.mark.parametrize("name", LAWS)
 def test_double_test_is_well_inside_its_window(header, name, log2_scale):
     rng = np.random.default_rng(log2_scale)
-    scale, weight, unit = header[f"{name.upper()}_SCALE"], header[f"{name}_weight"], 2.0**-log2_scale
+    scale, weight, unit = (
+        header[f"{name.upper()}_SCALE"],
+        header[f"{name}_weight"],
+        2.0**-log2_scale,
+    )
     low_bits = log2_scale - LAWS[name].log2_bins
     for b in [0, 1, 2, 63, 64, BINS - 1, *rng.integers(0, BINS, 300).tolist()]:
         low = [0, (1 << low_bits) - 1, int(rng.integers(0, 1 << low_bits))][int(rng.integers(0, 3))]
-        fraction = [0, 2**64 - 1, int(rng.integers(0, 2**64, dtype=np.uint64))][int(rng.integers(0, 3))]
+        fraction = [0, 2**64 - 1, int(rng.integers(0, 2**64, dtype=np.uint64))][
+            int(rng.integers(0, 3))
+        ]
         if name == "gaussian":
             y = (float(low) + float(fraction) * 2.0**-64) * unit
             x, k = y * (b * 2.0**-6 + 0.5 * y), (((b << low_bits) | low) << 64) | fraction
@@ -155,7 +181,10 @@ def test_double_test_is_well_inside_its_window(header, name, log2_scale):
 
 
 def c_exp(s):
-    limbs, result = ffi.new("uint64_t[7]", [s >> 64 * i & (2**64 - 1) for i in range(7)]), ffi.new("uint64_t[7]")
+    limbs, result = (
+        ffi.new("uint64_t[7]", [s >> 64 * i & (2**64 - 1) for i in range(7)]),
+        ffi.new("uint64_t[7]"),
+    )
     assert lib.fpp_test_fixed_exp(limbs, result) == lib.FPP_OK
     return sum(result[i] << 64 * i for i in range(6)), result[6]
 
@@ -165,7 +194,10 @@ def exponents():
     grid = [0, 1, one - 1, one, 128 * one, 129 * one - 1]
     grid += [k * ln2 + d for k in (1, 2, 64, 184, 185) for d in (-1, 0, 1, one >> 25, -(one >> 25))]
     rng = np.random.default_rng(5)
-    grid += [int.from_bytes(rng.bytes(48), "little") + (int(rng.integers(0, 129)) << FIXED_BITS) for _ in range(2000)]
+    grid += [
+        int.from_bytes(rng.bytes(48), "little") + (int(rng.integers(0, 129)) << FIXED_BITS)
+        for _ in range(2000)
+    ]
     return grid
 
 
@@ -176,7 +208,10 @@ def test_fixed_point_exponential_is_good_to_360_bits_and_the_same_in_c():
         truth = exp_minus(s, 1 << FIXED_BITS)
         assert abs(arb(e) * arb(2) ** -(FIXED_BITS + n) - truth) <= truth * arb(2) ** -360
     result = ffi.new("uint64_t[7]")
-    assert lib.fpp_test_fixed_exp(ffi.new("uint64_t[7]", [0] * 6 + [129]), result) == lib.FPP_ERR_ARGUMENT
+    assert (
+        lib.fpp_test_fixed_exp(ffi.new("uint64_t[7]", [0] * 6 + [129]), result)
+        == lib.FPP_ERR_ARGUMENT
+    )
     assert lib.fpp_test_fixed_exp(ffi.NULL, result) == lib.FPP_ERR_ARGUMENT
 
 
@@ -194,11 +229,17 @@ def kept_of(law, bin_index, magnitude, fraction, log2_scale):
 
 
 def test_kept_of_is_where_accepts_changes():
-    for law, bin_index, magnitude in ((GAUSSIAN, 70, 70 * 4 + 3), (LAPLACE, 9, 9 * 32 + 17), (GAUSSIAN, 0, 0)):
+    for law, bin_index, magnitude in (
+        (GAUSSIAN, 70, 70 * 4 + 3),
+        (LAPLACE, 9, 9 * 32 + 17),
+        (GAUSSIAN, 0, 0),
+    ):
         kept, u_bits = kept_of(law, bin_index, magnitude, 12345, 8)
         assert sampler.accepts(law, bin_index, magnitude, kept - 1, u_bits, 12345, U_MORE_BITS, 8)
         if kept < 1 << u_bits:
-            assert not sampler.accepts(law, bin_index, magnitude, kept, u_bits, 12345, U_MORE_BITS, 8)
+            assert not sampler.accepts(
+                law, bin_index, magnitude, kept, u_bits, 12345, U_MORE_BITS, 8
+            )
 
 
 def worst_log2_ratio(name, log2_scale, fractions, error=0):
@@ -210,7 +251,12 @@ def worst_log2_ratio(name, log2_scale, fractions, error=0):
             k = b << low_bits | low
             for fraction in fractions:
                 kept, u_bits = kept_of(law, b, k, fraction, log2_scale)
-                implied = arb(table.weight[b] + (error if b == 100 else 0)) * kept / table.scale * arb(2) ** -u_bits
+                implied = (
+                    arb(table.weight[b] + (error if b == 100 else 0))
+                    * kept
+                    / table.scale
+                    * arb(2) ** -u_bits
+                )
                 if law.laplace:
                     ideal = exp_minus(k, 1 << log2_scale)
                 else:
@@ -221,7 +267,9 @@ def worst_log2_ratio(name, log2_scale, fractions, error=0):
 
 
 @pytest.mark.parametrize("log2_scale", [8, 10])
-@pytest.mark.parametrize(("name", "fractions"), [("laplace", [0]), ("gaussian", [0, 3 << 250, 2**256 - 1])])
+@pytest.mark.parametrize(
+    ("name", "fractions"), [("laplace", [0]), ("gaussian", [0, 3 << 250, 2**256 - 1])]
+)
 def test_probabilities_are_exact_to_2_100_at_every_output(name, fractions, log2_scale):
     # weight / 2^64 * 2^-low_bits * kept / 2^u_bits is the probability of a magnitude in one attempt: everything but
     # the alias word, whose weights are exact (above), the uniform offset and the sign. Zero has one sign only, hence
@@ -233,7 +281,9 @@ def test_enumeration_sees_one_unit_of_one_weight():
     assert worst_log2_ratio("laplace", 8, [0], error=1) > -100
 
 
-@pytest.mark.parametrize(("name", "total"), [("gaussian", 64 * math.sqrt(math.pi / 2)), ("laplace", 8.0)])
+@pytest.mark.parametrize(
+    ("name", "total"), [("gaussian", 64 * math.sqrt(math.pi / 2)), ("laplace", 8.0)]
+)
 def test_share_of_attempts_kept(header, name, total):
     # K times the integral of the density in bin widths, over 2^64: what the comment in sampler.c and the speed rest on.
     share = header[f"{name.upper()}_SCALE"] * total / 2**64

@@ -6,7 +6,16 @@ import math
 import numpy as np
 import pytest
 from helpers.errors import raises
-from row_cases import LEVELS, counts_of, gram_of, instruction_set, make_map, make_rows, same_at_every_level, sum_of
+from row_cases import (
+    LEVELS,
+    counts_of,
+    gram_of,
+    instruction_set,
+    make_map,
+    make_rows,
+    same_at_every_level,
+    sum_of,
+)
 from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
@@ -91,7 +100,14 @@ def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
                 for slack in (1.0, 1.5, 1e9):
                     limit = slack * (bound - math.ceil(math.sqrt(dim) / 2) - 1)
                     maps.append(
-                        make_map(rng, dim, kind, quant_bound=bound, limit=limit, scale=10.0 ** rng.integers(-3, 4))
+                        make_map(
+                            rng,
+                            dim,
+                            kind,
+                            quant_bound=bound,
+                            limit=limit,
+                            scale=10.0 ** rng.integers(-3, 4),
+                        )
                     )
     for i in range(pairs):
         row_map = maps[int(rng.integers(len(maps)))]
@@ -122,7 +138,9 @@ def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
     pair = [rng.standard_normal((1, 3)) * bound / 3 for _ in range(2)]
     best = moved(kernel, *pair, row_map)
     for _ in range(1500):
-        trial = [row + rng.standard_normal((1, 3)) * bound * 10.0 ** rng.uniform(-3, 0) for row in pair]
+        trial = [
+            row + rng.standard_normal((1, 3)) * bound * 10.0 ** rng.uniform(-3, 0) for row in pair
+        ]
         squared = moved(kernel, *trial, row_map)
         if squared >= best:
             best, pair = squared, trial
@@ -247,14 +265,19 @@ def test_membership_does_not_depend_on_the_cut(kind):
         pieces = range(0, 2000 if size > 3 else 300, size)
         end = counts_of(x[: pieces[-1] + size], row_map, edges_sq)
         parts = [x[i : i + size] for i in pieces]
-        same_at_every_level(end, lambda parts: sum(counts_of(part, row_map, edges_sq) for part in parts), parts)
+        same_at_every_level(
+            end, lambda parts: sum(counts_of(part, row_map, edges_sq) for part in parts), parts
+        )
     np.testing.assert_array_equal(counts_of(x, row_map, edges_sq), whole)
 
 
 def test_rows_on_edges_and_extreme_rows():
-    x = np.array([[3.0, 4.0], [np.nextafter(5.0, 6.0), 0.0], [np.nextafter(5.0, 4.0), 0.0], [0.0, -0.0]])
+    x = np.array(
+        [[3.0, 4.0], [np.nextafter(5.0, 6.0), 0.0], [np.nextafter(5.0, 4.0), 0.0], [0.0, -0.0]]
+    )
     assert counts_of(x, PLAIN, np.array([0.0, 25.0])).tolist() == [1, 2, 1]
-    assert counts_of(x, PLAIN, np.array([25.0, 25.0])).tolist() == [3, 0, 1]  # nothing lies between equal edges
+    # nothing lies between equal edges
+    assert counts_of(x, PLAIN, np.array([25.0, 25.0])).tolist() == [3, 0, 1]
     x = np.array([[1e200, 0.0], [1.7e308, -1.7e308], [np.nan, 0.0], [0.0, np.inf], [5e-324, 0.0]])
     edges_sq = np.array([0.0, 1.0, np.inf])
     assert counts_of(x, PLAIN, edges_sq).tolist() == [1, 0, 0, 2]
@@ -274,4 +297,7 @@ def test_scale_of_the_map_is_not_read():
     edges_sq = np.array([0.5, 1.0, 2.0])
     counts = counts_of(x, PLAIN, edges_sq)
     assert counts.tolist() == counts_of(x, other, edges_sq).tolist()
-    assert counts.tolist() == np.histogram((x**2).sum(axis=1), [0.0, 0.5, 1.0, 2.0, np.inf])[0].tolist()
+    assert (
+        counts.tolist()
+        == np.histogram((x**2).sum(axis=1), [0.0, 0.5, 1.0, 2.0, np.inf])[0].tolist()
+    )

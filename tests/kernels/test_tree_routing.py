@@ -25,7 +25,8 @@ def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):
         rule=rule,
         origin=scale * rng.standard_normal(dim),
         projection=rng.standard_normal((out_dim, dim)) if out_dim else None,
-        centers=scale * rng.standard_normal((1 if rule is Rule.BALL else int(rng.integers(1, 7)), width)),
+        centers=scale
+        * rng.standard_normal((1 if rule is Rule.BALL else int(rng.integers(1, 7)), width)),
         first_child=first_child,
         radius_sq=scale**2 * width * (2.0 * dim + 1.0 if out_dim else 3.0) * rng.uniform(0.7, 1.3),
     )
@@ -37,7 +38,9 @@ def grown(rng, row_tree, **options):
     node = rng.choice([index for index, split in enumerate(splits) if split is None])
     splits[node] = make_split(rng, row_tree.dim, len(splits), **options)
     splits += [None] * len(splits[node].children)
-    return RowTree(row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None])
+    return RowTree(
+        row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None]
+    )
 
 
 def make_tree(rng, dim, n_splits, **options):
@@ -65,8 +68,12 @@ def cases(draw):
     """Whole calls: rows of all sizes and bit patterns in every layout, random trees."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     dim = draw(st.sampled_from((1, 2, 3, 7, 8, 9, 16, 17, 64, 129, 257)))
-    row_tree = make_tree(rng, dim, draw(st.integers(0, 5)), scale=draw(st.sampled_from((1.0, 1e-300, 1e150))))
-    x = row_cases.make_rows(rng, draw(st.integers(0, 90)), dim, draw(st.lists(row_cases.hostile_float64(), max_size=6)))
+    row_tree = make_tree(
+        rng, dim, draw(st.integers(0, 5)), scale=draw(st.sampled_from((1.0, 1e-300, 1e150)))
+    )
+    x = row_cases.make_rows(
+        rng, draw(st.integers(0, 90)), dim, draw(st.lists(row_cases.hostile_float64(), max_size=6))
+    )
     if draw(st.booleans()):
         with np.errstate(all="ignore"):
             x = x.astype(np.float32)
@@ -81,7 +88,10 @@ def test_labels_and_groups_equal_twin(case, n_groups, seed):
     labels = np.random.default_rng(seed).integers(-2, n_groups + 2, len(chunk)).astype(np.int32)
     results = []
     for module in (kernels, reference):
-        out, begins = np.zeros(chunk.shape, dtype=chunk.dtype), np.full(n_groups + 1, 77, dtype=np.int64)
+        out, begins = (
+            np.zeros(chunk.shape, dtype=chunk.dtype),
+            np.full(n_groups + 1, 77, dtype=np.int64),
+        )
         module.rows_group(chunk, labels, n_groups, out, begins)
         results.append((out.tobytes(), begins.tolist()))
     assert results[0] == results[1]
@@ -91,8 +101,11 @@ def test_labels_and_groups_equal_twin(case, n_groups, seed):
 @pytest.mark.parametrize("dim", [1, 2, 5, 8, 16, 31, 130, 300])
 def test_every_size(dim, dtype):
     rng = np.random.default_rng(dim)
-    x = rng.standard_normal((2100, dim)).astype(dtype)  # more than two blocks, and a part of a group of rows
-    x[rng.integers(0, len(x), 20), rng.integers(0, dim, 20)] = rng.choice([np.nan, np.inf, -np.inf], 20)
+    # more than two blocks, and a part of a group of rows
+    x = rng.standard_normal((2100, dim)).astype(dtype)
+    x[rng.integers(0, len(x), 20), rng.integers(0, dim, 20)] = rng.choice(
+        [np.nan, np.inf, -np.inf], 20
+    )
     for n_splits in (0, 1, 4, 20):
         labels = agree(x, make_tree(rng, dim, n_splits))
         assert n_splits == 0 or len(set(labels)) > 1 + (n_splits > 1)
@@ -122,20 +135,35 @@ def test_ties_and_overflowing_rows_take_a_fixed_way():
     np.testing.assert_array_equal(agree(x, row_tree), np.where(distance <= radius_sq, 0, 1))
     # The first of equal centers wins.
     centers = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 0.0]]
-    split = Split(rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=centers, first_child=1)
+    split = Split(
+        rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=centers, first_child=1
+    )
     row_tree = RowTree(2, [split, *[None] * 5], range(1, 6))
-    rows = np.array([[0.0, 0.0], [3.0, 3.0], [-3.0, 3.0], [-3.0, -3.0], [2.0, 0.0], [0.0, -5.0], [-0.0, 1e-300]])
+    rows = np.array(
+        [[0.0, 0.0], [3.0, 3.0], [-3.0, 3.0], [-3.0, -3.0], [2.0, 0.0], [0.0, -5.0], [-0.0, 1e-300]]
+    )
     assert agree(rows, row_tree).tolist() == [0, 0, 1, 1, 0, 3, 0]
     # Overflowing rows take a fixed way.
     nearest = Split(
-        rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=[[0.0, 0.0], [9.0, 9.0]], first_child=1
+        rule=Rule.NEAREST,
+        origin=[0.0, 0.0],
+        projection=None,
+        centers=[[0.0, 0.0], [9.0, 9.0]],
+        first_child=1,
     )
     ball = Split(
-        rule=Rule.BALL, origin=[0.0, 0.0], projection=[[1.0, -1.0]], centers=[[0.0]], radius_sq=1.0, first_child=3
+        rule=Rule.BALL,
+        origin=[0.0, 0.0],
+        projection=[[1.0, -1.0]],
+        centers=[[0.0]],
+        radius_sq=1.0,
+        first_child=3,
     )
     row_tree = RowTree(2, [nearest, ball, None, None, None], [2, 3, 4])
     huge = np.finfo(np.float64).max
-    rows = np.array([[huge, huge], [-huge, huge], [1e308, 0.0], [np.nan, 0.0], [0.0, np.inf], [5e-324, -0.0]])
+    rows = np.array(
+        [[huge, huge], [-huge, huge], [1e308, 0.0], [np.nan, 0.0], [0.0, np.inf], [5e-324, -0.0]]
+    )
     # Infinite distances are equal, so the first center; x - y is then 0, infinite, infinite.
     assert agree(rows, row_tree).tolist() == [1, 2, 2, -1, -1, 1]
 
@@ -174,7 +202,9 @@ def test_targets_may_be_inner_nodes_and_grouped_rows_are_a_partition():
     grouped, begins = grouped_rows(x, row_tree)
     assert begins[-1] == (labels >= 0).sum() < len(x)
     for label in range(row_tree.n_labels):
-        np.testing.assert_array_equal(grouped[begins[label] : begins[label + 1]], x[labels == label])
+        np.testing.assert_array_equal(
+            grouped[begins[label] : begins[label + 1]], x[labels == label]
+        )
     assert grouped_rows(x[:0], row_tree)[1] == [0] * (row_tree.n_labels + 1)
 
 
@@ -212,15 +242,33 @@ def test_trees_and_arrays_that_are_none_are_refused():
     raises(InputError, "does not split rows of 4", RowTree, 4, [one, None, None], [1, 2])
     # Kernel refuses arrays it cannot use.
     row_tree = RowTree(3, [Split(**ball()), None, None], [1, 2])
-    for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
+    for chunk in (
+        np.ones((4, 2)),
+        np.ones((4, 3), dtype=np.int64),
+        np.asfortranarray(np.ones((4, 3))),
+    ):
         raises(KernelError, None, labels_of, chunk, row_tree)
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
     raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
-    wrong, right = (row_cases.make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3))
-    for words, row_map, n, size in (("as many maps", right, 3, 3), ("sums", right, 2, 2), ("shape", wrong, 2, 4)):
+    wrong, right = (
+        row_cases.make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3)
+    )
+    for words, row_map, n, size in (
+        ("as many maps", right, 3, 3),
+        ("sums", right, 2, 2),
+        ("shape", wrong, 2, 4),
+    ):
         totals = [np.zeros(size, np.int64)] * n
-        raises((InputError, KernelError), words, kernels.leaf_totals, np.ones((4, 3)), row_tree, totals, [row_map] * n)
+        raises(
+            (InputError, KernelError),
+            words,
+            kernels.leaf_totals,
+            np.ones((4, 3)),
+            row_tree,
+            totals,
+            [row_map] * n,
+        )
 
 
 def test_lineage_names_what_decides():
@@ -238,7 +286,10 @@ def test_lineage_names_what_decides():
     )  # fmt: skip
     assert RowTree(3, [moved, *splits[1:]], [1]).lineage[0] == names[0][0]
     assert RowTree(3, [moved, *splits[1:]], [1]).lineage[1] != names[1][1]
-    both, swapped = (RowTree(3, splits, targets).lineage for targets in (row_tree.targets[:2], row_tree.targets[1::-1]))
+    both, swapped = (
+        RowTree(3, splits, targets).lineage
+        for targets in (row_tree.targets[:2], row_tree.targets[1::-1])
+    )
     assert len(both) == len(swapped) == 1
     assert both != swapped
 
@@ -285,12 +336,18 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
                     row_maps = some_maps(rng, dim, fresh.n_labels)
                     expected = answers([small], fresh, row_maps, reference)
                     assert answers([small], fresh, row_maps, kernels) == expected
-                    assert answers([small[:1], small[1:33], small[33:]], fresh, row_maps, kernels) == expected
+                    assert (
+                        answers([small[:1], small[1:33], small[33:]], fresh, row_maps, kernels)
+                        == expected
+                    )
 
 
 def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
-    row_tree, row_maps = RowTree(2, [None], [0]), [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
+    row_tree, row_maps = (
+        RowTree(2, [None], [0]),
+        [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)],
+    )
     found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
     assert found == expected
     assert grouped_rows(x, row_tree)[1] == [0, 2]

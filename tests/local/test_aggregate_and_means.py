@@ -35,7 +35,9 @@ RANDOMIZERS = [
 
 
 def some_reports(randomizer, n=500):
-    return randomizer.privatize(np.random.default_rng(1).standard_normal((n, randomizer.dim)), random_state=5)
+    return randomizer.privatize(
+        np.random.default_rng(1).standard_normal((n, randomizer.dim)), random_state=5
+    )
 
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=lambda r: f"{type(r).__name__}-{r.form}")
@@ -64,7 +66,13 @@ def test_hostile_bytes_are_refused_or_read(data, place, bit):
     total, sound = Aggregator(randomizer), some_reports(randomizer, 3).to_bytes()
     changed = bytearray(sound)
     changed[place % len(sound)] ^= 1 << bit
-    for bad in (data, b"FPPL" + data, sound + data + b"x", bytes(changed), sound[: place % len(sound)]):
+    for bad in (
+        data,
+        b"FPPL" + data,
+        sound + data + b"x",
+        bytes(changed),
+        sound[: place % len(sound)],
+    ):
         raises(InputError, None, total.add, bad)
         raises(InputError, None, Aggregator.from_bytes, bad, randomizer=randomizer)
     assert total.count == 0
@@ -143,7 +151,15 @@ def test_many_users_are_told_apart():
 def test_names_of_users_are_checked():
     randomizer = RANDOMIZERS[0]
     reports, once = some_reports(randomizer, 2), Aggregator(randomizer, reports_per_user=1)
-    bad = (None, names(1), ["anna", "bert"], [b"short", b"short"], np.zeros((2, 8), np.uint8), np.zeros((2, 16)), 5)
+    bad = (
+        None,
+        names(1),
+        ["anna", "bert"],
+        [b"short", b"short"],
+        np.zeros((2, 8), np.uint8),
+        np.zeros((2, 16)),
+        5,
+    )
     for users in bad:
         raises(InputError, "hash", once.add, reports, users=users)
     assert once.count == 0
@@ -160,7 +176,9 @@ def test_names_of_users_are_checked():
         raises(InputError, None, Aggregator.from_bytes, data, randomizer=randomizer)
     newer = bytearray(once.to_bytes())
     newer[4] = 3
-    raises(InputError, "another version", Aggregator.from_bytes, bytes(newer), randomizer=randomizer)
+    raises(
+        InputError, "another version", Aggregator.from_bytes, bytes(newer), randomizer=randomizer
+    )
 
 
 def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
@@ -175,22 +193,38 @@ def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
         before.add(sound)
         after.add(sound[1:])
         after.add(hostile.to_bytes())
-        longest = np.linalg.norm(hostile.vectors()) if randomizer.gaussian else randomizer.radius / randomizer.scale
+        longest = (
+            np.linalg.norm(hostile.vectors())
+            if randomizer.gaussian
+            else randomizer.radius / randomizer.scale
+        )
         assert np.linalg.norm(after.mean() - before.mean()) <= 2.0 * longest / 200 * (1.0 + 1e-6)
         if randomizer.gaussian:
-            assert longest <= randomizer.radius * (math.sqrt(6.0) + 13.0 + randomizer.cap.threshold) / randomizer.scale
+            assert (
+                longest
+                <= randomizer.radius
+                * (math.sqrt(6.0) + 13.0 + randomizer.cap.threshold)
+                / randomizer.scale
+            )
 
 
 def test_an_empty_sum_has_no_mean():
     total = Aggregator(RANDOMIZERS[0])
-    for call in (total.mean, total.variance, lambda: estimate_mean(total), lambda: Aggregator("PrivUnit")):
+    for call in (
+        total.mean,
+        total.variance,
+        lambda: estimate_mean(total),
+        lambda: Aggregator("PrivUnit"),
+    ):
         raises(InputError, None, call)
 
 
 def test_the_best_weight_is_never_worse_than_one_weight_for_all():
     randomizer = PrivUnit(50, 2.0)
     one = mean_error(randomizer, n_reports=1, variance=0.8).mean_squared_error
-    assert mean_error(randomizer, n_reports=50, variance=0.8).mean_squared_error == pytest.approx(one / 50)
+    assert mean_error(randomizer, n_reports=50, variance=0.8).mean_squared_error == pytest.approx(
+        one / 50
+    )
     for n_pub in (1, 10, 100, 900):
         found = mean_error(randomizer, n_reports=1000 - n_pub, n_pub=n_pub, variance=0.8)
         share = (1000 - n_pub) / 1000
@@ -206,7 +240,9 @@ def test_the_empirical_mean_weighs_every_row_alike():
     truth = np.concatenate([rows, public]).mean(axis=0)
     assert result.releases[0]["private_weight"] == 0.8
     assert np.all(np.abs(result.mean - truth) < 5.0 * result.noise_std)
-    assert np.allclose(result.mean, 0.8 * reports.vectors().mean(axis=0) + 0.2 * public.mean(axis=0), atol=1e-6)
+    assert np.allclose(
+        result.mean, 0.8 * reports.vectors().mean(axis=0) + 0.2 * public.mean(axis=0), atol=1e-6
+    )
     # Public rows are prepared like those of users.
     reports = some_reports(RANDOMIZERS[0])
     public = np.array([[3.0, 0, 0, 0, 0, 0], [0, 0, 4e9, 0, 0, 0]])
@@ -323,7 +359,13 @@ def test_no_bytes_do_harm(data, place, bit):
     first, second = batches(FIVE, [3, 40])
     changed = bytearray(first + second)
     changed[place % len(changed)] ^= 1 << bit
-    for bad in (data, first + data, b"FPPL" + data, bytes(changed), first + second[: place % len(second)]):
+    for bad in (
+        data,
+        first + data,
+        b"FPPL" + data,
+        bytes(changed),
+        first + second[: place % len(second)],
+    ):
         found = Collector(FIVE)
         read(found, bad)
         assert found.total.count in (0, 3)
@@ -339,12 +381,30 @@ def test_sums_come_back_and_only_whole():
     read(found, batches(FIVE, [4])[0])
     data = found.to_bytes()
     assert Collector.from_bytes(data, randomizer=FIVE).to_bytes() == data
-    for bad in (b"", data[:-1], data[:40], data + b"x", data[:50] + bytes([data[50] ^ 1]) + data[51:]):
+    for bad in (
+        b"",
+        data[:-1],
+        data[:40],
+        data + b"x",
+        data[:50] + bytes([data[50] ^ 1]) + data[51:],
+    ):
         raises(InputError, None, Collector.from_bytes, bad, randomizer=FIVE)
-    raises(InputError, "another version", Collector.from_bytes, data[:4] + b"\x07" + data[5:], randomizer=FIVE)
+    raises(
+        InputError,
+        "another version",
+        Collector.from_bytes,
+        data[:4] + b"\x07" + data[5:],
+        randomizer=FIVE,
+    )
     raises(InputError, None, Collector.from_bytes, data, randomizer=PrivUnit(5, 2.5))
     body = data[:8] + (2**62).to_bytes(8, "little") + data[16:-32]
-    raises(InputError, None, Collector.from_bytes, body + hashlib.sha256(body).digest(), randomizer=FIVE)
+    raises(
+        InputError,
+        None,
+        Collector.from_bytes,
+        body + hashlib.sha256(body).digest(),
+        randomizer=FIVE,
+    )
 
 
 def test_a_reader_says_where_whole_reports_end():
@@ -377,7 +437,9 @@ def changed(rng, data):
     elif kind == 2:
         body += rng.bytes(size)
     else:
-        body[place : place + 8] = [0, 1, 2**31, 2**62, 2**63 - 1, 2**64 - 1][rng.integers(6)].to_bytes(8, "little")
+        body[place : place + 8] = [0, 1, 2**31, 2**62, 2**63 - 1, 2**64 - 1][
+            rng.integers(6)
+        ].to_bytes(8, "little")
     return bytes(body) + (hashlib.sha256(body).digest() if rng.integers(2) else data[-32:])
 
 
@@ -387,7 +449,12 @@ def test_changed_bytes_are_refused_by_name_or_read():
     (more,) = batches(FIVE, [3], seed=7)
     for kind, data in kept_sums():
         refused = 0
-        for bad in [data[:-1], data + b"x", data[:-33] + data[-32:], *(changed(rng, data) for _ in range(1000))]:
+        for bad in [
+            data[:-1],
+            data + b"x",
+            data[:-33] + data[-32:],
+            *(changed(rng, data) for _ in range(1000)),
+        ]:
             try:
                 found = kind.from_bytes(bad, randomizer=FIVE)
             except InputError:

@@ -17,7 +17,10 @@ from fastpubpriv.local.collector import Collector
 HERE = str(Path(package.__file__).parent)
 FIVE = PrivUnit(5, 2.0)
 BATCHES = [
-    Reports(FIVE, np.random.default_rng(n).integers(-99, 99, (n, 5), dtype=np.int32), private=n != 6) for n in (4, 6, 8)
+    Reports(
+        FIVE, np.random.default_rng(n).integers(-99, 99, (n, 5), dtype=np.int32), private=n != 6
+    )
+    for n in (4, 6, 8)
 ]
 
 
@@ -88,7 +91,9 @@ def test_a_batch_and_merged_sums_are_in_or_not(cap):
     # Merged sums are in or not.
     other = Aggregator(FIVE, reports_per_user=cap)
     other.add(BATCHES[2], users=None if cap is None else names(8, first=4), threads=1)
-    assert same_or_next(lambda: aggregator(cap), lambda total: total.merge(other), lambda total: total.to_bytes())
+    assert same_or_next(
+        lambda: aggregator(cap), lambda total: total.merge(other), lambda total: total.to_bytes()
+    )
 
 
 def collector():
@@ -101,7 +106,10 @@ def test_a_batch_is_summed_and_known_again_or_neither():
     """An interrupted stream is read again from its beginning: what was taken is left out, what was not is taken."""
     data = b"".join(batch.to_bytes() for batch in BATCHES[1:])
     assert same_or_next(
-        collector, lambda found: found.read(io.BytesIO(data), threads=1), lambda found: found.to_bytes(), step=7
+        collector,
+        lambda found: found.read(io.BytesIO(data), threads=1),
+        lambda found: found.to_bytes(),
+        step=7,
     )
     whole = collector()
     whole.read(io.BytesIO(data), threads=1)
@@ -123,4 +131,11 @@ def test_planted_fault_two_assignments_are_seen():
     namespace = {}
     source = "def change(made):\n    made.count += 1\n    [list(range(i)) for i in range(9)]\n    made.total += 1\n"
     exec(compile(source, HERE + "/planted.py", "exec"), namespace)
-    raises(AssertionError, None, same_or_next, Halves, namespace["change"], lambda made: (made.count, made.total))
+    raises(
+        AssertionError,
+        None,
+        same_or_next,
+        Halves,
+        namespace["change"],
+        lambda made: (made.count, made.total),
+    )

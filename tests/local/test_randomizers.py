@@ -26,7 +26,9 @@ def make(family, dim, epsilon, **more):
 
 @pytest.mark.parametrize("form", ["direct", "selection"])
 @pytest.mark.parametrize("family", [0, 1, 2])
-@pytest.mark.parametrize(("dim", "epsilon"), [(1, 0.5), (2, 3.0), (10, 1.0), (300, 4.0), (10**5, 2.0)])
+@pytest.mark.parametrize(
+    ("dim", "epsilon"), [(1, 0.5), (2, 3.0), (10, 1.0), (300, 4.0), (10**5, 2.0)]
+)
 def test_the_density_ratio_is_within_epsilon(family, dim, epsilon, form):
     randomizer = make(family, dim, epsilon, form=form)
     cap = randomizer.cap
@@ -90,12 +92,22 @@ def test_a_planted_fault_is_caught(monkeypatch):
 
 SIZES = [(1, 1.0), (2, 1.0), (5, 3.0), (64, 2.0), (150, 4.0)]
 ALL = [
-    *(make(family, *size, form=form) for family in range(3) for size in SIZES for form in ("direct", "selection")),
-    *(SubsetSelection(*size, words=words) for size, words in zip(SIZES, (4, 8, 16, 64, 32), strict=True)),
+    *(
+        make(family, *size, form=form)
+        for family in range(3)
+        for size in SIZES
+        for form in ("direct", "selection")
+    ),
+    *(
+        SubsetSelection(*size, words=words)
+        for size, words in zip(SIZES, (4, 8, 16, 64, 32), strict=True)
+    ),
 ]
 
 
-@pytest.mark.parametrize("randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}")
+@pytest.mark.parametrize(
+    "randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}"
+)
 def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
     n, row = 4000, direction(randomizer.dim)
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
@@ -140,14 +152,18 @@ def test_given_parameters_are_kept():
 def test_reports_do_not_depend_on_threads_or_on_company():
     for randomizer, n in ((PrivUnit(40, 2.0), 5000), (SubsetSelection(4, 1.0, words=8), 6)):
         rows = np.random.default_rng(0).standard_normal((n, randomizer.dim))
-        one, two = (randomizer.privatize(rows, random_state=4, threads=threads) for threads in (1, 2))
+        one, two = (
+            randomizer.privatize(rows, random_state=4, threads=threads) for threads in (1, 2)
+        )
         assert np.array_equal(one.payload, two.payload)
         rows[1:] = np.nan
         alone = randomizer.privatize(rows, random_state=4)
         assert np.array_equal(alone.payload[0], one.payload[0])
 
 
-@pytest.mark.parametrize("randomizer", [PrivUnit(5, 2.0), PrivUnit(5, 2.0, form="selection"), SubsetSelection(5, 2.0)])
+@pytest.mark.parametrize(
+    "randomizer", [PrivUnit(5, 2.0), PrivUnit(5, 2.0, form="selection"), SubsetSelection(5, 2.0)]
+)
 def test_one_row_has_the_same_report_in_every_form(randomizer):
     """A plain row takes a shorter way than the others."""
     row = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
@@ -183,7 +199,9 @@ def test_no_row_raises():
     rows = np.full((6, 4), 1.0)
     rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
     for norm_bound in (None, 3.0):
-        made = [PrivUnit(4, 1.0, norm_bound=norm_bound, form=form) for form in ("direct", "selection")]
+        made = [
+            PrivUnit(4, 1.0, norm_bound=norm_bound, form=form) for form in ("direct", "selection")
+        ]
         for randomizer in (*made, SubsetSelection(4, 1.0, words=8, norm_bound=norm_bound)):
             assert np.isfinite(randomizer.privatize(rows).vectors()).all()
 
@@ -216,7 +234,9 @@ def test_public_arguments_are_checked(call):
     raises(InputError, None, call)
 
 
-TWELVE = [make(family, 12, 2.0, form=form) for family in range(3) for form in ("direct", "selection")]
+TWELVE = [
+    make(family, 12, 2.0, form=form) for family in range(3) for form in ("direct", "selection")
+]
 
 
 @pytest.mark.parametrize("randomizer", [*TWELVE, SubsetSelection(12, 2.0, words=64)])
@@ -269,13 +289,20 @@ def test_a_planted_fault_is_caught_of_codes():
 def test_the_best_number_of_words_and_more_of_them():
     for dim, words, epsilon in ((3, 16, 0.5), (30, 64, 2.0), (300, 128, 5.0)):
         errors = [
-            SubsetSelection(dim, epsilon, words=words, chosen=s).mean_squared_error() for s in range(1, words // 2 + 1)
+            SubsetSelection(dim, epsilon, words=words, chosen=s).mean_squared_error()
+            for s in range(1, words // 2 + 1)
         ]
         assert SubsetSelection(dim, epsilon, words=words).mean_squared_error() == min(errors)
     # More words are better and privunit is the limit.
-    errors = [SubsetSelection(100, 4.0, words=2**bits).mean_squared_error() for bits in range(1, 11)]
+    errors = [
+        SubsetSelection(100, 4.0, words=2**bits).mean_squared_error() for bits in range(1, 11)
+    ]
     assert errors == sorted(errors, reverse=True)
-    assert PrivUnit(100, 4.0).mean_squared_error() < errors[-1] < 1.01 * PrivUnit(100, 4.0).mean_squared_error()
+    assert (
+        PrivUnit(100, 4.0).mean_squared_error()
+        < errors[-1]
+        < 1.01 * PrivUnit(100, 4.0).mean_squared_error()
+    )
     # Six bits do better than all of Duchi's columns.
     assert errors[5] < Duchi(100, 4.0, 1.0).mean_squared_error()
 
@@ -338,7 +365,9 @@ def test_masses_agree_with_high_precision(dim, threshold):
     with mpmath.workdps(40):
         a = mpmath.mpf(dim - 1) / 2
         if dim <= 1000:
-            log_mass = mpmath.log(mpmath.betainc(a, a, 0, (1 - mpmath.mpf(threshold)) / 2, regularized=True))
+            log_mass = mpmath.log(
+                mpmath.betainc(a, a, 0, (1 - mpmath.mpf(threshold)) / 2, regularized=True)
+            )
         else:
             # Too many terms for the series: integrate the density, e^(its logarithm at the edge) taken out.
             edge = (a - 1) * mpmath.log1p(-(mpmath.mpf(threshold) ** 2))
@@ -368,6 +397,8 @@ def test_the_conditions_of_bhowmick_are_sufficient(dim, epsilon):
 def test_the_first_condition_of_bhowmick_is_false_for_two_columns():
     excess = []
     for epsilon in (0.5, 1.0, 1.4, 1.8, 2.0):
-        log_mass = caps.log_cap_mass(2, min(0.999999, math.tanh(0.5 * epsilon) * math.sqrt(math.pi / 2.0)))
+        log_mass = caps.log_cap_mass(
+            2, min(0.999999, math.tanh(0.5 * epsilon) * math.sqrt(math.pi / 2.0))
+        )
         excess.append(caps.log_rest(log_mass) - log_mass - epsilon)
     assert max(excess) > 0.2

@@ -46,16 +46,23 @@ def test_it_learns_within_its_bound():
     assert excess(found.coefficients) < 0.2 * excess(np.zeros(3))
     assert found.spent == PureDP(4.0)
     assert not found.private
-    assert type(found).from_json(found.to_json()).coefficients.tolist() == found.coefficients.tolist()
+    assert (
+        type(found).from_json(found.to_json()).coefficients.tolist() == found.coefficients.tolist()
+    )
     assert "coefficient" in found.summary()
 
 
 def test_the_bound_is_that_of_the_paper_or_better():
     randomizer = local.PrivUnit(3, 4.0, norm_bound=2.0)
     second = randomizer.second_moment
-    better, paper = 1.0 / math.sqrt(5000 / second + 100 / 4.0), math.sqrt(5000 * second + 400.0) / 5100
+    better, paper = (
+        1.0 / math.sqrt(5000 / second + 100 / 4.0),
+        math.sqrt(5000 * second + 400.0) / 5100,
+    )
     assert better < min(paper, 1.0 / math.sqrt(100 / 4.0))
-    assert learned(300, 50, batch_rows=1).excess_bound == pytest.approx(1.0 / math.sqrt(300 / second + 50 / 4.0))
+    assert learned(300, 50, batch_rows=1).excess_bound == pytest.approx(
+        1.0 / math.sqrt(300 / second + 50 / 4.0)
+    )
     assert learned().excess_bound < 1.13 * better
 
 
@@ -73,26 +80,34 @@ def test_a_strongly_convex_loss_gets_falling_steps():
 
 def test_steps_by_hand():
     """Two batches of one row, totals 1 and 2, mu = 1: A = 1, 3; weights 1, 6; lengths 1 / 1, 3 / 7; bound (1 + 9 * 2 / 7) / 14."""
-    found = local.local_training.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
+    found = local.local_training.best_steps(
+        [1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0
+    )
     assert list(found.weights) == [1.0, 6.0]
     assert list(found.lengths) == pytest.approx([1.0, 3.0 / 7.0])
     assert found.excess_bound == pytest.approx((1.0 + 18.0 / 7.0) / 14.0)
     # Batches of several rows: (total clip)^2 more.
-    found = local.local_training.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
+    found = local.local_training.best_steps(
+        [1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None
+    )
     assert found.excess_bound == pytest.approx(math.sqrt(1.0 + 2.0 + 4.0) / 3.0)
 
 
 def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
     rng, totals = np.random.default_rng(0), [0.25] * 30 + [4.0] * 10
-    plan = local.local_training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
+    plan = local.local_training.best_steps(
+        totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0
+    )
 
     def mean_excess(factor):
         weights, average, done = np.full(4000, 0.5), np.zeros(4000), 0.0
         for total, length, weight in zip(totals, plan.lengths, plan.weights, strict=True):
             done += weight
             average += weight / done * (weights - average)
-            noise = rng.choice([-1.0, 1.0], 4000) * np.sqrt(1.0 / total - np.minimum(weights**2, 1.0 / total))
+            noise = rng.choice([-1.0, 1.0], 4000) * np.sqrt(
+                1.0 / total - np.minimum(weights**2, 1.0 / total)
+            )
             weights = weights - factor * length * total * (weights + noise)
         return float(np.mean(average**2)) / 2.0
 
@@ -107,17 +122,27 @@ def test_a_user_reports_once():
     found = local.train(x, y, users=names, **common)
     assert (found.n_priv, found.spent) == (100, PureDP(4.0))
     assert found.releases[0]["rows_without_report"] == 200
-    assert found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
+    assert (
+        found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
+    )
     mixed = np.random.default_rng(1).permutation(300)
     chosen = [names[i] for i in mixed]
     first = sorted({name: place for place, name in reversed(list(enumerate(chosen)))}.values())
     again = local.train(x[mixed], y[mixed], users=chosen, **common).coefficients
-    assert again.tolist() == local.train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
+    assert (
+        again.tolist()
+        == local.train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
+    )
     twice = local.train(x, y, users=names, reports_per_user=2, **common)
     assert (twice.n_priv, twice.spent) == (200, PureDP(8.0))
     priced = local.train(x, y, reports_per_user=3, **common)
     assert (priced.n_priv, priced.spent) == (300, PureDP(12.0))
-    for bad in ({"users": names[:-1]}, {"users": ["anna"] * 300}, {"reports_per_user": 0}, {"reports_per_user": 1.5}):
+    for bad in (
+        {"users": names[:-1]},
+        {"users": ["anna"] * 300},
+        {"reports_per_user": 0},
+        {"reports_per_user": 1.5},
+    ):
         raises(InputError, "user", local.train, x, y, **bad, **common)
 
 
@@ -129,7 +154,9 @@ def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
     for j in range(4):
         step = np.zeros(4)
         step[j] = 1e-6
-        assert np.allclose(found[:, j], (loss.value(w + step, x, y) - loss.value(w - step, x, y)) / 2e-6, atol=1e-8)
+        assert np.allclose(
+            found[:, j], (loss.value(w + step, x, y) - loss.value(w - step, x, y)) / 2e-6, atol=1e-8
+        )
     for i in range(6):
         assert np.array_equal(loss.gradient(w, x[i : i + 1], y[i : i + 1])[0], found[i])
 
@@ -148,7 +175,10 @@ def test_every_user_reports_once(monkeypatch):
     for size in (1, 7, 10_000):
         plan = list(local.local_training._plan(1000, 77, size))
         assert [plan[0][0][0], plan[-1][0][1], plan[-1][1][1]] == [0, 1000, 77]
-        assert all(one[0][1] == two[0][0] and one[1][1] == two[1][0] for one, two in itertools.pairwise(plan))
+        assert all(
+            one[0][1] == two[0][0] and one[1][1] == two[1][0]
+            for one, two in itertools.pairwise(plan)
+        )
 
 
 def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
@@ -166,7 +196,9 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
     monkeypatch.setattr(local.PrivUnit, "_reported", forced)
     first = local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
     mine, records[:] = list(records), []
-    second = local.train(other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
+    second = local.train(
+        other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0
+    ).coefficients
     assert np.array_equal(first, second)
     changed = [np.flatnonzero(~(a == b).all(axis=1)) for a, b in zip(mine, records, strict=True)]
     assert [len(rows) for rows in changed if len(rows)] == [1]
@@ -176,7 +208,9 @@ def test_hostile_rows_do_not_raise():
     x, y = regression(200, 0)
     x[3], x[4], x[5, 1], y[6] = 1e308, 0.0, np.nan, np.inf
     assert np.isfinite(local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0).coefficients).all()
-    found = local.train(x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic").coefficients
+    found = local.train(
+        x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic"
+    ).coefficients
     assert np.isfinite(found).all()
 
 
@@ -186,7 +220,13 @@ def test_hostile_rows_do_not_raise():
     {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]}, {"y_priv": np.ones(49)}, {"y_priv": np.ones((50, 2))},
 ])  # fmt: skip
 def test_bad_arguments_are_refused(more):
-    given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
+    given = {
+        "epsilon": 1.0,
+        "clip_norm": 1.0,
+        "radius": 1.0,
+        "x_pub": np.ones((4, 3)),
+        "y_pub": np.ones(4),
+    }
     given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
     raises(InputError, "y_priv" if "y_priv" in more else None, local.train, **given | more)
 
@@ -217,9 +257,14 @@ def test_a_public_start_is_far_better_than_public_rows_or_a_start_at_zero():
         begun = local.train(x[40:], y[40:], **PUBLIC, **call)
         assert np.allclose(begun.start, np.linalg.lstsq(x[:40], y[:40], rcond=None)[0])
         # As wide as the truth asks for, and a clip that few gradients reach.
-        zero = local.train(x[40:], y[40:], clip_norm=8.0, radius=2.0 * float(np.linalg.norm(best)), **call)
+        zero = local.train(
+            x[40:], y[40:], clip_norm=8.0, radius=2.0 * float(np.linalg.norm(best)), **call
+        )
         errors.append(
-            [0.5 * np.sum((each - best) ** 2) for each in (begun.start, zero.coefficients, begun.coefficients)]
+            [
+                0.5 * np.sum((each - best) ** 2)
+                for each in (begun.start, zero.coefficients, begun.coefficients)
+            ]
         )
     public, zero, both = np.mean(errors, axis=0)
     assert both < 0.15 * public
@@ -237,7 +282,11 @@ def test_what_public_rows_choose_is_what_is_said():
     assert found.radius == 3.0 * begun.error
     assert found.releases[0]["clip_norm"] == np.quantile(begun.lengths, 0.75)
     # The public rows are used once: the same numbers without them give the same weights.
-    same = {"start": found.start, "radius": found.radius, "clip_norm": found.releases[0]["clip_norm"]}
+    same = {
+        "start": found.start,
+        "radius": found.radius,
+        "clip_norm": found.releases[0]["clip_norm"],
+    }
     plain = local.train(x[60:], y[60:], epsilon=4.0, batch_rows=50, random_state=0, **same)
     assert np.array_equal(plain.coefficients, found.coefficients)
     assert plain.excess_bound == found.excess_bound
@@ -258,7 +307,9 @@ def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
         begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], x, y)
         said.append(begun.error)
         found.append(np.linalg.norm(begun.weights - best))
-    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(np.sqrt(np.mean(np.square(said))), rel=0.15)
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(
+        np.sqrt(np.mean(np.square(said))), rel=0.15
+    )
     assert np.mean(np.array(found) < 2.0 * np.array(said)) > 0.95
 
 
@@ -266,7 +317,13 @@ def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
 def test_a_public_start_for_any_loss(loss):
     x, y, best = noisy(3060, 2, dim=3)
     y = (y > 0.0).astype(float) if loss == "logistic" else y
-    call = {"x_pub": x[:60].copy(), "y_pub": y[:60].copy(), "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
+    call = {
+        "x_pub": x[:60].copy(),
+        "y_pub": y[:60].copy(),
+        "epsilon": 4.0,
+        "batch_rows": 50,
+        "random_state": 0,
+    }
     found = local.train(x[60:], y[60:], loss=loss, **PUBLIC, **call)
     cosine = found.coefficients @ best / np.linalg.norm(found.coefficients) / np.linalg.norm(best)
     assert cosine > 0.9
@@ -275,7 +332,9 @@ def test_a_public_start_for_any_loss(loss):
 
 def test_classes_that_a_plane_divides_have_a_public_start():
     x = np.linspace(-1.0, 1.0, 40)[:, None]
-    begun = local.public_facts.PublicStart.of(local.LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
+    begun = local.public_facts.PublicStart.of(
+        local.LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float)
+    )
     assert 1.0 < begun.weights[0] < 100.0
     assert begun.error < 30.0
 
@@ -294,7 +353,9 @@ def test_public_choices_that_cannot_be_made(more, why):
 
 
 # ---- What public rows tell in the local model: the norm bound, the error of a mean in a ball, and what shortening takes.
-@pytest.mark.parametrize("make", [local.PrivUnit, local.PrivUnitG, local.Duchi, local.SubsetSelection])
+@pytest.mark.parametrize(
+    "make", [local.PrivUnit, local.PrivUnitG, local.Duchi, local.SubsetSelection]
+)
 def test_the_bound_is_the_longest_public_row(make):
     public = np.random.default_rng(0).normal(size=(50, 3))
     found = make(3, 2.0, norm_bound="public", x_pub=public)
@@ -346,7 +407,9 @@ def test_the_error_in_a_ball_is_the_predicted_one():
     assert np.mean(told) == pytest.approx(predicted.mean_squared_error, rel=0.05)
     # Without the mean square the prediction is an upper bound, and a near one where the mean is short.
     bound = local.mean_error(randomizer, **known)
-    assert predicted.private_error < bound.private_error == pytest.approx(randomizer.second_moment / n)
+    assert (
+        predicted.private_error < bound.private_error == pytest.approx(randomizer.second_moment / n)
+    )
     # The planted fault: what the sphere would have.
     fault = (randomizer.second_moment - (randomizer.radius**2 - variance)) / n
     assert fault < found[0] - 8.0 * doubt[0]
@@ -395,7 +458,12 @@ def covered(draw, loss, told_by, monkeypatch, draws=1000, n_pub=200):
     monkeypatch.setattr(local.public_facts, "TOLD_BY", told_by)
     rng = np.random.default_rng(5)
     rows = [draw(rng, n_pub)[:, None] for _ in range(draws)]
-    return np.mean([loss(float(each.max())) <= 1.96 * clipping_std(each, float(each.max()))[0] for each in rows])
+    return np.mean(
+        [
+            loss(float(each.max())) <= 1.96 * clipping_std(each, float(each.max()))[0]
+            for each in rows
+        ]
+    )
 
 
 def test_the_allowance_covers_an_exponential_tail(monkeypatch):
@@ -437,7 +505,9 @@ def test_the_interval_holds_what_is_shortened():
     assert "noise, sampling and clipping" in result.summary()
     # Directions lose nothing.
     public = np.random.default_rng(8).normal(size=(20, 3))
-    result = local.estimate_mean(local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
+    result = local.estimate_mean(
+        local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0
+    )
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
 

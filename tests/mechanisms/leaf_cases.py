@@ -59,7 +59,10 @@ def maps(out_dim=DIM, seed=0):
     rng = np.random.default_rng(seed)
     return [
         AffineMap(
-            dim=DIM, center=center, matrix=rng.standard_normal((out_dim, DIM)), offset=rng.standard_normal(out_dim)
+            dim=DIM,
+            center=center,
+            matrix=rng.standard_normal((out_dim, DIM)),
+            offset=rng.standard_normal(out_dim),
         )
         for center in CENTERS
     ]

@@ -16,7 +16,13 @@ from spies import SpyLedger
 
 from fastpubpriv import ReplayError
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.errors import BudgetError, EntropyError, KernelError, LedgerError, SeededNoiseWarning
+from fastpubpriv.errors import (
+    BudgetError,
+    EntropyError,
+    KernelError,
+    LedgerError,
+    SeededNoiseWarning,
+)
 from fastpubpriv.keys import key_source
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import (
@@ -36,7 +42,12 @@ from fastpubpriv.privacy import (
     WithoutReplacement,
 )
 from fastpubpriv.privacy.budgets import Clusters
-from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon, pure_slack
+from fastpubpriv.privacy.calibrated_budget import (
+    approx_slack,
+    gaussian_rho,
+    laplace_epsilon,
+    pure_slack,
+)
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.conversions import gdp_delta
 from fastpubpriv.privacy.ledger import cost_in
@@ -54,7 +65,11 @@ def test_an_account_is_debited_once_and_charges_add_up_exactly():
     assert Account("a", ZCDP(0.5), draws=10).allowance == Fraction(1, 2)
     approx = ApproxDP(1, 1e-6)
     assert Account("a", approx, draws=10).allowance == gaussian_rho(approx, 10)
-    assert Account("a", PureDP(1), draws=10).allowance == laplace_epsilon(PureDP(1), 10) == 1 - Fraction(10, 2**99)
+    assert (
+        Account("a", PureDP(1), draws=10).allowance
+        == laplace_epsilon(PureDP(1), 10)
+        == 1 - Fraction(10, 2**99)
+    )
     # Charges add up exactly.
     account = opened(ZCDP(Fraction(3, 8)), draws=16)
     for _ in range(3):
@@ -123,7 +138,17 @@ def test_entropy_that_ends_later_releases_nothing_and_refunds_nothing(monkeypatc
         monkeypatch.setattr(os, "urandom", no_entropy)
         return np.zeros(5, dtype=np.int64)
 
-    raises(EntropyError, None, release, account, name="x", query=query, shape=(5,), event=GAUSS, unit=1.0)
+    raises(
+        EntropyError,
+        None,
+        release,
+        account,
+        name="x",
+        query=query,
+        shape=(5,),
+        event=GAUSS,
+        unit=1.0,
+    )
     assert ledger.spent == ZCDP(0.5).cost
 
 
@@ -132,7 +157,10 @@ EVENTS = {
     "approx": (ApproxDP(1, 1e-6), lambda draws: GaussianEvent(4, 20, draws)),
     "pure": (PureDP(1), lambda draws: LaplaceEvent(4, 20, draws)),
     "approx, own epsilon": (ApproxDP(1, 1e-6), lambda draws: LaplaceEvent(4, 20, draws)),
-    "approx, bins": (ApproxDP(1, 1e-6), lambda draws: StableHistogramEvent("laplace", 1, 2, 2**26, 20, 1e-4, draws)),
+    "approx, bins": (
+        ApproxDP(1, 1e-6),
+        lambda draws: StableHistogramEvent("laplace", 1, 2, 2**26, 20, 1e-4, draws),
+    ),
 }
 
 
@@ -154,7 +182,12 @@ def test_blocks_and_nodes_share_the_declared_draws():
     two.charge(GaussianEvent(4, 20, 4))
     account = opened(ZCDP(50), draws=10)
     payer = account.tree(Fraction(1), 1).node(0)
-    raises(BudgetError, "more noise is drawn", payer.charge, GaussianEvent(2, 20, 11, clusters=Clusters(2, 1, ("0",))))
+    raises(
+        BudgetError,
+        "more noise is drawn",
+        payer.charge,
+        GaussianEvent(2, 20, 11, clusters=Clusters(2, 1, ("0",))),
+    )
     payer.charge(GaussianEvent(2, 20, 10, clusters=Clusters(2, 1, ("0",))))
 
 
@@ -164,7 +197,12 @@ def test_an_event_of_another_relation_is_refused(budget, event):
     if isinstance(event(1), StableHistogramEvent):
         raises(BudgetError, "replace-one", replace, event(1), relation=Neighbors.ADD_REMOVE_ONE)
         return
-    raises(BudgetError, "ADD_REMOVE_ONE", account.charge, replace(event(1), relation=Neighbors.ADD_REMOVE_ONE))
+    raises(
+        BudgetError,
+        "ADD_REMOVE_ONE",
+        account.charge,
+        replace(event(1), relation=Neighbors.ADD_REMOVE_ONE),
+    )
     assert account.events == []
 
 
@@ -192,7 +230,12 @@ def test_what_is_reserved_is_off_the_budget_with_its_delta():
         < at[1] * (1 + Fraction(1, 10**6))
     )
     assert Fraction(gdp_delta(at[0], mu)) <= at[1]
-    raises(BudgetError, "delta of a release exceeds", account.charge, LaplaceEvent(64, 10, 1, delta=Fraction(2, 10**7)))
+    raises(
+        BudgetError,
+        "delta of a release exceeds",
+        account.charge,
+        LaplaceEvent(64, 10, 1, delta=Fraction(2, 10**7)),
+    )
     account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
     with pytest.raises(BudgetError, match="delta of a release exceeds"):
         account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**30)))
@@ -208,10 +251,23 @@ def test_reserved_parts_and_deltas_that_have_no_place():
         LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)),
     )
     account = opened(ApproxDP(1, 1e-6))
-    raises(BudgetError, "exceed the budget", account.charge, LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**5)))
+    raises(
+        BudgetError,
+        "exceed the budget",
+        account.charge,
+        LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**5)),
+    )
     account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
     budget = ApproxDP(1000, 1e-6)
-    raises(BudgetError, "leave nothing", Account, "test", budget, draws=100, reserved=ApproxDP(125, 1e-7))
+    raises(
+        BudgetError,
+        "leave nothing",
+        Account,
+        "test",
+        budget,
+        draws=100,
+        reserved=ApproxDP(125, 1e-7),
+    )
     assert Account("test", budget, draws=100, reserved=ApproxDP(20, 1e-7)).allowance > 0
 
 
@@ -296,7 +352,11 @@ def test_sizes_of_poisson_batches_are_binomial(rate):
     n, runs = 400, 3000
     found = [draw_batch(KEYS, Poisson(rate), n) for _ in range(runs)]
     sizes = np.array([len(batch) for batch in found])
-    assert all(np.all(np.diff(batch) > 0) and batch[0] >= 0 and batch[-1] < n for batch in found if len(batch))
+    assert all(
+        np.all(np.diff(batch) > 0) and batch[0] >= 0 and batch[-1] < n
+        for batch in found
+        if len(batch)
+    )
 
     def fits(chance):
         edges = stats.binom.ppf([0.1, 0.3, 0.5, 0.7, 0.9], n, chance)
@@ -326,7 +386,9 @@ def opened_for_steps():
     return opened(ApproxDP(3, 1e-5), draws=10**6)
 
 
-STEP = SampledGaussianEvent(Poisson(Fraction(1, 50)), 4 * 1000**2, 12, 5, steps=4, delta=Fraction(1, 10**7))
+STEP = SampledGaussianEvent(
+    Poisson(Fraction(1, 50)), 4 * 1000**2, 12, 5, steps=4, delta=Fraction(1, 10**7)
+)
 
 
 def test_runs_and_blocks_have_no_more_steps_than_were_paid_for():
@@ -345,7 +407,9 @@ def test_runs_and_blocks_have_no_more_steps_than_were_paid_for():
     raises(BudgetError, "more steps", other.charge, event.later)
     one.charge(event.later)
     for steps in (1, 100):
-        grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), Poisson(Fraction(1, 20)), steps=steps, dim=7, n=10**6)
+        grid = sampled_sum_grid(
+            Fraction(1), Fraction(1, 10**6), Poisson(Fraction(1, 20)), steps=steps, dim=7, n=10**6
+        )
         assert grid.event.epsilon <= 1
         assert grid.event.squared_sensitivity == 4 * grid.quant_bound**2
         assert grid.event.noise_multiplier < grid.noise_multiplier * 1.001
@@ -417,7 +481,9 @@ class Sample(Measurement):
 
 
 def test_it_is_recorded_debited_composed_and_replayed():
-    run = Session(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
+    run = Session(
+        opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False)
+    )
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
         "name": "sample", "noise_std": 128.0, "noise": "gaussian", "rate": EVENT.rate, "rho": EVENT.rho,
@@ -471,11 +537,22 @@ def test_laws_without_a_sampler_and_events_without_answers_are_refused():
         law = "odd"
 
     account = opened(ZCDP(1))
-    raises(KernelError, "no noise has the law 'odd'", ask, account, event=OddEvent(4, 8, 2, Fraction(1)))
+    raises(
+        KernelError,
+        "no noise has the law 'odd'",
+        ask,
+        account,
+        event=OddEvent(4, 8, 2, Fraction(1)),
+    )
     assert account.events == []
 
     class Mute(Event):
         __slots__ = ()
 
     raises(TypeError, "abstract", Mute)
-    raises(BudgetError, "ADD_REMOVE_ONE", opened(ZCDP(1)).charge, replace(EVENT, relation=Neighbors.ADD_REMOVE_ONE))
+    raises(
+        BudgetError,
+        "ADD_REMOVE_ONE",
+        opened(ZCDP(1)).charge,
+        replace(EVENT, relation=Neighbors.ADD_REMOVE_ONE),
+    )

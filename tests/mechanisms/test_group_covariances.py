@@ -66,7 +66,9 @@ def test_groups_are_rows_by_position_and_never_put_together():
     assert found[0].tobytes() == taken(private_rows(data), AffineMap(dim=2), 3)[0].tobytes()
 
 
-@pytest.mark.parametrize("row", [[np.nan, 0.0], [1e308, -1e308], [np.inf, 1.0], [5.0, 5.0], [1e200, 0.0]])
+@pytest.mark.parametrize(
+    "row", [[np.nan, 0.0], [1e308, -1e308], [np.inf, 1.0], [5.0, 5.0], [1e200, 0.0]]
+)
 def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     data = np.random.default_rng(2).normal(size=(400, 2))
     other = data.copy()
@@ -75,7 +77,10 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     one, valid_one = taken(private_rows(data), base, 20)
     two, valid_two = taken(private_rows(other), base, 20)
     assert [g for g in range(20) if one[g].tobytes() != two[g].tobytes()] == [17]
-    close_one, close_two = mechanism.agreements(one, valid_one), mechanism.agreements(two, valid_two)
+    close_one, close_two = (
+        mechanism.agreements(one, valid_one),
+        mechanism.agreements(two, valid_two),
+    )
     assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
     assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
 
@@ -86,7 +91,10 @@ def test_degenerate_groups_agree_with_none():
     covariance, valid = taken(private_rows(data), AffineMap(dim=2), 20)
     assert not valid.any()
     assert mechanism.agreements(covariance, valid).sum() == 0
-    assert as_floats(mechanism.center(covariance, np.zeros(20, dtype=np.int64))).tolist() == np.eye(2).tolist()
+    assert (
+        as_floats(mechanism.center(covariance, np.zeros(20, dtype=np.int64))).tolist()
+        == np.eye(2).tolist()
+    )
     few, valid = taken(private_rows(data[:100]), AffineMap(dim=2), 20)
     assert not valid.any()  # five rows in a group of two columns
     assert few.shape == (20, 2, 2)
@@ -121,7 +129,9 @@ def account_of(budget=None, reserved=None):
 
 def ask_agreement(data, account, price):
     asked = mechanism.GroupAgreement(base=AffineMap(dim=2), groups=2400)
-    return asked.release(account, private_rows(data), ONE, name="test", cost=(price.epsilon, price.delta))
+    return asked.release(
+        account, private_rows(data), ONE, name="test", cost=(price.epsilon, price.delta)
+    )
 
 
 def test_gaussian_groups_pass_and_two_clusters_fail():
@@ -130,8 +140,14 @@ def test_gaussian_groups_pass_and_two_clusters_fail():
     apart = same.copy()
     apart[::2] *= 3.0  # every other group
     # The test passes from a share of agreements of .85 on; its noise has scale 1 / 300, so both gaps are over 40 scales wide.
-    assert mechanism.agreements(*taken(private_rows(same), AffineMap(dim=2), 2400)).mean() > 0.98 * 2400
-    assert mechanism.agreements(*taken(private_rows(apart), AffineMap(dim=2), 2400)).mean() < 0.51 * 2400
+    assert (
+        mechanism.agreements(*taken(private_rows(same), AffineMap(dim=2), 2400)).mean()
+        > 0.98 * 2400
+    )
+    assert (
+        mechanism.agreements(*taken(private_rows(apart), AffineMap(dim=2), 2400)).mean()
+        < 0.51 * 2400
+    )
     for _ in range(3):
         released = ask_agreement(same, account_of(reserved=price), price)
         assert released.passed
@@ -155,7 +171,10 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     price = ApproxDP(Fraction(1, 2), 1e-6)
     whole, less = account_of(), account_of(reserved=price)
     assert less.allowance < whole.allowance
-    assert less.allowance == account_of(ApproxDP(2 - Fraction(1, 2), less.budget.delta - price.delta)).allowance
+    assert (
+        less.allowance
+        == account_of(ApproxDP(2 - Fraction(1, 2), less.budget.delta - price.delta)).allowance
+    )
     less.charge(LaplaceEvent(2**39, 40, 1))
     with pytest.raises(BudgetError, match="exceeds what was reserved"):
         less.charge(LaplaceEvent(1, 40, 1))
@@ -172,7 +191,9 @@ def test_logarithm_to_all_digits(dim):
     rng = np.random.default_rng(dim)
     factor = rng.normal(size=(dim, dim))
     matrix = factor @ factor.T + 0.1 * np.eye(dim)
-    exact = [[Fraction(float(matrix[max(i, j), min(i, j)])) for j in range(dim)] for i in range(dim)]
+    exact = [
+        [Fraction(float(matrix[max(i, j), min(i, j)])) for j in range(dim)] for i in range(dim)
+    ]
     steps = group_covariances.logarithm(exact, 2.0**-40)
     assert np.abs(np.array(steps) * 2.0**-40 - logm(as_floats(exact))).max() < 1e-11
     assert np.array_equal(np.array(steps), np.array(steps).T)
@@ -183,7 +204,10 @@ def test_logarithm_to_all_digits(dim):
     assert [capped[i][i] for i in range(dim)] == [0, *[-group_covariances.LOG_CAP] * (dim - 1)]
     whitener = rng.normal(size=(dim, dim))
     np.testing.assert_allclose(
-        as_floats(group_covariances.congruence(whitener, exact)), whitener @ matrix @ whitener.T, rtol=1e-9, atol=1e-12
+        as_floats(group_covariances.congruence(whitener, exact)),
+        whitener @ matrix @ whitener.T,
+        rtol=1e-9,
+        atol=1e-12,
     )
 
 
@@ -191,7 +215,9 @@ def moved(one, other, whitener):
     """Frobenius distance of the released logarithms, in data units."""
     unit = 2.0**-36
     logs = [
-        np.array(group_covariances.logarithm(group_covariances.congruence(whitener, center_of(p)), unit))
+        np.array(
+            group_covariances.logarithm(group_covariances.congruence(whitener, center_of(p)), unit)
+        )
         for p in (one, other)
     ]
     return float(np.linalg.norm((logs[0] - logs[1]) * unit))
@@ -203,8 +229,13 @@ def test_the_center_moves_by_no_more_than_its_sensitivity():
     for trial in range(300):
         dim = 1 + trial % 3
         # Spread chosen so that many weights lie between 0 and 1.
-        factor = np.exp(rng.uniform(0.0, rng.uniform(0.3, 0.95), size=groups) / (2 if trial % 2 else 1))
-        skew = np.diag(10.0 ** rng.uniform(-3, 3, size=dim)) @ np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+        factor = np.exp(
+            rng.uniform(0.0, rng.uniform(0.3, 0.95), size=groups) / (2 if trial % 2 else 1)
+        )
+        skew = (
+            np.diag(10.0 ** rng.uniform(-3, 3, size=dim))
+            @ np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+        )
         covariance = wishart(rng, groups, dim, 400, skew) * factor[:, None, None]
         other = covariance.copy()
         other[0] *= rng.choice([1e6, 1.6, 0.5, 1e-6])
@@ -232,7 +263,10 @@ def test_the_logarithm_does_not_expand_relative_distances():
         tilt, error = np.linalg.cholesky(one), rng.normal(size=(3, 3)) * 0.05
         change = np.eye(3) + (error + error.T) / 2
         other = tilt @ change @ tilt.T
-        exact = [[[Fraction(float(m[max(i, j), min(i, j)])) for j in range(3)] for i in range(3)] for m in (one, other)]
+        exact = [
+            [[Fraction(float(m[max(i, j), min(i, j)])) for j in range(3)] for i in range(3)]
+            for m in (one, other)
+        ]
         gap = np.linalg.norm(
             (
                 np.array(group_covariances.logarithm(exact[0], 2.0**-36))
@@ -247,7 +281,10 @@ def test_mask_grid_is_within_its_cost():
     event, unit = mechanism.mask_grid(3, 2000, Fraction(1, 100))
     assert event.rho <= Fraction(1, 100)
     assert event.rho > Fraction(99, 10000)
-    assert math.isqrt(event.squared_sensitivity) * unit >= mechanism.log_sensitivity(3, 2000) + 3 * unit
+    assert (
+        math.isqrt(event.squared_sensitivity) * unit
+        >= mechanism.log_sensitivity(3, 2000) + 3 * unit
+    )
 
 
 # ---- Groups that are found usable, or to agree, are so in exact arithmetic, from the least positive number to the largest.
@@ -332,8 +369,11 @@ def test_what_agrees_does_so_exactly(dim):
 def test_ordinary_groups_are_usable_by_the_bound(monkeypatch):
     eye = np.eye(3)
     valid = usable(np.array(SIZES)[:, None, None] * eye, 1000.0)
-    assert valid.tolist() == [size >= 1e-280 for size in SIZES]  # the trace of the size 1e-280 is 3e-280
-    assert not usable(np.array([np.full((3, 3), np.inf), np.full((3, 3), np.nan), 0.7e308 * eye]), 1000.0).any()
+    # the trace of the size 1e-280 is 3e-280
+    assert valid.tolist() == [size >= 1e-280 for size in SIZES]
+    assert not usable(
+        np.array([np.full((3, 3), np.inf), np.full((3, 3), np.nan), 0.7e308 * eye]), 1000.0
+    ).any()
     # Planted fault: without the least trace the exact check finds groups that agree in rounding only.
     monkeypatch.setattr(mechanism, "LEAST_TRACE", 0.0)
     raises(AssertionError, None, test_what_agrees_does_so_exactly, 3)

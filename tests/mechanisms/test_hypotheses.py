@@ -20,7 +20,15 @@ from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
-from fastpubpriv.mechanisms.scores import STEPS, CellSets, DensitySets, LogRatios, PublicDraws, ScheffeSets, cell_edges
+from fastpubpriv.mechanisms.scores import (
+    STEPS,
+    CellSets,
+    DensitySets,
+    LogRatios,
+    PublicDraws,
+    ScheffeSets,
+    cell_edges,
+)
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import release as choice_weights
 from fastpubpriv.release.release import release_choice
@@ -40,13 +48,19 @@ def chosen(scores, law, seed, epsilon=2):
     event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores), law=law)
     query = np.array(scores, dtype=np.int64)
     return release_choice(
-        opened(PureDP(epsilon + 1), random_state=seed), name="choice", query=lambda: query, event=event
+        opened(PureDP(epsilon + 1), random_state=seed),
+        name="choice",
+        query=lambda: query,
+        event=event,
     )
 
 
 def coins(scores, rate):
     best = max(scores)
-    return [Fraction(choice_weights.weight(best - s, rate, coin=True), 1 << choice_weights.BITS) for s in scores]
+    return [
+        Fraction(choice_weights.weight(best - s, rate, coin=True), 1 << choice_weights.BITS)
+        for s in scores
+    ]
 
 
 def permute_and_flip_law(scores, rate):
@@ -57,7 +71,9 @@ def permute_and_flip_law(scores, rate):
         for j, other in enumerate(p):
             if j != i:
                 shifted = [Fraction(0), *(-other * c for c in polynomial)]
-                polynomial = [a + b for a, b in zip([*polynomial, Fraction(0)], shifted, strict=True)]
+                polynomial = [
+                    a + b for a, b in zip([*polynomial, Fraction(0)], shifted, strict=True)
+                ]
         law.append(own * sum(c / (power + 1) for power, c in enumerate(polynomial)))
     return law
 
@@ -91,12 +107,17 @@ def test_closed_form_of_permute_and_flip(scores, rate):
     )
 
 
-@pytest.mark.parametrize("rate", [Fraction(1, 2**31), Fraction(1, 2), Fraction(5), Fraction(77, 1000)])
+@pytest.mark.parametrize(
+    "rate", [Fraction(1, 2**31), Fraction(1, 2), Fraction(5), Fraction(77, 1000)]
+)
 @pytest.mark.parametrize("gap", [1, 2, 30])
 def test_coins_are_close_for_heads_and_for_tails(gap, rate):
     coin = choice_weights.weight(gap, rate, coin=True)
     with mpmath.workprec(1400):
-        heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
+        heads = (
+            mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator)
+            * mpmath.mpf(2) ** choice_weights.BITS
+        )
         tails, error = mpmath.mpf(2) ** choice_weights.BITS - heads, heads - coin
         if coin:
             assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
@@ -146,7 +167,14 @@ def test_permute_and_flip_with_many_candidates():
     scores = np.full(1000, -(10**6))
     scores[[3, 700, 999]] = 0
     assert {chosen(scores, "permute_and_flip", seed) for seed in range(60)} == {3, 700, 999}
-    raises(KernelError, "candidates", chosen, np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
+    raises(
+        KernelError,
+        "candidates",
+        chosen,
+        np.zeros(choice_weights.MAX_CANDIDATES + 1),
+        "permute_and_flip",
+        0,
+    )
 
 
 ATOMS = (-2.0, -0.4, 0.7, 2.5)
@@ -167,7 +195,10 @@ def all_scores(evaluation, atoms=ATOMS):
 
 
 def neighbors(rows, atoms=ATOMS):
-    return ((*rows[:place], value, *rows[place + 1 :]) for place, value in itertools.product(range(4), atoms))
+    return (
+        (*rows[:place], value, *rows[place + 1 :])
+        for place, value in itertools.product(range(4), atoms)
+    )
 
 
 def worst_ratio(scores, law, rate):
@@ -205,7 +236,9 @@ def test_privacy_over_all_neighbors(name):
         for epsilon in (Fraction(1, 10), Fraction(1), Fraction(4)):
             event = SelectionEvent(epsilon=epsilon, sensitivity=sensitivity, candidates=3, law=law)
             with mpmath.workprec(400):
-                limit = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator + mpmath.mpf(2) ** -99)
+                limit = mpmath.exp(
+                    mpmath.mpf(epsilon.numerator) / epsilon.denominator + mpmath.mpf(2) ** -99
+                )
 
                 def exceeds(ratio, limit=limit):
                     return mpmath.mpf(ratio.numerator) / ratio.denominator > limit
@@ -247,26 +280,45 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
         LogRatios.prepare(listed, clip=2.0),
     ]
     if dim == 1:
-        evaluations += [CellSets.prepare(listed, n), ScheffeSets.of_intervals(listed, n, threads=1, own_only=True)]
-        evaluations += [ScheffeSets.of_cells(listed, n, cells=64), ScheffeSets.of_intervals(listed, n, threads=1)]
+        evaluations += [
+            CellSets.prepare(listed, n),
+            ScheffeSets.of_intervals(listed, n, threads=1, own_only=True),
+        ]
+        evaluations += [
+            ScheffeSets.of_cells(listed, n, cells=64),
+            ScheffeSets.of_intervals(listed, n, threads=1),
+        ]
     most = dict.fromkeys(range(len(evaluations)), 0)
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(n, dim))
         rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
         other, index = rows.copy(), rng.integers(n)
-        other[index] = 3.0 * rng.normal(size=dim) if rng.random() < 0.5 else HOSTILE[rng.integers(len(HOSTILE))]
+        other[index] = (
+            3.0 * rng.normal(size=dim)
+            if rng.random() < 0.5
+            else HOSTILE[rng.integers(len(HOSTILE))]
+        )
         for place, evaluation in enumerate(evaluations):
-            gap = evaluation.scores(private_rows(rows), ONE) - evaluation.scores(private_rows(other), ONE)
+            gap = evaluation.scores(private_rows(rows), ONE) - evaluation.scores(
+                private_rows(other), ONE
+            )
             most[place] = max(most[place], int(np.abs(gap).max()))
     assert list(most.values()) == [evaluation.sensitivity for evaluation in evaluations]
 
 
 def test_equal_hypotheses_have_no_set_between_them():
-    listed = Hypotheses.from_arrays(np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1)))
+    listed = Hypotheses.from_arrays(
+        np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1))
+    )
     rows = private_rows(np.random.default_rng(0).normal(size=(500, 1)))
     exact = ScheffeSets.of_intervals(listed, 500, own_only=True)
     every = [ScheffeSets.of_intervals(listed, 500), ScheffeSets.of_densities(listed, 500, draws=64)]
-    for evaluation in (exact, CellSets.prepare(listed, 500), DensitySets.prepare(listed, draws=64), *every):
+    for evaluation in (
+        exact,
+        CellSets.prepare(listed, 500),
+        DensitySets.prepare(listed, draws=64),
+        *every,
+    ):
         first, second, third = evaluation.scores(rows, ONE).tolist()
         assert first == second <= 1
         assert third >= 499
@@ -279,7 +331,9 @@ def test_density_scores_against_a_direct_count(full):
     listed = random_list(rng, size, 2, dim)
     if full:
         root = rng.normal(size=(size, 2, dim, dim)) + np.eye(dim)
-        listed = Hypotheses.from_arrays(listed.weights, listed.means, np.einsum("...ij,...kj->...ik", root, root))
+        listed = Hypotheses.from_arrays(
+            listed.weights, listed.means, np.einsum("...ij,...kj->...ik", root, root)
+        )
     evaluation = DensitySets.prepare(listed, draws=draws, threads=1)
     rows = 2.0 * rng.normal(size=(n, dim))
     logs = np.array([listed.log_density(rows, i) for i in range(size)])
@@ -302,7 +356,9 @@ def test_masses_are_counts_of_the_codes_of_all_draws(draws):
     codes = np.empty((public.table.panels, draws, PANEL), dtype=np.int16)
     expected = np.empty(public.table.panels * PANEL, dtype=np.int32)
     for own in (0, 1, PANEL - 1, PANEL, PANEL + 30, 2 * PANEL, 2 * PANEL + 2):
-        kernels.density_codes(public.of(own), public.table, codes, 0, kernels.density_room(public.table))
+        kernels.density_codes(
+            public.of(own), public.table, codes, 0, kernels.density_room(public.table)
+        )
         twin.draw_counts(codes, own, expected)
         np.testing.assert_array_equal(masses[own], expected[: listed.size])
         assert 0 < masses[own].max() <= draws
@@ -325,7 +381,9 @@ def test_masses_from_draws_are_near_the_true_ones():
 
 def test_cells_follow_the_candidates_at_any_scale():
     listed = Hypotheses.from_arrays(
-        np.ones((3, 1)), np.array([[[-1e9]], [[0.0]], [[1e9]]]), np.array([[[1.0]], [[1e-6]], [[4.0]]])
+        np.ones((3, 1)),
+        np.array([[[-1e9]], [[0.0]], [[1e9]]]),
+        np.array([[[1.0]], [[1e-6]], [[4.0]]]),
     )
     edges = cell_edges(listed, 512)
     assert len(edges) < 512
@@ -366,17 +424,31 @@ def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
         assert mechanism.prepare(listed, 2**31 - 1, score=score, draws=16)[0] == "densities"
     raises(InputError, "up to 2\\^31 - 1 rows", mechanism.prepare, THREE, 2**31, method="densities")
     monkeypatch.setattr(densities, "LARGEST_COUNT", 9)
-    raises(KernelError, "32 bits", DensitySets.prepare(listed, draws=16).scores, private_rows(np.zeros((10, 2))), ONE)
+    raises(
+        KernelError,
+        "32 bits",
+        DensitySets.prepare(listed, draws=16).scores,
+        private_rows(np.zeros((10, 2))),
+        ONE,
+    )
 
 
 def test_required_rows():
     # 32 ln(2 * 499500 / .0125) / .04 = 14557.1 and 8 ln(1000 / .0125) / .002 = 45159.1, by hand.
     assert mechanism.closed_form_rows(1000, 0.2, 1.0, 0.05) == 14558
     assert mechanism.closed_form_rows(1000, 0.2, 0.01, 0.05) == 45160
-    assert mechanism.required_rows(1, 0.2, 1.0, 0.05) == mechanism.closed_form_rows(1, 0.2, 1.0, 0.05) == 1
+    assert (
+        mechanism.required_rows(1, 0.2, 1.0, 0.05)
+        == mechanism.closed_form_rows(1, 0.2, 1.0, 0.05)
+        == 1
+    )
     for epsilon in (0.01, 1.0, 100.0):
         n = mechanism.required_rows(1000, 0.2, epsilon, 0.05)
-        assert mechanism.slack_at(1000, n, epsilon, 0.05) <= 0.1 < mechanism.slack_at(1000, n - 1, epsilon, 0.05)
+        assert (
+            mechanism.slack_at(1000, n, epsilon, 0.05)
+            <= 0.1
+            < mechanism.slack_at(1000, n - 1, epsilon, 0.05)
+        )
         assert n < mechanism.closed_form_rows(1000, 0.2, epsilon, 0.05)
 
 
@@ -391,14 +463,18 @@ def logs_of(listed, points):
 
 def between(numbers):
     """Where one hypothesis has more than another, for each pair: (pairs, points) from (size, points)."""
-    return np.array([numbers[i] > numbers[j] for i, j in itertools.combinations(range(len(numbers)), 2)])
+    return np.array(
+        [numbers[i] > numbers[j] for i, j in itertools.combinations(range(len(numbers)), 2)]
+    )
 
 
 def largest(masses, held, n, *, own=False):
     """max over all sets, or over those of its own pairs, of |round(n mass) - rows|, from masses (size, sets)."""
     off = np.abs(np.floor(n * masses + 0.5) - held)
     pairs = np.array(list(itertools.combinations(range(len(masses)), 2)))
-    return (off * (pairs == np.arange(len(masses))[:, None, None]).any(axis=2) if own else off).max(axis=1)
+    return (off * (pairs == np.arange(len(masses))[:, None, None]).any(axis=2) if own else off).max(
+        axis=1
+    )
 
 
 @pytest.mark.parametrize("n", [1, 37, 1000])
@@ -426,12 +502,19 @@ def test_exact_scores_against_a_direct_count(components):
     rng, n = np.random.default_rng(components), 2000
     listed, values = random_list(rng, 12, components, 1), 2.0 * rng.normal(size=n)
     rows, grid = private_rows(values[:, None]), np.linspace(-25.0, 25.0, 200_001)
-    inside = between(np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(12)]))
+    inside = between(
+        np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(12)])
+    )
     masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)]) @ inside.T
-    held = between(np.array([listed.log_density(values[:, None], i) for i in range(12)])).sum(axis=1)
+    held = between(np.array([listed.log_density(values[:, None], i) for i in range(12)])).sum(
+        axis=1
+    )
     own = ScheffeSets.of_intervals(listed, n, threads=2, own_only=True).scores(rows, ONE)
     every = ScheffeSets.of_intervals(listed, n, threads=2).scores(rows, ONE)
-    for found, want in ((own, largest(masses, held, n, own=True)), (every, largest(masses, held, n))):
+    for found, want in (
+        (own, largest(masses, held, n, own=True)),
+        (every, largest(masses, held, n)),
+    ):
         assert np.abs(found - want).max() <= 1  # the grid is good to 1e-4
         # Control: one set counted to the wrong side of its roots is seen.
         assert np.abs(np.roll(found, 1) - want).max() > 20
@@ -453,7 +536,9 @@ def test_yatracos_by_draws_against_a_direct_count(size):
     listed, n, draws = random_list(rng, size, 2, 3), 200, 64
     rows = 2.0 * rng.normal(size=(n, 3))
     want = by_draws(listed, rows, draws)
-    found = ScheffeSets.of_densities(listed, n, draws=draws, threads=2).scores(private_rows(rows), ONE)
+    found = ScheffeSets.of_densities(listed, n, draws=draws, threads=2).scores(
+        private_rows(rows), ONE
+    )
     # Points whose two log densities are within 1/2048 may be in neither set: one of the rows, or one draw for three rows.
     assert np.abs(found - want).max() <= 4
     assert (found == want).mean() > 0.7
@@ -473,9 +558,9 @@ def test_log_ratios_against_a_direct_sum():
     spoiled = rows.copy()
     spoiled[:500] = np.nan
     clean = LogRatios.prepare(listed, clip=2.0).scores(private_rows(rows[500:]), ONE)
-    assert set((LogRatios.prepare(listed, clip=2.0).scores(private_rows(spoiled), ONE) - clean).tolist()) == {
-        500 * STEPS
-    }
+    assert set(
+        (LogRatios.prepare(listed, clip=2.0).scores(private_rows(spoiled), ONE) - clean).tolist()
+    ) == {500 * STEPS}
 
 
 def test_sizes_beyond_the_limits_are_refused(monkeypatch):
@@ -483,12 +568,34 @@ def test_sizes_beyond_the_limits_are_refused(monkeypatch):
     for method in ("exact", "cells", "densities"):
         with pytest.raises(InputError, match="compares up to 256 hypotheses, got 300"):
             mechanism.prepare(listed, 10, method=method, score="yatracos")
-    raises(InputError, "leave out method='cells'", mechanism.prepare, listed, 10, method="cells", score="log_ratio")
+    raises(
+        InputError,
+        "leave out method='cells'",
+        mechanism.prepare,
+        listed,
+        10,
+        method="cells",
+        score="log_ratio",
+    )
     for clip in (32.0, 0.001):
-        raises(InputError, "1/512 to 31 nats", mechanism.prepare, listed, 10, score="log_ratio", clip=clip)
+        raises(
+            InputError,
+            "1/512 to 31 nats",
+            mechanism.prepare,
+            listed,
+            10,
+            score="log_ratio",
+            clip=clip,
+        )
     monkeypatch.setattr(mechanism, "MOST_COMPARED", 99)
     listed = random_list(np.random.default_rng(1), 100, 1, 1)
-    raises(InputError, r'up to 99 hypotheses, got 100: .*score="log_ratio"', mechanism.prepare, listed, 10)
+    raises(
+        InputError,
+        r'up to 99 hypotheses, got 100: .*score="log_ratio"',
+        mechanism.prepare,
+        listed,
+        10,
+    )
     assert mechanism.prepare(listed, 10, score="log_ratio")[0] == "densities"
 
 
@@ -496,12 +603,16 @@ def test_one_pair_has_one_set_and_long_lists_have_several_turns():
     rng = np.random.default_rng(4)
     rows, two = private_rows(rng.normal(size=(400, 1))), random_list(rng, 2, 1, 1)
     for method in ("exact", "cells", "densities"):
-        scores = mechanism.prepare(two, 400, method=method, score="yatracos", draws=64)[1].scores(rows, ONE)
+        scores = mechanism.prepare(two, 400, method=method, score="yatracos", draws=64)[1].scores(
+            rows, ONE
+        )
         plain = mechanism.prepare(two, 400, method=method, draws=64)[1].scores(rows, ONE)
         assert scores.tolist() == plain.tolist()  # there is one set only
     # More panels than are summed at once.
     rng = np.random.default_rng(5)
     listed, rows = random_list(rng, 5000, 1, 1), rng.normal(size=(100, 1))
-    found = LogRatios.prepare(listed, clip=3.0).scores(private_rows(rows), Executor(threads=2, progress=False))
+    found = LogRatios.prepare(listed, clip=3.0).scores(
+        private_rows(rows), Executor(threads=2, progress=False)
+    )
     want = STEPS / 3.0 * np.minimum(-logs_of(listed, rows), 3.0).sum(axis=1)
     assert np.abs(found - want).max() <= 1.5

@@ -31,7 +31,9 @@ def all_three(x, budget=BUDGETS["zcdp"], affines=None):
     return (
         leaf_cases.leaf_counts(account, rows, routes, name="counts", cost=COST),
         leaf_cases.leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, cost=COST),
-        leaf_cases.leaf_second_moments(account, rows, routes, affines, name="moments", radii=RADII, cost=COST),
+        leaf_cases.leaf_second_moments(
+            account, rows, routes, affines, name="moments", radii=RADII, cost=COST
+        ),
     )
 
 
@@ -44,11 +46,15 @@ def integers(*given, **options):
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
-    x = np.concatenate([leaf_cases.clustered(np.random.default_rng(1), 500, 2.0), leaf_cases.HOSTILE])
+    x = np.concatenate(
+        [leaf_cases.clustered(np.random.default_rng(1), 500, 2.0), leaf_cases.HOSTILE]
+    )
     reached = leaf_cases.three_leaves().assign(x)
     counts, sums, moments = integers(x, BUDGETS[notion])
     quanta = {call.name: call.event for call in (counts, sums, moments)}
-    for index, (leaf, affine, radius) in enumerate(zip(leaf_cases.LEAVES, leaf_cases.maps(), RADII, strict=True)):
+    for index, (leaf, affine, radius) in enumerate(
+        zip(leaf_cases.LEAVES, leaf_cases.maps(), RADII, strict=True)
+    ):
         own = np.ascontiguousarray(x[reached == leaf])
         assert len(own) > 20
         assert counts.query[index] % len(own) == 0
@@ -58,7 +64,9 @@ def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
         ):
             bound = bound_of(quanta[call.name], call.name, notion == "pure")
             steps = bound - math.ceil(math.sqrt(leaf_cases.DIM) / 2) - 1
-            row_map = affine.row_map(quant_bound=bound, inv_step=1.0 / (radius / steps), limit=float(steps))
+            row_map = affine.row_map(
+                quant_bound=bound, inv_step=1.0 / (radius / steps), limit=float(steps)
+            )
             expected = np.zeros(shape, dtype=np.int64)
             kernel(own, row_map, expected)
             if call is moments:
@@ -91,7 +99,13 @@ def case_of(x, y):
         return "none"
     before, after = (leaf_cases.three_leaves().assign(rows[index])[0] for rows in (x, y))
     return (
-        "none" if before == after == -1 else "stay" if before == after else "cross" if -1 in (before, after) else "move"
+        "none"
+        if before == after == -1
+        else "stay"
+        if before == after
+        else "cross"
+        if -1 in (before, after)
+        else "move"
     )
 
 
@@ -102,11 +116,18 @@ def test_distance_is_within_the_case(notion):
     for x, y in leaf_cases.neighbors(rng, 150):
         case = case_of(x, y)
         seen.add(case)
-        for one, two in zip(integers(x, BUDGETS[notion]), integers(y, BUDGETS[notion]), strict=True):
+        for one, two in zip(
+            integers(x, BUDGETS[notion]), integers(y, BUDGETS[notion]), strict=True
+        ):
             gaps = [int(gap) for gap in (one.query - two.query).ravel()]
             moved = sum(map(abs, gaps)) if notion == "pure" else sum(gap * gap for gap in gaps)
             clusters = one.event.clusters
-            allowed = {"stay": clusters.stay, "move": clusters.move, "cross": clusters.move / 2, "none": 0}[case]
+            allowed = {
+                "stay": clusters.stay,
+                "move": clusters.move,
+                "cross": clusters.move / 2,
+                "none": 0,
+            }[case]
             assert moved <= allowed, (case, one.name)
     assert seen >= {"stay", "move", "cross"}
 
@@ -123,9 +144,16 @@ def test_sensitivities_are_reached():
     opposite[0] += [far, 1.0, 0.0]
 
     def squared(x, y):
-        pairs = zip(integers(x, affines=leaf_cases.CENTERED), integers(y, affines=leaf_cases.CENTERED), strict=True)
+        pairs = zip(
+            integers(x, affines=leaf_cases.CENTERED),
+            integers(y, affines=leaf_cases.CENTERED),
+            strict=True,
+        )
         return {
-            one.name: (sum(int(gap) ** 2 for gap in (one.query - two.query).ravel()), one.event.clusters)
+            one.name: (
+                sum(int(gap) ** 2 for gap in (one.query - two.query).ravel()),
+                one.event.clusters,
+            )
             for one, two in pairs
         }
 
@@ -149,7 +177,11 @@ def test_answers_and_noise_levels_of_leaves(notion):
         norms = np.linalg.norm(gaps, axis=1, keepdims=True)
         clipped = gaps * np.minimum(1.0, RADII[index] / np.maximum(norms, 1e-300))
         # Forty standard deviations of the noise (Laplace: e^-56), and a grid step for each row.
-        for released, truth in ((counts, len(gaps)), (sums, clipped.sum(axis=0)), (moments, clipped.T @ clipped)):
+        for released, truth in (
+            (counts, len(gaps)),
+            (sums, clipped.sum(axis=0)),
+            (moments, clipped.T @ clipped),
+        ):
             room = 40.0 * released.noise_std[index] + 1e-2 * len(gaps)
             assert np.abs(released.value[index] - truth).max() < room
             assert released.noise_std[index] < 0.05 * len(gaps)
@@ -160,8 +192,16 @@ def test_answers_and_noise_levels_of_leaves(notion):
     np.testing.assert_allclose(sums.noise_std, sums.noise_std[0] * ratio)
     np.testing.assert_allclose(moments.noise_std, moments.noise_std[0] * ratio**2)
     assert len(set(counts.noise_std)) == 1
-    for released, cells in ((counts, 3), (sums, 3 * leaf_cases.DIM), (moments, 3 * leaf_cases.DIM * leaf_cases.DIM)):
-        expected = 3 * leaf_cases.DIM * (leaf_cases.DIM + 1) // 2 if notion == "pure" and released is moments else cells
+    for released, cells in (
+        (counts, 3),
+        (sums, 3 * leaf_cases.DIM),
+        (moments, 3 * leaf_cases.DIM * leaf_cases.DIM),
+    ):
+        expected = (
+            3 * leaf_cases.DIM * (leaf_cases.DIM + 1) // 2
+            if notion == "pure" and released is moments
+            else cells
+        )
         assert released.event.draws == expected
         cost = released.event.epsilon if notion == "pure" else released.event.rho
         assert 0.99 * COST < cost <= COST
@@ -180,24 +220,43 @@ def test_no_row_is_no_problem():
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows, routes = leaf_cases.stage(np.zeros((4, leaf_cases.DIM)), ZCDP(10))
     for release in (leaf_cases.leaf_sums, leaf_cases.leaf_second_moments):
-        raises(InputError, None, release, account, rows, routes, affines, name="x", radii=radii, cost=COST)
+        raises(
+            InputError,
+            None,
+            release,
+            account,
+            rows,
+            routes,
+            affines,
+            name="x",
+            radii=radii,
+            cost=COST,
+        )
     assert account.charged == 0
 
 
 # `only=`: releases on the rows of one node.
 def of_node(x, only, notion, affine, edges):
     """The calls of the two releases that may look at one node."""
-    account, rows, options = leaf_cases.opened(BUDGETS[notion]), private_rows(x), {"cost": COST, "only": only}
+    account, rows, options = (
+        leaf_cases.opened(BUDGETS[notion]),
+        private_rows(x),
+        {"cost": COST, "only": only},
+    )
     with recording() as transcript:
         leaf_cases.second_moment(account, rows, affine, name="gram", radius=3.0, **options)
-        leaf_cases.shell_counts(account, rows, affine, name="shells", edges=np.array(edges), **options)
+        leaf_cases.shell_counts(
+            account, rows, affine, name="shells", edges=np.array(edges), **options
+        )
     return transcript.calls
 
 
 @pytest.mark.parametrize("node", [0, 1, 2, 4])
 @pytest.mark.parametrize("notion", ["zcdp", "pure"])
 def test_only_looks_at_the_rows_of_a_node(node, notion):
-    x = np.concatenate([leaf_cases.clustered(np.random.default_rng(5), 700, 2.0), leaf_cases.HOSTILE])
+    x = np.concatenate(
+        [leaf_cases.clustered(np.random.default_rng(5), 700, 2.0), leaf_cases.HOSTILE]
+    )
     tree, affine = leaf_cases.three_leaves(), leaf_cases.maps()[0]
     own = x[tree.members(x, node)]
     assert 0 < len(own) < len(x)
@@ -206,13 +265,21 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
     padded[: len(own)] = own
     given = notion, affine, [1.0, 2.0, 4.0]
     raises(InputError, "one node", of_node, x, tree.routes((1, 2)), *given)
-    for one, two in zip(*(of_node(rows, tree.only(node), *given) for rows in (x, padded)), strict=True):
+    for one, two in zip(
+        *(of_node(rows, tree.only(node), *given) for rows in (x, padded)), strict=True
+    ):
         np.testing.assert_array_equal(one.query, two.query)
         assert one.query.any()
         assert one.event.clusters.lineage == tree.only(node).lineage
     if notion == "zcdp":  # the price is that of the same release over all rows
-        for one, two in zip(*(of_node(x, only, *given) for only in (tree.only(node), None)), strict=True):
-            assert one.event.squared_sensitivity == two.event.squared_sensitivity == one.event.clusters.stay
+        for one, two in zip(
+            *(of_node(x, only, *given) for only in (tree.only(node), None)), strict=True
+        ):
+            assert (
+                one.event.squared_sensitivity
+                == two.event.squared_sensitivity
+                == one.event.clusters.stay
+            )
             assert two.event.clusters is None
             assert one.event.clusters.move <= one.event.clusters.stay
 
@@ -226,7 +293,10 @@ def test_no_count_of_complete_rows_is_free_in_a_node():
 
 def test_entering_or_leaving_a_node_costs_half():
     """Exact integers: a row that enters moves the answer by at most half of what the event gives to a move."""
-    tree, affine = leaf_cases.three_leaves(), AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1])
+    tree, affine = (
+        leaf_cases.three_leaves(),
+        AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1]),
+    )
     x = np.tile(leaf_cases.CENTERS[1], (3, 1))
     y = x.copy()
     y[0], x[0] = leaf_cases.CENTERS[2], leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
@@ -243,7 +313,19 @@ def test_entering_or_leaving_a_node_costs_half():
 # ---- Counts of cells and codes, and sums of statistics: exact queries, sensitivities, prices, refusals --------------
 EXECUTOR = Executor(threads=1, progress=False)
 EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
-HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]
+HOSTILE_CELLS = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e308,
+    -1e308,
+    5e-324,
+    -0.0,
+    0.0,
+    -1.0,
+    2.5,
+    np.nextafter(2.5, 3.0),
+]
 
 
 def exact(release, rows, **options):
@@ -257,13 +339,25 @@ def exact(release, rows, **options):
 def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
     account = accounts.opened(PureDP(1), 100) if account is None else account
     cost = account.allowance if cost is None else cost
-    return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian)
+    return release_cell_counts(
+        account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian
+    )
 
 
 def test_edges_and_values_without_a_cell():
-    rows = np.array([[-1.0, 0.0], [-0.0, 100.0], [2.5, np.nan], [np.nan, np.inf], [-np.inf, 1e308], [1e308, -1e308]])
+    rows = np.array(
+        [
+            [-1.0, 0.0],
+            [-0.0, 100.0],
+            [2.5, np.nan],
+            [np.nan, np.inf],
+            [-np.inf, 1e308],
+            [1e308, -1e308],
+        ]
+    )
     found, _, _ = exact(cells, rows)
-    assert np.allclose(found, [0, 1, 1, 2, 2, 2])  # a value on an edge is right of it; no cell for what is not finite
+    # a value on an edge is right of it; no cell for what is not finite
+    assert np.allclose(found, [0, 1, 1, 2, 2, 2])
 
 
 @pytest.mark.parametrize("columns", [1, 2])
@@ -287,7 +381,10 @@ def test_a_replaced_row_moves_no_more_than_declared():
     for _ in range(150):
         rows = rng.normal(scale=3.0, size=(7, 2))
         other = rows.copy()
-        rows[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))]]
+        rows[3] = [
+            HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))],
+            HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))],
+        ]
         other[3] = [HOSTILE_CELLS[rng.integers(len(HOSTILE_CELLS))], rng.normal(scale=100.0)]
         (_, one, _), (_, two, _) = exact(cells, rows), exact(cells, other)
         moved = int(np.abs(one.query - two.query).sum())
@@ -303,7 +400,14 @@ def sorted_code(chunk):
 def coded(rows, *, codes=sorted_code, sizes=(4,)):
     account = accounts.opened(PureDP(1), 100)
     return release_code_counts(
-        account, rows, codes, list(sizes), name="codes", cost=account.allowance, row_cost=10, executor=EXECUTOR
+        account,
+        rows,
+        codes,
+        list(sizes),
+        name="codes",
+        cost=account.allowance,
+        row_cost=10,
+        executor=EXECUTOR,
     )
 
 
@@ -325,8 +429,13 @@ def test_codes_outside_are_ignored_and_several_codings_share_the_price():
 
 
 def summed(rows, *, statistic):
-    account, options = accounts.opened(ZCDP(1), 100), {"name": "sum", "dim": 2, "radius": 3.0, "row_cost": 10}
-    return release_statistic_sum(account, rows, statistic, cost=account.allowance, executor=EXECUTOR, **options)
+    account, options = (
+        accounts.opened(ZCDP(1), 100),
+        {"name": "sum", "dim": 2, "radius": 3.0, "row_cost": 10},
+    )
+    return release_statistic_sum(
+        account, rows, statistic, cost=account.allowance, executor=EXECUTOR, **options
+    )
 
 
 def test_statistics_are_clipped_whatever_they_say():
@@ -348,7 +457,13 @@ def test_statistics_are_clipped_whatever_they_say():
     assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
     # A statistic of the wrong shape is a bug.
     rows = private_rows(np.zeros((4, 1)))
-    raises((KernelError, ValueError), None, summed, rows, statistic=lambda chunk: np.zeros((len(chunk), 3)))
+    raises(
+        (KernelError, ValueError),
+        None,
+        summed,
+        rows,
+        statistic=lambda chunk: np.zeros((len(chunk), 3)),
+    )
 
 
 # ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
@@ -356,5 +471,11 @@ def test_a_block_for_each_law():
     account = accounts.opened(ApproxDP(1, 1e-6), 100)
     one, two = account.block(), account.block()
     cells(private_rows(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
-    cells(private_rows(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
+    cells(
+        private_rows(np.zeros((5, 1))),
+        account=two,
+        edges=EDGES[:1],
+        cost=two.allowance,
+        gaussian=True,
+    )
     assert len(account.events) == 2

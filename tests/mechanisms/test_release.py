@@ -53,10 +53,16 @@ CHOICE = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=1, candidates=3)
 STABLE = StableHistogramEvent("laplace", 1, 128, 10 * 128, 8, 1, 20)
 DOORS = {
     "noise": (RHO_1, ask, zeros),
-    "choice": (RHO_1, lambda account, query: release_choice(account, name="x", query=query, event=CHOICE), zeros),
+    "choice": (
+        RHO_1,
+        lambda account, query: release_choice(account, name="x", query=query, event=CHOICE),
+        zeros,
+    ),
     "bins": (
         ApproxDP(1, Fraction(1, 100)),
-        lambda account, query: release_stable(account, name="x", query=query, event=STABLE, slots=(20,), threads=1),
+        lambda account, query: release_stable(
+            account, name="x", query=query, event=STABLE, slots=(20,), threads=1
+        ),
         lambda: [table([5])],
     ),
 }
@@ -146,7 +152,8 @@ def test_sums_wrap_around_silently():
     with np.errstate(all="raise"):
         answer = ask(opened(random_state=2), lambda: edge, unit=1.0)
     wrapped = [
-        (int(a) + int(b) + 2**63) % 2**64 - 2**63 for a, b in zip(edge, noise.gaussian_floor(key, 3, 10), strict=True)
+        (int(a) + int(b) + 2**63) % 2**64 - 2**63
+        for a, b in zip(edge, noise.gaussian_floor(key, 3, 10), strict=True)
     ]
     assert answer.tolist() == [float(w) + 0.5 for w in wrapped]
 
@@ -162,7 +169,12 @@ def test_transcripts_record_what_was_asked_with_fresh_keys():
         ask(opened(PureDP(1)), zeros, LAPLACE, name="second")
     assert transcripts.current() is None
     first, second = transcript.calls
-    assert (first.name, first.event, first.unit, first.query.tolist()) == ("first", GAUSS, 0.25, [1, 2, 3])
+    assert (first.name, first.event, first.unit, first.query.tolist()) == (
+        "first",
+        GAUSS,
+        0.25,
+        [1, 2, 3],
+    )
     assert np.array_equal(first.answer, answer)
     assert (second.name, second.event) == ("second", LAPLACE)
     recorded = first.answer.copy()
@@ -193,9 +205,15 @@ def test_replay_forces_answers_and_refuses_another_course():
         again += 1.0
         raises(ReplayError, "no counterpart", ask, opened(), zeros)
     assert again_bytes == first.tobytes() == recorded.calls[0].answer.tobytes()
-    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with (
+        transcripts.recording(script=recorded.calls),
+        pytest.raises(ReplayError, match="recorded was"),
+    ):
         ask(opened(), zeros, name="other")
-    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with (
+        transcripts.recording(script=recorded.calls),
+        pytest.raises(ReplayError, match="recorded was"),
+    ):
         ask(opened(), lambda: np.zeros((3, 1), dtype=np.int64), shape=(3, 1))
 
 
@@ -221,7 +239,8 @@ def fail(error):
 
 @pytest.mark.parametrize("name", [*DOORS, "bins, one by one"])
 @pytest.mark.parametrize(
-    "error", [MemoryError(SHAPE), ValueError(SHAPE), ZeroDivisionError(SHAPE), KernelError("status")]
+    "error",
+    [MemoryError(SHAPE), ValueError(SHAPE), ZeroDivisionError(SHAPE), KernelError("status")],
 )
 def test_a_query_that_fails_outside_of_a_pass_says_nothing(name, error):
     """What a query makes of a pass's answer, such as scores, has shapes and values that may be private."""
@@ -252,7 +271,9 @@ def table(counts, first=0):
 
 
 def ask_of_stable(account, counts, event=EVENT, slots=(20,), name="bins"):
-    return release_stable(account, name=name, query=lambda: [table(counts)], event=event, slots=slots)
+    return release_stable(
+        account, name=name, query=lambda: [table(counts)], event=event, slots=slots
+    )
 
 
 def small(account=None, **changes):
@@ -298,10 +319,14 @@ def test_the_noise_and_the_threshold():
         edge = int(np.sort(noisy[noisy > 500])[50])
         event = StableHistogramEvent(law, 1, 3, edge, 8, Fraction(40), draws=5000)
         account = opened_of_stable(ApproxDP(40, 0.999), random_state=3)
-        ((keys, values),) = release_stable(account, name="x", query=lambda: [table(counts)], event=event, slots=(5000,))
+        ((keys, values),) = release_stable(
+            account, name="x", query=lambda: [table(counts)], event=event, slots=(5000,)
+        )
         above = noisy >= edge
         assert keys[:, 0].tolist() == np.flatnonzero(above).tolist()
-        np.testing.assert_array_equal(values, (noisy[above] + (0.5 if law == "gaussian" else 0.0)) / 3)
+        np.testing.assert_array_equal(
+            values, (noisy[above] + (0.5 if law == "gaussian" else 0.0)) / 3
+        )
         # A bin exactly at the threshold is released.
         assert keys[np.argmin(values), 0] in np.flatnonzero(noisy == edge)
 
@@ -330,7 +355,9 @@ def test_as_many_draws_whatever_the_data_when_all_slots_are_asked_for(monkeypatc
         seen.append(sorted(drawn))
     assert seen[0] == seen[1] == seen[2]
     assert sum(count for _, count in drawn) == 9000
-    assert all(first + count <= second for (first, count), (second, _) in itertools.pairwise(seen[0]))
+    assert all(
+        first + count <= second for (first, count), (second, _) in itertools.pairwise(seen[0])
+    )
 
 
 @pytest.mark.parametrize("occupied", [0, 1, 1024, 1025, 3000, 4096, 4097, 5000])
@@ -349,22 +376,39 @@ def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupie
         answers.append([(keys.tolist(), values.tolist()) for keys, values in released])
         sizes.append(sum(count for _, count in drawn))
     assert answers[0] == answers[1]
-    expected = {0: 1024, 1: 1024, 1024: 1024, 1025: 2048, 3000: 4096, 4096: 4096, 4097: 5000, 5000: 5000}[occupied]
+    expected = {
+        0: 1024,
+        1: 1024,
+        1024: 1024,
+        1025: 2048,
+        3000: 4096,
+        4096: 4096,
+        4097: 5000,
+        5000: 5000,
+    }[occupied]
     assert sizes == [9000, expected + 1024]
 
 
 def test_empty_bins_and_queries_of_the_wrong_form():
-    released = ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [0 + 1000, 1000], small(threshold=129))
+    released = ask_of_stable(
+        opened_of_stable(ApproxDP(2, 0.5)), [0 + 1000, 1000], small(threshold=129)
+    )
     assert released[0][0][:, 0].tolist() == [0, 1]
-    assert len(ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [], small(threshold=129))[0][0]) == 0
+    assert (
+        len(ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [], small(threshold=129))[0][0]) == 0
+    )
     wrong = [
         [(np.zeros((2, 1)), np.ones(2, dtype=np.int64))], [(np.zeros((2, 1), dtype=np.int64), np.ones(2))],
         [(np.zeros((2, 1), dtype=np.int64), np.ones(3, dtype=np.int64))], [table(np.ones(21, dtype=np.int64))],
     ]  # fmt: skip
     for query in wrong:
         with pytest.raises(KernelError, match="at most one for each slot"):
-            release_stable(opened_of_stable(), name="x", query=lambda q=query: q, event=small(), slots=(20,))
-    raises(KernelError, "do not add up", ask_of_stable, opened_of_stable(), [1], small(), slots=(19,))
+            release_stable(
+                opened_of_stable(), name="x", query=lambda q=query: q, event=small(), slots=(20,)
+            )
+    raises(
+        KernelError, "do not add up", ask_of_stable, opened_of_stable(), [1], small(), slots=(19,)
+    )
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
@@ -385,9 +429,24 @@ def test_tap_records_and_forces(law):
         np.testing.assert_array_equal(keys, again)
         np.testing.assert_array_equal(values, forced)
     assert recorded.calls[0].public_shape == replayed.calls[0].public_shape == (2,)
-    assert recorded.calls[0].query.tolist() == [[0, 300, 0], [0, 300, 1], [0, 2, 2], [1, 90, -7], [1, 150, -6]]
-    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
-        release_stable(opened_of_stable(), name="y", query=lambda: [table([]), table([])], event=event, slots=(20, 20))
+    assert recorded.calls[0].query.tolist() == [
+        [0, 300, 0],
+        [0, 300, 1],
+        [0, 2, 2],
+        [1, 90, -7],
+        [1, 150, -6],
+    ]
+    with (
+        transcripts.recording(script=recorded.calls),
+        pytest.raises(ReplayError, match="recorded was"),
+    ):
+        release_stable(
+            opened_of_stable(),
+            name="y",
+            query=lambda: [table([]), table([])],
+            event=event,
+            slots=(20, 20),
+        )
 
 
 @pytest.mark.statistical
@@ -396,7 +455,9 @@ def test_tap_records_and_forces(law):
 def test_singletons_show_at_their_rate(law):
     """SAFETY 3.5: bins of one row among millions of draws. Two-sided false-alarm rate 1e-9; 5 % off is caught."""
     n = 4_000_000
-    event = StableHistogramEvent(law, 1, 128, 128 + (1200 if law == "laplace" else 560), 8, Fraction(30), draws=n)
+    event = StableHistogramEvent(
+        law, 1, 128, 128 + (1200 if law == "laplace" else 560), 8, Fraction(30), draws=n
+    )
     shown = 0
     for _ in range(5):
         ((keys, values),) = release_stable(
@@ -421,7 +482,10 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
     plain = Partition((1,), (BinRule(0.25),), levels=(0, 1, 3))
     product = Partition((0, 2), (BinRule(1.0), BinRule()), levels=(0,))
     labeled = Partition(
-        (2,), (BinRule(0.5),), levels=(0, 2), labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3)
+        (2,),
+        (BinRule(0.5),),
+        levels=(0, 2),
+        labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3),
     )
     found = count_bins(private_rows(x), [plain, product, labeled], EXECUTOR)
     for partition, (keys, counts) in zip((plain, product, labeled), found, strict=True):
@@ -430,12 +494,18 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
             parts.append(partition.labels(x))
         from twins import bins as reference
 
-        parts += [reference.bins_keys(x[:, c], r) for c, r in zip(partition.columns, partition.rules, strict=True)]
+        parts += [
+            reference.bins_keys(x[:, c], r)
+            for c, r in zip(partition.columns, partition.rules, strict=True)
+        ]
         usable = np.all([part != reference.NONE for part in parts], axis=0)
         if partition.labels is not None:
             usable &= parts[0] >= 0
         for level in partition.levels:
-            shifted = [p if i == 0 and partition.labels is not None else p // 2**level for i, p in enumerate(parts)]
+            shifted = [
+                p if i == 0 and partition.labels is not None else p // 2**level
+                for i, p in enumerate(parts)
+            ]
             expected = np.unique(np.column_stack(shifted)[usable], axis=0, return_counts=True)
             wide = coarsen(keys, counts, level, partition)
             np.testing.assert_array_equal(wide[0], expected[0])
@@ -455,9 +525,24 @@ def test_each_level_is_the_same_whichever_was_asked_for_before(order):
 
 def test_refused_partitions():
     rows = private_rows(rows_of())
-    raises(InputError, "at least one", release_histograms, opened_of_stable(), rows, [], name="h", executor=EXECUTOR)
+    raises(
+        InputError,
+        "at least one",
+        release_histograms,
+        opened_of_stable(),
+        rows,
+        [],
+        name="h",
+        executor=EXECUTOR,
+    )
     with pytest.raises(InputError, match="outside"):
-        release_histograms(opened_of_stable(), rows, [Partition((3,), (BinRule(1.0),))], name="h", executor=EXECUTOR)
+        release_histograms(
+            opened_of_stable(),
+            rows,
+            [Partition((3,), (BinRule(1.0),))],
+            name="h",
+            executor=EXECUTOR,
+        )
     for columns, rules, levels in (
         ((), (), (0,)), ((0,), (), (0,)), ((0,), (BinRule(1.0),), ()), ((0,), (BinRule(1.0),), (55,)),
         ((0,), (BinRule(),), (0, 1)),

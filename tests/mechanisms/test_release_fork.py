@@ -22,7 +22,8 @@ from fastpubpriv.release.release import release, release_choice, release_stable
 SIZE = 8
 CANDIDATES = 2**20  # equal scores: two independent choices agree once in a million
 REFUSED = b"refused"
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads: what a user may well do
+# a fork beside threads: what a user may well do
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 opened = partial(accounts.opened, draws=CANDIDATES)
@@ -50,7 +51,9 @@ def bins(query):
         return [(np.arange(SIZE).reshape(-1, 1), np.full(SIZE, 2**20))]
 
     account = opened(ApproxDP(1, 0.9))
-    ((keys, counts),) = release_stable(account, name="x", query=occupied, event=event, slots=(SIZE,), threads=1)
+    ((keys, counts),) = release_stable(
+        account, name="x", query=occupied, event=event, slots=(SIZE,), threads=1
+    )
     assert len(keys) == SIZE
     return counts.tobytes()
 
@@ -268,7 +271,9 @@ def test_a_child_may_read_rows_for_its_parent():
     def chunks():
         for begin in range(0, 400, 200):
             receiver, sender = fork.Pipe(duplex=False)
-            worker = fork.Process(target=lambda begin=begin, sender=sender: sender.send(DATA[begin : begin + 200]))
+            worker = fork.Process(
+                target=lambda begin=begin, sender=sender: sender.send(DATA[begin : begin + 200])
+            )
             worker.start()
             yield receiver.recv()
             worker.join()

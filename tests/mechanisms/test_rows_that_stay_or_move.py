@@ -35,7 +35,12 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.budgets import Clusters, Composition
-from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_shell_grid, cluster_sum_grid
+from fastpubpriv.privacy.calibration import (
+    cluster_count_grid,
+    cluster_gram_grid,
+    cluster_shell_grid,
+    cluster_sum_grid,
+)
 from fastpubpriv.release import account as scope_module
 from fastpubpriv.sources import private_rows
 
@@ -68,7 +73,8 @@ def test_tally_takes_the_larger_total_of_the_same_clusters():
     tally.add(Fraction(4), Clusters(4, 2, HERE))
     tally.add(Fraction(3), Clusters(0, 3, HERE))
     assert tally.total == 1 + max(4, 5)
-    tally.add(Fraction(4), Clusters(4, 2, THERE))  # other clusters: the row may move in these and stay in those
+    # other clusters: the row may move in these and stay in those
+    tally.add(Fraction(4), Clusters(4, 2, THERE))
     assert tally.total == 1 + 5 + 4
     assert tally.within(Fraction(15), Fraction(7), Clusters(7, 0, HERE)) is None
     other = tally.within(Fraction(16), Fraction(7), Clusters(7, 0, HERE))
@@ -101,7 +107,9 @@ def test_leaf_stage_costs_the_formula(pure):
         cov, mean, count = Fraction(9, 10), Fraction(1, 10), count_share
         leaf_counts(account, rows, routes, name="n", cost=count)
         for share in (Fraction(2, 5), Fraction(3, 5)):
-            leaf_second_moments(account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share)
+            leaf_second_moments(
+                account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share
+            )
         leaf_sums(account, rows, routes, maps(), name="m", radii=[1.0] * 3, cost=mean)
         expected = cov + mean + count if pure else cov + max(mean, count + mean / 2)
         assert Fraction(99, 100) * expected < account.charged <= expected
@@ -129,7 +137,9 @@ def test_grids_hold_their_promise(pure, dim):
         assert shells.stay == shells.move
         assert sums.move <= sums.stay if pure else 2 * sums.move == sums.stay
         if pure:  # one more grid step would cost too much
-            assert 2 * ((dim + 1) * (q + 1) ** 2 // 2) > cost * 2 ** grids[1].log2_scale or q == 2896
+            assert (
+                2 * ((dim + 1) * (q + 1) ** 2 // 2) > cost * 2 ** grids[1].log2_scale or q == 2896
+            )
 
 
 def deep_tree(depth):
@@ -137,7 +147,9 @@ def deep_tree(depth):
     tree, node = ClusterTree.root(DIM), 0
     for level in range(depth):
         radius = 100.0 / (level + 1)
-        tree = tree.split_ball(node, origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=radius)
+        tree = tree.split_ball(
+            node, origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=radius
+        )
         node = tree.children(node)[0]
     return tree
 
@@ -179,7 +191,8 @@ def test_a_scope_is_one_debit_by_depth():
     assert len(account.events) == 12
     assert account.numerics()["noise_draws"] == 6 * (9 + 3)
     released = [event.rho for event in account.events]
-    assert sum(released) > Fraction(7, 10) > account.charged  # six nodes, of which no path has more than four
+    # six nodes, of which no path has more than four
+    assert sum(released) > Fraction(7, 10) > account.charged
     raises(BudgetError, "depth 4 has no budget", scope.node, 4)
     raises(BudgetError, "exceed the budget of the call", account.tree, Fraction(3, 4), max_depth=2)
     assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
@@ -205,21 +218,29 @@ def test_a_payer_pays_for_one_node_and_a_scope_counts_them():
     spend(scope.node(0), tree, first, rows)
     spend(scope.node(1), tree, third, rows)  # the node between runs no mechanism
     raises(BudgetError, "or one below it", spend, scope.node(1), tree, second, rows)
-    below = tree.split_ball(chain(tree)[3], origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=1.0)
+    below = tree.split_ball(
+        chain(tree)[3], origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=1.0
+    )
     words = "2 nodes above this one have paid; pass depth=2, not 1"
     raises(BudgetError, words, spend, scope.node(1), below, chain(below)[4], rows)
     spend(scope.node(2), below, chain(below)[4], rows)
-    other = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=CENTERS)
+    other = ClusterTree.root(DIM).split_nearest(
+        0, origin=np.zeros(DIM), projection=None, centers=CENTERS
+    )
     raises(BudgetError, "another tree", spend, scope.node(1), other, 2, rows)
 
 
 def test_entering_counts_as_much_as_half_of_a_stay():
     lineage = deep_tree(1).only(0).lineage
     payer = opened(ZCDP(1)).tree(unit(40), max_depth=2).node(0)
-    payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
+    # entering or leaving: 5
+    payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))
     payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
-    for beyond in (Clusters(1, 0, lineage), Clusters(0, 1, lineage)):  # stay 20 of 20, crossing 10 of 10
-        raises(BudgetError, "budget of its node", payer.charge, GaussianEvent(1, 8, 1, clusters=beyond))
+    # stay 20 of 20, crossing 10 of 10
+    for beyond in (Clusters(1, 0, lineage), Clusters(0, 1, lineage)):
+        raises(
+            BudgetError, "budget of its node", payer.charge, GaussianEvent(1, 8, 1, clusters=beyond)
+        )
 
 
 def test_scope_refuses_bad_terms():
@@ -250,8 +271,14 @@ def whole_run(x, budget):
     routes = tree.routes(LEAVES)
     answers.append(leaf_counts(account, rows, routes, name="counts", cost=count).value)
     options = {"radii": [4.0, 2.0, 7.0]}
-    answers.append(leaf_second_moments(account, rows, routes, CENTERED, name="moments", cost=cov, **options).value)
-    answers.append(leaf_sums(account, rows, routes, CENTERED, name="means", cost=mean, **options).value)
+    answers.append(
+        leaf_second_moments(
+            account, rows, routes, CENTERED, name="moments", cost=cov, **options
+        ).value
+    )
+    answers.append(
+        leaf_sums(account, rows, routes, CENTERED, name="means", cost=mean, **options).value
+    )
     assert account.charged <= account.allowance
     return answers
 
@@ -267,8 +294,12 @@ def replayed(x, y, notion):
 def test_neighbors_cost_at_most_the_debit(notion):
     for x, y in neighbors(np.random.default_rng(8), 60):
         report = replayed(x, y, notion)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-        assert report.declared_cost >= Fraction(99, 100) * report.allowance * (1 - Fraction(1, 10**9))
+        assert (
+            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        )
+        assert report.declared_cost >= Fraction(99, 100) * report.allowance * (
+            1 - Fraction(1, 10**9)
+        )
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
@@ -306,7 +337,9 @@ def leaf_stage(x):
     account, rows, routes = stage(x, ZCDP(1))
     options, mean = {"radii": [3.0] * 3}, Fraction(1, 2)
     counts = leaf_counts(account, rows, routes, name="counts", cost=mean / 2)
-    moments = leaf_second_moments(account, rows, routes, CENTERED, name="moments", cost=1 - mean, **options)
+    moments = leaf_second_moments(
+        account, rows, routes, CENTERED, name="moments", cost=1 - mean, **options
+    )
     sums = leaf_sums(account, rows, routes, CENTERED, name="means", cost=mean, **options)
     return [counts.value, moments.value, sums.value]
 
@@ -335,7 +368,9 @@ def test_a_crafted_stay_nearly_reaches_the_cost():
             leaf_sums(account, rows, routes, opposite, name="means", **options).value,
         ]
 
-    report = record_replay(moments_then_sums, *far_rows(UP, CENTERS[1] + [FAR, 1.0, 0.0]), budget=ZCDP(1))
+    report = record_replay(
+        moments_then_sums, *far_rows(UP, CENTERS[1] + [FAR, 1.0, 0.0]), budget=ZCDP(1)
+    )
     assert 0.95 <= report.tightness <= 1.0
 
 
@@ -369,10 +404,22 @@ def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
     def halved(cost, n, *, pure, clusters, lineage):
         grid = cluster_count_grid(cost, n, pure=pure, clusters=clusters, lineage=lineage)
         move = grid.event.clusters.move // 2
-        return replace(grid, event=replace(grid.event, squared_sensitivity=move, clusters=Clusters(0, move, lineage)))
+        return replace(
+            grid,
+            event=replace(
+                grid.event, squared_sensitivity=move, clusters=Clusters(0, move, lineage)
+            ),
+        )
 
     monkeypatch.setattr(leaves_module, "cluster_count_grid", halved)
-    raises(ReplayError, "sensitivity allows", record_replay, leaf_stage, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(
+        ReplayError,
+        "sensitivity allows",
+        record_replay,
+        leaf_stage,
+        *far_rows(UP, DOWN),
+        budget=ZCDP(1),
+    )
 
 
 def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
@@ -391,7 +438,14 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
         return [moments.value, counts.value]
 
     monkeypatch.setattr(leaves_module, "cluster_gram_grid", cheap)
-    raises(ReplayError, "moves in another", record_replay, no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(
+        ReplayError,
+        "moves in another",
+        record_replay,
+        no_means,
+        *far_rows(UP, DOWN),
+        budget=ZCDP(1),
+    )
     monkeypatch.undo()
     raises(BudgetError, "exceed", record_replay, no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
 
@@ -431,12 +485,22 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
         passes[0] = 0
         counts = leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2))
         sums = [
-            leaf_sums(account, rows, routes, CENTERED, name="means", radii=[3.0] * 3, cost=Fraction(1, 2)).value
+            leaf_sums(
+                account, rows, routes, CENTERED, name="means", radii=[3.0] * 3, cost=Fraction(1, 2)
+            ).value
             for _ in range(2)
         ]
         return [counts.value, *sums]
 
-    raises(ReplayError, "a row that stays in one moves in another", record_replay, no_moments, x, y, budget=ZCDP(1))
+    raises(
+        ReplayError,
+        "a row that stays in one moves in another",
+        record_replay,
+        no_moments,
+        x,
+        y,
+        budget=ZCDP(1),
+    )
     monkeypatch.undo()
     record_replay(no_moments, x, y, budget=ZCDP(1))
 
@@ -444,10 +508,19 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
 def test_catches_a_tree_that_private_rows_grew():
     def run(x):
         account, rows = opened(ZCDP(1)), private_rows(x)
-        tree = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=x[:2])
+        tree = ClusterTree.root(DIM).split_nearest(
+            0, origin=np.zeros(DIM), projection=None, centers=x[:2]
+        )
         return leaf_counts(account, rows, tree.routes(), name="counts", cost=Fraction(1)).value
 
-    raises(ReplayError, "depends on private rows", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(
+        ReplayError,
+        "depends on private rows",
+        record_replay,
+        run,
+        *far_rows(UP, DOWN),
+        budget=ZCDP(1),
+    )
 
 
 def test_catches_private_sizes():
@@ -455,7 +528,16 @@ def test_catches_private_sizes():
 
     def run(x):
         account, rows, routes = stage(x, ZCDP(1))
-        sums = leaf_sums(account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1))
-        return sums.value / np.array([max(1, (three_leaves().assign(x) == leaf).sum()) for leaf in LEAVES])[:, None]
+        sums = leaf_sums(
+            account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1)
+        )
+        return (
+            sums.value
+            / np.array([max(1, (three_leaves().assign(x) == leaf).sum()) for leaf in LEAVES])[
+                :, None
+            ]
+        )
 
-    raises(ReplayError, "leaked past release", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1))
+    raises(
+        ReplayError, "leaked past release", record_replay, run, *far_rows(UP, DOWN), budget=ZCDP(1)
+    )

@@ -72,10 +72,14 @@ def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
     monkeypatch.setattr(stable, "_FEW_SLOTS", bins.LEAST_SLOTS)
     x = np.random.default_rng(0).normal(size=(40_000, 2))
     x[5], x[6, 1] = np.nan, np.inf
-    stream = Rows.from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2)
+    stream = Rows.from_chunks(
+        lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2
+    )
     free = count_bins(private_rows(x), partitions(), Executor(threads=1, progress=False))
     spilt, original = [], bins.BinTable.drained
-    monkeypatch.setattr(bins.BinTable, "drained", lambda self: spilt.append(len(self._spilt)) or original(self))
+    monkeypatch.setattr(
+        bins.BinTable, "drained", lambda self: spilt.append(len(self._spilt)) or original(self)
+    )
     least = memory_for(partitions(), len(x), Executor(threads=threads))
     for rows in (private_rows(x), stream):
         tight = Executor(threads=threads, progress=False, max_memory=least)
@@ -83,16 +87,30 @@ def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
             same(one, other)
     assert max(spilt) > 1
     spilt.clear()
-    count_bins(private_rows(x), partitions(), Executor(threads=threads, progress=False, max_memory=10**10))
+    count_bins(
+        private_rows(x), partitions(), Executor(threads=threads, progress=False, max_memory=10**10)
+    )
     assert max(spilt) == 0
 
 
 def test_the_limit_does_not_change_the_release(monkeypatch):
     monkeypatch.setattr(stable, "_FEW_SLOTS", bins.LEAST_SLOTS)
     x = np.random.default_rng(1).normal(size=(30_000, 2))
-    grids = [BinGrid(width=2e-4, levels=12), DyadicBins(), ProductBins(grids=[BinGrid(width=0.01)] * 2, columns=(0, 1))]
+    grids = [
+        BinGrid(width=2e-4, levels=12),
+        DyadicBins(),
+        ProductBins(grids=[BinGrid(width=0.01)] * 2, columns=(0, 1)),
+    ]
     answers = [
-        seeded(stable_histogram, x, bins=grids, budget=BUDGET, threads=2, progress=False, max_memory=most)
+        seeded(
+            stable_histogram,
+            x,
+            bins=grids,
+            budget=BUDGET,
+            threads=2,
+            progress=False,
+            max_memory=most,
+        )
         for most in (None, 8e9, 17e6)
     ]
     assert sum(len(item) for item in answers[0].histograms) > 20
@@ -113,7 +131,9 @@ def test_memory_is_asked_for_before_the_debit_and_is_enough():
     log = []
     ledger = SpyLedger(ApproxDP(10, 1e-3), log)
     for values in (np.zeros((100_000, 1)), np.arange(100_000.0)[:, None]):
-        for call in calls(SpyRows(values, log), budget=BUDGET, ledger=ledger, threads=1, max_memory=3e6):
+        for call in calls(
+            SpyRows(values, log), budget=BUDGET, ledger=ledger, threads=1, max_memory=3e6
+        ):
             with pytest.raises(InputError, match=r"\d+ rows may take") as caught:
                 call()
             assert "pass max_memory=" in str(caught.value)
@@ -169,7 +189,9 @@ MEASURE = """
 def test_bins_of_one_row_stay_within_the_limit(words, threads):
     """Two million of them, at the least limit. Rows at work and what any allocator keeps come on top: 8 bytes a row are ample."""
     command = [sys.executable, "-c", textwrap.dedent(MEASURE), str(words), str(threads)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split()
+    out = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout.split()
     taken, most = int(out[0]), int(out[1])
     assert taken <= most + 16e6
     assert taken > 0.5 * most  # what is measured is the counting

@@ -51,8 +51,12 @@ def hostile_rows(n, dim, seed=0):
 MAPS = {
     "identity": AffineMap(dim=3, center=np.array([1.0, -2.0, 0.5])),
     "diagonal": AffineMap(dim=3, matrix=np.array([2.0, 0.5, 1.0]), offset=np.ones(3)),
-    "lower": AffineMap(dim=3, matrix=np.array([[1.0, 0, 0], [0.3, 2.0, 0], [0.1, -0.2, 0.7]]), lower=True),
-    "lifted": AffineMap(dim=3, matrix=np.arange(12.0).reshape(4, 3) / 7, offset=np.array([0.0, 0, 0, 1.0])),
+    "lower": AffineMap(
+        dim=3, matrix=np.array([[1.0, 0, 0], [0.3, 2.0, 0], [0.1, -0.2, 0.7]]), lower=True
+    ),
+    "lifted": AffineMap(
+        dim=3, matrix=np.arange(12.0).reshape(4, 3) / 7, offset=np.array([0.0, 0, 0, 1.0])
+    ),
 }
 
 
@@ -62,15 +66,31 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
     affine, data = MAPS[name], hostile_rows(200, 3)
     with transcripts.recording() as transcript, np.errstate(all="raise"):
         released = release_vector_sum(
-            opened(budget), private_rows(data), affine, name="sum", radius=3.0, cost=Fraction(1, 4), executor=EXECUTOR
+            opened(budget),
+            private_rows(data),
+            affine,
+            name="sum",
+            radius=3.0,
+            cost=Fraction(1, 4),
+            executor=EXECUTOR,
         )
     (call,) = transcript.calls
-    bound = call.event.squared_sensitivity if isinstance(call.event, GaussianEvent) else call.event.l1_sensitivity**2
-    quant = int(np.sqrt(bound / 4 / (1 if isinstance(call.event, GaussianEvent) else affine.out_dim)) + 1e-6)
+    bound = (
+        call.event.squared_sensitivity
+        if isinstance(call.event, GaussianEvent)
+        else call.event.l1_sensitivity**2
+    )
+    quant = int(
+        np.sqrt(bound / 4 / (1 if isinstance(call.event, GaussianEvent) else affine.out_dim)) + 1e-6
+    )
     # The sensitivity gives Q back (4 Q^2, and isqrt(4 D Q^2)^2, which rounding leaves below it).
     lost = int(np.ceil(np.sqrt(affine.out_dim) / 2)) + 1
-    quant = next(q for q in (quant, quant + 1) if abs(3.0 / (q - lost) - call.unit) < 1e-15 * call.unit)
-    row_map = affine.row_map(quant_bound=quant, inv_step=1.0 / call.unit, limit=float(round(3.0 / call.unit)))
+    quant = next(
+        q for q in (quant, quant + 1) if abs(3.0 / (q - lost) - call.unit) < 1e-15 * call.unit
+    )
+    row_map = affine.row_map(
+        quant_bound=quant, inv_step=1.0 / call.unit, limit=float(round(3.0 / call.unit))
+    )
     expected = np.zeros(affine.out_dim, dtype=np.int64)
     reference.rows_sum(data, row_map, expected)
     assert call.query.tolist() == expected.tolist()
@@ -85,7 +105,9 @@ def test_price_of_a_sum_is_at_most_the_cost_and_nearly_all_of_it(budget):
         opened(budget), private_rows(np.ones((50, 4))), AffineMap(dim=4), name="s", radius=2.0, cost=Fraction(1, 7),
         executor=EXECUTOR,
     )  # fmt: skip
-    price = released.event.epsilon if isinstance(released.event, LaplaceEvent) else released.event.rho
+    price = (
+        released.event.epsilon if isinstance(released.event, LaplaceEvent) else released.event.rho
+    )
     assert Fraction(1, 7) * (1 - Fraction(1, 10**5)) < price <= Fraction(1, 7)
     ideal = np.sqrt(8 * 4) * 2.0 * 7 if isinstance(budget, PureDP) else 2 * 2.0 / np.sqrt(2 / 7)
     assert ideal < released.noise_std < ideal * 1.001
@@ -176,30 +198,64 @@ def test_shell_counts(budget):
     steps = round(1.0 / call.unit)
     assert call.query.tolist() == (expected * steps).tolist()
     assert expected.sum() == len(data) - 2  # rows with NaN or infinity are in no shell
-    sensitivity = call.event.l1_sensitivity if budget == PureDP(1) else call.event.squared_sensitivity
+    sensitivity = (
+        call.event.l1_sensitivity if budget == PureDP(1) else call.event.squared_sensitivity
+    )
     assert sensitivity == (2 * steps if budget == PureDP(1) else 2 * steps**2)
     assert np.abs(released.value - expected).max() < 30 * released.noise_std
 
 
 @pytest.mark.parametrize(
-    "edges", [[], [0.0, 1.0], [-1.0, 2.0], [2.0, 1.0], [1.0, 1.0], [1.0, np.nan], [1e-300, 1.0], [1.0, 1e200], [[1.0]]]
+    "edges",
+    [
+        [],
+        [0.0, 1.0],
+        [-1.0, 2.0],
+        [2.0, 1.0],
+        [1.0, 1.0],
+        [1.0, np.nan],
+        [1e-300, 1.0],
+        [1.0, 1e200],
+        [[1.0]],
+    ],
 )
 def test_shell_edges_are_checked_before_reading(edges):
     log = []
-    arguments = {"name": "c", "edges": np.array(edges), "cost": Fraction(1, 2), "executor": EXECUTOR}
+    arguments = {
+        "name": "c",
+        "edges": np.array(edges),
+        "cost": Fraction(1, 2),
+        "executor": EXECUTOR,
+    }
     rows = SpyRows(np.ones((5, 2)), log)
     if edges == []:  # one shell, everything: legal
         release_shell_counts(opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
         assert log
         return
-    raises(InputError, "ascending", release_shell_counts, opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
+    raises(
+        InputError,
+        "ascending",
+        release_shell_counts,
+        opened(ZCDP(1)),
+        rows,
+        AffineMap(dim=2),
+        **arguments,
+    )
     assert log == []
 
 
 def test_costs_without_a_grid_are_found_before_the_debit():
     account = Account("test", ZCDP(1), draws=1)
     check_sum_grids(account, [Fraction(1, 4)], 10, 1000)
-    raises(InputError, "no integer grid", check_sum_grids, account, [Fraction(1, 4), Fraction(1, 2**90)], 10, 1000)
+    raises(
+        InputError,
+        "no integer grid",
+        check_sum_grids,
+        account,
+        [Fraction(1, 4), Fraction(1, 2**90)],
+        10,
+        1000,
+    )
     with pytest.raises(InputError, match="no integer grid"):
         check_sum_grids(Account("test", PureDP(1), draws=1), [Fraction(1, 2**60)], 10, 1000)
 
@@ -212,7 +268,10 @@ def integer_rows(bound, dim):
 def test_l1_norm_of_rows_in_parts_by_enumeration(parts, width, bound):
     rows = integer_rows(bound, parts * width)
     lengths = np.abs(rows).sum(axis=1)
-    inside = np.ceil(np.sqrt(np.square(rows).reshape(len(rows), parts, -1).sum(axis=2))).sum(axis=1) <= bound
+    inside = (
+        np.ceil(np.sqrt(np.square(rows).reshape(len(rows), parts, -1).sum(axis=2))).sum(axis=1)
+        <= bound
+    )
     assert np.isclose(lengths[inside].max(), math.isqrt(width * bound**2), atol=1)
     assert lengths[inside].max() <= math.isqrt(width * bound**2)
     # Planted fault: the norm of the whole row alone.
@@ -225,13 +284,18 @@ def test_statistics_in_parts(budget):
     rng = np.random.default_rng(4)
     part_of, dim = np.array([0, 1, 2, 0, 0, 1, 1, 2, 2]), 9
     rows = rng.normal(size=(500, dim))
-    norms = np.stack([np.linalg.norm(rows[:, part_of == part], axis=1) for part in range(3)], axis=1)
+    norms = np.stack(
+        [np.linalg.norm(rows[:, part_of == part], axis=1) for part in range(3)], axis=1
+    )
     rows[:400] *= (2.0 / norms.sum(axis=1))[:400, None]  # on the bound of the norms' sum
-    rows[400:] *= (2.0 / np.linalg.norm(rows, axis=1))[400:, None]  # on that of the whole norm, so beyond it
+    # on that of the whole norm, so beyond it
+    rows[400:] *= (2.0 / np.linalg.norm(rows, axis=1))[400:, None]
     options = {"dim": dim, "radius": 2.0, "row_cost": 1, "name": "parts", "cost": Fraction(1, 4)}
     with transcripts.recording() as transcript:
         for extra in ({}, {"part_of": part_of}):
-            release_statistic_sum(opened(budget), private_rows(rows), np.copy, executor=EXECUTOR, **options, **extra)
+            release_statistic_sum(
+                opened(budget), private_rows(rows), np.copy, executor=EXECUTOR, **options, **extra
+            )
     plain, parts = transcript.calls
     if not isinstance(budget, PureDP):
         assert plain.query.tolist() == parts.query.tolist()
@@ -262,9 +326,17 @@ def test_soft_gram_sensitivity_by_enumeration(parts, side, bound):
     assert largest(joint) == 2 * bound**4
     # Upper triangles, in l1.
     rows_at, columns_at = np.triu_indices(side)
-    triangles = answers[joint].reshape(-1, parts, side, side)[:, :, rows_at, columns_at].reshape(joint.sum(), -1)
+    triangles = (
+        answers[joint]
+        .reshape(-1, parts, side, side)[:, :, rows_at, columns_at]
+        .reshape(joint.sum(), -1)
+    )
     moved = max(int(np.abs(triangles - one).sum(axis=1).max()) for one in triangles)
-    assert moved <= 2 * ((side + 1) * bound**2 // 2) < 2 * math.isqrt(parts * side * (parts * side + 3) // 2 * bound**4)
+    assert (
+        moved
+        <= 2 * ((side + 1) * bound**2 // 2)
+        < 2 * math.isqrt(parts * side * (parts * side + 3) // 2 * bound**4)
+    )
     # Planted fault: each part is checked by itself.
     alone = (np.square(rows).reshape(len(rows), parts, side).sum(axis=2) <= bound**2).all(axis=1)
     assert 1 in (parts, side) or largest(alone) > 2 * bound**4
@@ -286,7 +358,9 @@ def test_soft_grams_check_the_joint_norm_of_each_row_whatever_its_parts_are():
     rows[:4, 1] = np.nan, np.inf, 1e150, -1e30
 
     def added(rows, most=bound):
-        query = sums.SoftGramQuery(shape=(4, side, side), rows_of=soft_parts_of(np.copy, 4), inv_step=1.0, bound=most)
+        query = sums.SoftGramQuery(
+            shape=(4, side, side), rows_of=soft_parts_of(np.copy, 4), inv_step=1.0, bound=most
+        )
         found = query.zeros()
         query.add(rows, found)
         return found[0]
@@ -297,7 +371,9 @@ def test_soft_grams_check_the_joint_norm_of_each_row_whatever_its_parts_are():
     whole = np.rint(rows)
     assert np.array_equal(counted, np.square(whole).sum(axis=1) <= bound**2)
     assert 50 < counted.sum() < 350
-    assert np.array_equal(each[counted].reshape(counted.sum(), -1), soft_grams_of(whole[counted], 4))
+    assert np.array_equal(
+        each[counted].reshape(counted.sum(), -1), soft_grams_of(whole[counted], 4)
+    )
     assert np.square(each.astype(float)).sum(axis=(1, 2, 3)).max() <= bound**4
     # Planted fault: the parts are trusted, as with a larger bound.
     trusted = np.array([added(row[None], most=10**4) for row in rows[4:]]).astype(float)
@@ -310,7 +386,9 @@ def test_soft_gram_of_one_part_is_a_second_moment():
     options = {"radius": 2.0, "name": "gram", "cost": Fraction(1, 8), "executor": EXECUTOR}
     with transcripts.recording() as transcript:
         release_second_moment(opened(ZCDP(1)), rows, AffineMap(dim=3), **options)
-        release_soft_grams(opened(ZCDP(1)), rows, soft_parts_of(np.copy, 1), parts=1, side=3, row_cost=1, **options)
+        release_soft_grams(
+            opened(ZCDP(1)), rows, soft_parts_of(np.copy, 1), parts=1, side=3, row_cost=1, **options
+        )
     one, other = transcript.calls
     assert one.event == other.event
     assert one.query.reshape(-1).tolist() == other.query.reshape(-1).tolist()
@@ -323,7 +401,10 @@ def test_soft_grams_are_sums_over_rows(threads):
     shares = rng.dirichlet(np.ones(4), size=3000)
 
     def stacked(chunk):
-        share, white = chunk[:, 3:], np.concatenate([chunk[:, :3], np.ones((len(chunk), 1))], axis=1)
+        share, white = (
+            chunk[:, 3:],
+            np.concatenate([chunk[:, :3], np.ones((len(chunk), 1))], axis=1),
+        )
         return (np.sqrt(share)[:, :, None] * white[:, None, :]).reshape(len(chunk), -1)
 
     data = np.concatenate([rows, shares], axis=1)
@@ -341,7 +422,9 @@ def test_soft_grams_are_sums_over_rows(threads):
     expected = np.einsum("nk,ni,nj->kij", shares, white, white)
     assert np.allclose(released.value, expected, atol=30.0)
     # Planted fault: responsibilities in place of their roots.
-    assert not np.allclose(released.value, np.einsum("nk,ni,nj->kij", shares**2, white, white), atol=300.0)
+    assert not np.allclose(
+        released.value, np.einsum("nk,ni,nj->kij", shares**2, white, white), atol=300.0
+    )
 
 
 # ---- The exponential mechanism on integer scores: exact weights, exact ratios, and scores that move by at most one.
@@ -352,7 +435,10 @@ HALF = Fraction(1, 2)
 @pytest.mark.parametrize("gap", [1, 2, 5, 77, 400])
 def test_exp_is_bracketed(gap, rate):
     with mpmath.workprec(1200):
-        exact = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
+        exact = (
+            mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator)
+            * mpmath.mpf(2) ** choice_weights.BITS
+        )
         weight = choice_weights.weight(gap, rate)
         if gap * rate < 139:
             low, high = choice_weights.exp_bounds(gap * rate)
@@ -364,18 +450,26 @@ def test_exp_is_bracketed(gap, rate):
             assert exact - weight <= exact * mpmath.mpf(2) ** -101
             # Control: a weight from a double is not good enough.
             assert (
-                abs(mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS - exact)
+                abs(
+                    mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS
+                    - exact
+                )
                 > exact / 2**101
             )
 
 
-@pytest.mark.parametrize("scores", [[0, 0, 0, 0, 0], [5, 1, 3, 3, 0], [-7, 2, 2, 2, 1], [0, 1000, 1, 999, 998]])
+@pytest.mark.parametrize(
+    "scores", [[0, 0, 0, 0, 0], [5, 1, 3, 3, 0], [-7, 2, 2, 2, 1], [0, 1000, 1, 999, 998]]
+)
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 3), Fraction(8)])
 def test_five_candidates_have_the_exact_exponential_law(scores, epsilon):
-    found = exponential_law(scores, SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5).rate)
+    found = exponential_law(
+        scores, SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=5).rate
+    )
     with mpmath.workprec(800):
         ideal = [
-            mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator * (s - max(scores)) / 2) for s in scores
+            mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator * (s - max(scores)) / 2)
+            for s in scores
         ]
         ideal = [one / mpmath.fsum(ideal) for one in ideal]
         for got, want in zip(found, ideal, strict=True):
@@ -400,7 +494,9 @@ def test_every_number_belongs_to_one_candidate():
 
 def worst_ratio(rate, step):
     """Largest probability ratio over all pairs of three scores in 0 ... 3 of which each moves by at most `step`."""
-    cache = {scores: exponential_law(scores, rate) for scores in itertools.product(range(4), repeat=3)}
+    cache = {
+        scores: exponential_law(scores, rate) for scores in itertools.product(range(4), repeat=3)
+    }
     worst = Fraction(0)
     for one, other in itertools.product(cache, repeat=2):
         if max(abs(a - b) for a, b in zip(one, other, strict=True)) <= step:
@@ -425,7 +521,9 @@ def test_privacy_ratio_by_enumeration():
 
 def ask(account, scores, epsilon=1):
     event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores))
-    return release_choice(account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event)
+    return release_choice(
+        account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event
+    )
 
 
 def test_a_choice_is_paid_for_recorded_and_forced():

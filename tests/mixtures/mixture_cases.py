@@ -16,7 +16,14 @@ def opened(rows, budget, *, draws=10**7, random_state=None, threads=1):
     """A run on rows whose budget has been debited."""
     data = rows if isinstance(rows, Rows) else private_rows(rows)
     run = session.start(
-        "test", data, budget, draws=draws, ledger=None, random_state=random_state, threads=threads, progress=False
+        "test",
+        data,
+        budget,
+        draws=draws,
+        ledger=None,
+        random_state=random_state,
+        threads=threads,
+        progress=False,
     )
     run.account.open()
     return run
@@ -58,7 +65,12 @@ def separated(rng, dim, k, separation, *, scales=None, weights=None, eigenvalues
     """
     scales = np.ones(k) if scales is None else np.asarray(scales, dtype=float)
     means = separation * scales[:, None] / np.sqrt(2.0) * np.eye(k, dim)
-    factors = np.array([rotation(rng, dim) * np.sqrt(rng.uniform(*eigenvalues, size=dim)) * scale for scale in scales])
+    factors = np.array(
+        [
+            rotation(rng, dim) * np.sqrt(rng.uniform(*eigenvalues, size=dim)) * scale
+            for scale in scales
+        ]
+    )
     weights = np.full(k, 1.0 / k) if weights is None else np.asarray(weights)
     return Mixture(means @ rotation(rng, dim).T, factors, weights)
 
@@ -90,7 +102,8 @@ def errors_of(result, mixture):
     order = order_of(result, mixture)
     truths = zip(mixture.means, mixture.factors, strict=True)
     found = [
-        gaussian_errors(result.means[j], result.covariances[j], *true) for j, true in zip(order, truths, strict=True)
+        gaussian_errors(result.means[j], result.covariances[j], *true)
+        for j, true in zip(order, truths, strict=True)
     ]
     covariance, mean = np.array(found).T
     return covariance, mean, result.weights[order] - mixture.weights
@@ -114,7 +127,9 @@ def one(weights, means, stds):
 
 
 def learn(x, n_components, *, budget=APPROX, **options):
-    return seeded(learn_axis_aligned_mixture, x, n_components=n_components, budget=budget, **COMMON, **options)
+    return seeded(
+        learn_axis_aligned_mixture, x, n_components=n_components, budget=budget, **COMMON, **options
+    )
 
 
 def axis_matched(result, truth):

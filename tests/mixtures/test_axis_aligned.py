@@ -10,7 +10,14 @@ from mixture_cases import APPROX, BLOBS, COMMON, FAR_APART, axis_matched, learn,
 from scipy import stats
 from spies import SpyLedger, SpyRows
 
-from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
+from benchmarks.papers.mixture_cases import (
+    CASES,
+    Truth,
+    blobs,
+    distance_by_draws,
+    distance_on_line,
+    released,
+)
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
@@ -41,7 +48,9 @@ def test_univariate_finds_the_cases(name):
 @pytest.mark.parametrize("n", [20_000, 50_000])
 def test_means_may_lie_anywhere(n):
     result = learn(FAR_APART.draw(np.random.default_rng(2), n), 2)
-    assert (axis_matched(result, FAR_APART) < ([0.2, 0.2, 0.03] if n == 20_000 else [0.1, 0.1, 0.015])).all()
+    assert (
+        axis_matched(result, FAR_APART) < ([0.2, 0.2, 0.03] if n == 20_000 else [0.1, 0.1, 0.015])
+    ).all()
 
 
 def test_anchors_find_components_in_three_columns():
@@ -82,7 +91,9 @@ def error_by_default(dim, draws):
     for seed in range(draws):
         rng = np.random.default_rng([12, seed])
         private, public = truth.draw(rng, 10_000), truth.draw(rng, 30)
-        result = learn(private, len(truth.weights), budget=PureDP(1), x_pub=public, random_state=seed)
+        result = learn(
+            private, len(truth.weights), budget=PureDP(1), x_pub=public, random_state=seed
+        )
         errors.append(axis_matched(result, truth).max())
     return np.median(errors)
 
@@ -107,7 +118,9 @@ def test_public_list_spends_epsilon_alone():
 @pytest.mark.parametrize("accuracy", [0.9, 0.6])
 def test_theory_mode_runs_where_it_can(accuracy):
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
-    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=accuracy, variance=9.0)
+    result = learn(
+        rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=accuracy, variance=9.0
+    )
     assert result.status == "ok"  # the whole list was compared
     assert abs(result.means[0, 0] - 1e6) < 3.0 * accuracy / 9.0
     assert result.diagnostics["coarse"] == result.diagnostics["coarse_kept"]
@@ -118,7 +131,9 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     """The answer is as good, and nothing was empty; six coarse Gaussians with 41 candidates each are one too many here."""
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
     monkeypatch.setattr(list_decoding_method, "MAX_CANDIDATES", 60)
-    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=0.9, variance=9.0)
+    result = learn(
+        rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=0.9, variance=9.0
+    )
     assert sum(result.diagnostics["coarse"]) > sum(result.diagnostics["coarse_kept"]) == 1
     assert result.part_reasons == (("shortlist",),)
     assert abs(result.means[0, 0] - 1e6) < 0.3
@@ -184,7 +199,14 @@ def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
     refused = {"n_components": 1, "budget": APPROX}
     raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), **refused)
     raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), **refused)
-    raises(InputError, "one column", learn_axis_aligned_mixture, np.zeros((100, 2)), method="univariate", **refused)
+    raises(
+        InputError,
+        "one column",
+        learn_axis_aligned_mixture,
+        np.zeros((100, 2)),
+        method="univariate",
+        **refused,
+    )
     lost = pytest.warns(AccuracyWarning, match=r"fallback .*: component 0")
     with lost, pytest.warns(AccuracyWarning, match="do not guarantee"):
         learn(np.random.default_rng(0).normal(size=500), 1, accuracy=0.1)
@@ -196,7 +218,13 @@ def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
 ])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
     rows, ledger = np.zeros((20_000, dim)), Ledger(ApproxDP(4, 1e-6))
-    given = {"budget": ApproxDP(4, 1e-7), "method": method, "max_memory": 1e5, "ledger": ledger, **options}
+    given = {
+        "budget": ApproxDP(4, 1e-7),
+        "method": method,
+        "max_memory": 1e5,
+        "ledger": ledger,
+        **options,
+    }
     raises(InputError, r"counting the bins of .* may take", learn, rows, 1, **given)
     assert ledger.spent.amounts == (0, 0)
 
@@ -233,14 +261,34 @@ def test_codes_and_splits_of_anchors():
     ]
     chosen = column_modes.anchor_columns(columns)
     assert chosen == [2, 0]
-    rows = np.array([[0.0, 9e9, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 51.0], [100.0, 0.0, 99.0], [np.nan, 0.0, 0.0]])
+    rows = np.array(
+        [
+            [0.0, 9e9, 0.0],
+            [100.0, 0.0, 0.0],
+            [0.0, 0.0, 51.0],
+            [100.0, 0.0, 99.0],
+            [np.nan, 0.0, 0.0],
+        ]
+    )
     assert column_modes.codes(rows, chosen=chosen, columns=columns)[0].tolist() == [0, 1, 2, 5, -1]
     assert column_modes.labels_of(5, chosen, columns) == {2: 2, 0: 1}
-    assert [column_modes.labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
+    assert [column_modes.labels_of(code, chosen, columns)[2] for code in range(6)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
     # Split takes the widest gap first and keeps the weight.
-    columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
+    columns = [
+        column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]),
+        column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0]),
+    ]
     whole = [column_modes.Start(1.0, {}, {})]
-    at = column_modes.started(columns, column_modes.split(whole, columns, 2, 0.05), 0.05, known_std=False)
+    at = column_modes.started(
+        columns, column_modes.split(whole, columns, 2, 0.05), 0.05, known_std=False
+    )
     assert sorted(at.means[:, 1].tolist()) == [0.0, 50.0]
     assert np.allclose(at.means[:, 0], 1.5)
     assert at.weights.sum() == pytest.approx(1.0)
@@ -287,12 +335,16 @@ def test_deviations_a_billionth_of_the_distances():
     assert (axis_matched(result, truth) < [0.25, 0.25, 0.05]).all()
 
 
-@pytest.mark.filterwarnings("ignore:learn_axis_aligned_mixture. fallback:fastpubpriv.AccuracyWarning")
+@pytest.mark.filterwarnings(
+    "ignore:learn_axis_aligned_mixture. fallback:fastpubpriv.AccuracyWarning"
+)
 def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
     """500 rows in 11 columns: no place can show, cells hold noise, and what is made of it stays near where nothing is known."""
     rng = np.random.default_rng(0)
     rows = 10.0 * rng.integers(0, 2, size=(500, 1)) + rng.normal(size=(500, 11))
-    with pytest.warns(AccuracyWarning, match=r"500 rows in 11 columns are too few for method='anchors' here"):
+    with pytest.warns(
+        AccuracyWarning, match=r"500 rows in 11 columns are too few for method='anchors' here"
+    ):
         result = learn(rows, 2, random_state=0)
     assert result.reasons == ("fallback",)
     assert np.abs(result.means).max() < 15.0
@@ -310,7 +362,10 @@ def parameters(rng, components=3, dim=4):
 def plain_statistic(row, at, radii):
     """The same for one row, written to be read."""
     logs = [
-        math.log(w) - sum(math.log(s) + 0.5 * ((x - m) / s) ** 2 for x, m, s in zip(row, means, stds, strict=True))
+        math.log(w)
+        - sum(
+            math.log(s) + 0.5 * ((x - m) / s) ** 2 for x, m, s in zip(row, means, stds, strict=True)
+        )
         for w, means, stds in zip(at.weights, at.means, at.stds, strict=True)
     ]
     share = np.exp(np.array(logs) - max(logs))
@@ -346,7 +401,15 @@ def test_no_row_is_longer_than_the_radius(known_std):
 
 def test_a_row_that_is_not_finite_counts_for_nothing():
     at, radii = parameters(np.random.default_rng(3)), dp_em.Radii.of(4, known_std=False)
-    rows = np.array([[np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [1.0, 2.0, 3.0, 4.0], [0, 0, 0, -np.inf], [1e308] * 4])
+    rows = np.array(
+        [
+            [np.nan, 0, 0, 0],
+            [np.inf, 0, 0, 0],
+            [1.0, 2.0, 3.0, 4.0],
+            [0, 0, 0, -np.inf],
+            [1e308] * 4,
+        ]
+    )
     with np.errstate(all="raise"):
         found = dp_em.row_statistic(rows, at, radii)
     assert np.isfinite(found).all()
@@ -363,9 +426,18 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
     def error(rho, start, **known):
         run = opened(rows, ZCDP(rho), random_state=1)
         state = StartState(name="start", at=dp_em.parameters_of(start), rounds=2)
-        given = {"share": Fraction(1), "name": "round", "known_std": False, "floor": np.zeros(4), **known}
+        given = {
+            "share": Fraction(1),
+            "name": "round",
+            "known_std": False,
+            "floor": np.zeros(4),
+            **known,
+        }
         found = dp_em.mixtures_of(dp_em.advance(run, np.zeros((0, 4)), state, **given).at)
-        return max(np.abs((found.means - at.means) / at.stds).max(), np.abs(np.log(found.stds / at.stds)).max())
+        return max(
+            np.abs((found.means - at.means) / at.stds).max(),
+            np.abs(np.log(found.stds / at.stds)).max(),
+        )
 
     off = Mixtures(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
     assert error(100.0, at) < 0.05
@@ -419,11 +491,15 @@ def test_public_rows_from_elsewhere_cost_accuracy_only():
         assert result.releases[-1]["name"] == "fit"
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning"
+)
 def test_a_column_whose_least_variance_underflows_loses_no_result():
     public = np.array([[-3.0, -1.2e-149, -0.26], [-2.0, -1.5e-149, -0.49]])
     budget = ApproxDP(0.01, 1e-6)
-    result = learn_axis_aligned_mixture(np.ones((1, 3)), n_components=2, x_pub=public, budget=budget, random_state=0)
+    result = learn_axis_aligned_mixture(
+        np.ones((1, 3)), n_components=2, x_pub=public, budget=budget, random_state=0
+    )
     read = MixtureResult.from_json(result.to_json())
     assert np.abs(read.means[:, 1] + 1.35e-149).max() < 1e-149
 

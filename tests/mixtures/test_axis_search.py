@@ -47,14 +47,20 @@ def expected(truth, n, noise_std=2.8):
 
 def noisy(truth, n, seed, noise_std=2.8):
     rng = np.random.default_rng(seed)
-    counts = rng.multinomial(n, masses(truth, EDGES)[0]) + rng.laplace(0.0, noise_std / np.sqrt(2.0), len(EDGES) - 1)
+    counts = rng.multinomial(n, masses(truth, EDGES)[0]) + rng.laplace(
+        0.0, noise_std / np.sqrt(2.0), len(EDGES) - 1
+    )
     return CellHistogram(EDGES, counts, noise_std, n)
 
 
 def total_variation(one_fit, truth=TRUTH):
     points = np.linspace(-20.0, 20.0, 8001)
     densities = [
-        sum(w * stats.norm.pdf(points, m, s) for w, m, s in zip(f.weights[0], f.means[0], f.stds[0], strict=True) if w)
+        sum(
+            w * stats.norm.pdf(points, m, s)
+            for w, m, s in zip(f.weights[0], f.means[0], f.stds[0], strict=True)
+            if w
+        )
         for f in (one_fit, truth)
     ]
     return 0.5 * integrate.trapezoid(np.abs(densities[0] - densities[1]), points)
@@ -66,7 +72,9 @@ def test_masses_are_those_of_scipy_in_both_tails():
     for w, m, s in zip(TRUTH.weights[0], TRUTH.means[0], TRUTH.stds[0], strict=True):
         far = edges[:-1] > m
         exact += w * np.where(
-            far, stats.norm.sf(edges[:-1], m, s) - stats.norm.sf(edges[1:], m, s), np.diff(stats.norm.cdf(edges, m, s))
+            far,
+            stats.norm.sf(edges[:-1], m, s) - stats.norm.sf(edges[1:], m, s),
+            np.diff(stats.norm.cdf(edges, m, s)),
         )
     assert np.allclose(found, exact, rtol=1e-9, atol=0.0)
     assert 0.0 < found[-1] < 1e-60  # no digits are lost far out
@@ -75,7 +83,10 @@ def test_masses_are_those_of_scipy_in_both_tails():
 def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     cells = expected(TRUTH, 10**6)
     starts = joined(
-        [one([0.4, 0.3, 0.3], [-7.0, 1.0, 6.0], [3.0, 1.0, 4.0]), one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3)]
+        [
+            one([0.4, 0.3, 0.3], [-7.0, 1.0, 6.0], [3.0, 1.0, 4.0]),
+            one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3),
+        ]
     )
     before, fit = misfit(cells, masses(starts, cells.edges)), refine(cells, starts, steps=60)
     assert (fit.score <= before).all()
@@ -111,7 +122,9 @@ def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
 def dyadic_counts(std, pairs):
     keys = np.arange(-30, 6)
     ends = np.ldexp(1.0, keys)
-    return keys[:, None].astype(np.int64), pairs * 2.0 * (stats.norm.sf(ends / std) - stats.norm.sf(2.0 * ends / std))
+    return keys[:, None].astype(np.int64), pairs * 2.0 * (
+        stats.norm.sf(ends / std) - stats.norm.sf(2.0 * ends / std)
+    )
 
 
 @pytest.mark.parametrize("pairs", [1e3, 1e5, 1e8])
@@ -138,7 +151,12 @@ def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
     assert min(total_variation(back[[index]]) for index in range(0, found.size, 3)) < 0.04
     one_fit = best_fit(heads, cells.total)
-    assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
+    assert (
+        total_variation(
+            Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)
+        )
+        < 0.07
+    )
 
 
 def test_the_beam_holds_the_best_subsets():
@@ -184,7 +202,9 @@ def test_mixture_net_has_each_mixture_once(k, resolution, candidates):
         tuple(sorted(zip(components.tolist(), units(weights, resolution), strict=True)))
         for components, weights in results.mixture_net(candidates, k, resolution)
     ]
-    simplex = [t for t in itertools.product(range(resolution + 1), repeat=k) if sum(t) == resolution]
+    simplex = [
+        t for t in itertools.product(range(resolution + 1), repeat=k) if sum(t) == resolution
+    ]
     ordered = {
         tuple(sorted(zip(components, point, strict=True)))
         for components in itertools.product(range(candidates), repeat=k)
@@ -206,25 +226,39 @@ def test_gaussian_net_comes_close(accuracy):
         assert net.shape == (results.gaussian_net_size(accuracy), 2)
         gaps = np.abs(net - [mu, sigma]) / sigma
         assert (gaps <= accuracy * (1 + 1e-12)).all(axis=1).any()
-    assert not (np.abs(results.gaussian_net(0.0, 1.0, accuracy) - [1.7, 0.7]) <= accuracy * 0.2).all(axis=1).any()
+    assert (
+        not (np.abs(results.gaussian_net(0.0, 1.0, accuracy) - [1.7, 0.7]) <= accuracy * 0.2)
+        .all(axis=1)
+        .any()
+    )
 
 
 # ---- EM on public rows, and the list that is made of it -------------------------------------------------------------
 def test_likelihood_is_that_of_scipy():
     rng = np.random.default_rng(0)
-    batch = Mixtures(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
+    batch = Mixtures(
+        rng.dirichlet(np.ones(3), 4),
+        rng.normal(size=(4, 3, 2)),
+        np.exp(0.3 * rng.normal(size=(4, 3, 2))),
+    )
     rows = rng.normal(size=(50, 2))
     for index in range(4):
         density = sum(
             w * stats.norm.pdf(rows, m, s).prod(axis=1)
-            for w, m, s in zip(batch.weights[index], batch.means[index], batch.stds[index], strict=True)
+            for w, m, s in zip(
+                batch.weights[index], batch.means[index], batch.stds[index], strict=True
+            )
         )
         assert public_em.log_likelihood(batch, rows)[index] == pytest.approx(np.log(density).mean())
 
 
 def test_em_climbs_and_recovers():
     rng = np.random.default_rng(1)
-    truth = Truth(np.array([0.3, 0.7]), np.array([[-2.0, 0.0], [2.0, 1.0]]), np.array([[0.5, 1.0], [1.0, 0.3]]))
+    truth = Truth(
+        np.array([0.3, 0.7]),
+        np.array([[-2.0, 0.0], [2.0, 1.0]]),
+        np.array([[0.5, 1.0], [1.0, 0.3]]),
+    )
     rows = truth.draw(rng, 3000)
     batch = public_em.fit(rows, public_em.starts(rows, 2, 8, seed=1), steps=1, prior=0.0)
     last = public_em.log_likelihood(batch, rows)
@@ -239,8 +273,14 @@ def test_em_climbs_and_recovers():
     assert np.abs(batch.weights[best][order] - truth.weights).max() < 0.04
 
 
-FAR = Truth(np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.array([[1.0], [30.0], [0.2]]))
-WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.array([[1.0, 1.0], [2.0, 1.0]]))
+FAR = Truth(
+    np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.array([[1.0], [30.0], [0.2]])
+)
+WIDE = Truth(
+    np.array([0.4, 0.6]),
+    np.array([[-500.0, 0.0], [500.0, 3.0]]),
+    np.array([[1.0, 1.0], [2.0, 1.0]]),
+)
 
 
 @pytest.mark.parametrize(("truth", "method", "budget", "n", "bounds"), [
@@ -251,7 +291,13 @@ WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.a
 def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n, bounds):
     """A prior or a floor in units of the whole spread would leave deviations a hundred to a billion times too large."""
     rng = np.random.default_rng(7)
-    result = learn(truth.draw(rng, n), len(truth.weights), budget=budget, x_pub=truth.draw(rng, 60), method=method)
+    result = learn(
+        truth.draw(rng, n),
+        len(truth.weights),
+        budget=budget,
+        x_pub=truth.draw(rng, 60),
+        method=method,
+    )
     assert (axis_matched(result, truth) < bounds).all()
 
 
@@ -270,7 +316,10 @@ def test_the_list_holds_something_near(name, n_pub):
     truth = CASES[name]
     found = public_candidates(truth.draw(np.random.default_rng(2), n_pub), len(truth.weights), 400)
     assert found.size == 400
-    near = [distance_on_line(truth, Truth(found.weights[i], found.means[i], found.stds[i])) for i in range(0, 400, 4)]
+    near = [
+        distance_on_line(truth, Truth(found.weights[i], found.means[i], found.stds[i]))
+        for i in range(0, 400, 4)
+    ]
     assert min(near) < (0.12 if n_pub == 50 else 0.07)
     # It is no cloud of copies, either: the farther half is clearly elsewhere.
     assert np.median(near) > 1.3 * min(near)

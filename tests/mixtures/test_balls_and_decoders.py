@@ -25,18 +25,29 @@ from fastpubpriv.mixtures.list_decoding import (
 )
 from fastpubpriv.mixtures.list_decoding.decoders import MAX_SCALES
 from fastpubpriv.mixtures.separated import public_shapes, searches
-from fastpubpriv.mixtures.separated.public_shapes import Ball, Gap, supercluster, terrific_ball, widest_gap
+from fastpubpriv.mixtures.separated.public_shapes import (
+    Ball,
+    Gap,
+    supercluster,
+    terrific_ball,
+    widest_gap,
+)
 from fastpubpriv.mixtures.separated.search_state import Search
 
 
 def blobs(rng, *centers, size=20, scale=1.0):
     centers = np.asarray(centers, dtype=float)
-    return np.concatenate([center + scale * rng.normal(size=(size, centers.shape[1])) for center in centers])
+    return np.concatenate(
+        [center + scale * rng.normal(size=(size, centers.shape[1])) for center in centers]
+    )
 
 
 def test_one_gaussian_has_no_terrific_ball():
     draws = (np.random.default_rng(seed).normal(size=(100, 3)) for seed in range(30))
-    assert sum(terrific_ball(points, min_count=12, radius_max=50.0) is not None for points in draws) <= 1
+    assert (
+        sum(terrific_ball(points, min_count=12, radius_max=50.0) is not None for points in draws)
+        <= 1
+    )
 
 
 def test_that_test_notices_a_missing_shell(monkeypatch):
@@ -58,7 +69,9 @@ def test_equals_an_exhaustive_search(seed, count, copies):
     largest = 4.0 * float(pairwise(points).max())
     found = terrific_ball(points, min_count=count, radius_max=largest)
     least = max(least_radius(points, min(count, len(points))), 1e-12 * largest)
-    expected = reference.first_terrific(points, largest, public_shapes.radii_down_to(largest, least), count)
+    expected = reference.first_terrific(
+        points, largest, public_shapes.radii_down_to(largest, least), count
+    )
     assert (found is None) == (expected is None)
     if found is not None:
         assert (found.index, found.radius) == (expected[1], 2.0 * largest / 2.0 ** expected[0])
@@ -78,7 +91,13 @@ def test_a_given_least_radius_stops_the_search():
 
 def test_balls_are_closed_and_silent():
     ball = Ball(center=np.array([0.0, 0.0]), radius=5.0, index=0)
-    rows = [[3.0, 4.0], [np.nextafter(3.0, 4.0), 4.0001], [np.nan, 0.0], [np.inf, 0.0], [1e308, -1e308]]
+    rows = [
+        [3.0, 4.0],
+        [np.nextafter(3.0, 4.0), 4.0001],
+        [np.nan, 0.0],
+        [np.inf, 0.0],
+        [1e308, -1e308],
+    ]
     assert ball.contains(rows).tolist() == [True, False, False, False, False]
     assert ball.to_dict() == {"center": [0.0, 0.0], "radius": 5.0, "index": 0}
     raises(InputError, "shape", ball.contains, [[1.0]])
@@ -86,7 +105,10 @@ def test_balls_are_closed_and_silent():
         ball.center[0] = 1.0
 
 
-BALL, CLUSTER = (terrific_ball, {"min_count": 1, "radius_max": 2.0}), (supercluster, {"n_components": 2})
+BALL, CLUSTER = (
+    (terrific_ball, {"min_count": 1, "radius_max": 2.0}),
+    (supercluster, {"n_components": 2}),
+)
 
 
 @pytest.mark.parametrize(("called", "options", "message"), [
@@ -113,13 +135,25 @@ def test_widest_gap_and_the_emptiest_valley():
     assert widest_gap(np.array([0.0, 0.0, 5.0, 5.0])[:, None], min_count=2).ratio == math.inf
     # Valley takes the emptiest bin that splits.
     edges = np.array([1.0, 2.0, 4.0, 8.0])
-    found = searches.valley(np.array([500.0, 300.0, 5.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0)
+    found = searches.valley(
+        np.array([500.0, 300.0, 5.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0
+    )
     assert found == {"radius": math.sqrt(8.0), "inside": 800.0, "shell": 5.0, "outside": 900.0}
     # Too many rows in the emptiest bin; too few inside it; none on a side.
-    assert searches.valley(np.array([500.0, 300.0, 40.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0) is None
-    assert searches.valley(np.array([50.0, 30.0, 5.0, 0.0, 700.0]), edges, least=100.0, noise_std=1.0) is None
+    assert (
+        searches.valley(
+            np.array([500.0, 300.0, 40.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0
+        )
+        is None
+    )
+    assert (
+        searches.valley(np.array([50.0, 30.0, 5.0, 0.0, 700.0]), edges, least=100.0, noise_std=1.0)
+        is None
+    )
     # A bin with too few rows inside does not count, however empty it is.
-    found = searches.valley(np.array([50.0, 0.0, 500.0, 3.0, 700.0]), edges, least=100.0, noise_std=1.0)
+    found = searches.valley(
+        np.array([50.0, 0.0, 500.0, 3.0, 700.0]), edges, least=100.0, noise_std=1.0
+    )
     assert found["radius"] == math.sqrt(32.0)
 
 
@@ -134,13 +168,19 @@ def test_kmeans_of_many_rows_looks_at_all_of_them_in_the_end(monkeypatch):
     points = blobs(np.random.default_rng(4), [0.0, 0.0], [9.0, 0.0], [0.0, 9.0], size=400)
     whole = public_shapes.kmeans(points, 3)
     monkeypatch.setattr(tuning, "RESTART_ROWS", 100)
-    assert np.allclose(np.sort(public_shapes.kmeans(points, 3), axis=0), np.sort(whole, axis=0), rtol=1e-12, atol=1e-12)
+    assert np.allclose(
+        np.sort(public_shapes.kmeans(points, 3), axis=0),
+        np.sort(whole, axis=0),
+        rtol=1e-12,
+        atol=1e-12,
+    )
 
 
 def test_kmeans_cost_is_near_the_best_of_scipy():
     from scipy.cluster.vq import kmeans2
 
-    chance = "rng" if "rng" in inspect.signature(kmeans2).parameters else "seed"  # before SciPy 1.15
+    # before SciPy 1.15
+    chance = "rng" if "rng" in inspect.signature(kmeans2).parameters else "seed"
 
     points = np.random.default_rng(3).normal(size=(200, 3))
 
@@ -160,7 +200,9 @@ def radial(*arguments, edges, **options):
 
 def without_rows(n):
     """A run whose rows nobody reads."""
-    return SimpleNamespace(rows=SimpleNamespace(n=n, in_memory=None), executor=SimpleNamespace(max_memory=None))
+    return SimpleNamespace(
+        rows=SimpleNamespace(n=n, in_memory=None), executor=SimpleNamespace(max_memory=None)
+    )
 
 
 def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
@@ -168,7 +210,9 @@ def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
     monkeypatch.setattr(Search, "payer", lambda self, node: None)
     monkeypatch.setattr(Search, "directions", lambda *arguments, count, **options: np.eye(count, 2))
     monkeypatch.setattr(Search, "radial_counts", radial)
-    points = np.array([[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]])
+    points = np.array(
+        [[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]]
+    )
     run = without_rows(10_000)
     found = searches.tree_search(Search(run, points, 2, 0.5))
     assert found.leaves == (0,)
@@ -188,7 +232,9 @@ def test_a_center_without_public_rows_is_dropped(monkeypatch):
     assert found.leaves == (1, 2)
     assert sorted(np.unique(found.tree.assign(points), return_counts=True)[1].tolist()) == [2, 2]
     monkeypatch.setattr(searches, "kmeans", lambda seen, count: centers[2:])
-    assert searches.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0).leaves == (0,)
+    assert searches.nearest_split(
+        Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0
+    ).leaves == (0,)
 
 
 # ---- Algorithm 3 on point sets made for its branches, against the twin, and under scaling; bad input ----------------
@@ -208,8 +254,15 @@ BRANCHES = [
     pytest.param((), 3, 2, id="empty around: out by the second test of round 1"),
     pytest.param((2.5,), 1, 4, id="one round: a pair in the second shell makes it 1 + 3"),
     pytest.param((2.5,), 2, 5, id="grows by 3, then out with nothing near"),
-    pytest.param((1.5,), 2, 3, id="pure: a pair in the first shell, none in the second, out in round 2"),
-    pytest.param((1.5, 2.5), 2, 4, id="not pure: pairs in both shells, so the empty shell behind is looked at twice"),
+    pytest.param(
+        (1.5,), 2, 3, id="pure: a pair in the first shell, none in the second, out in round 2"
+    ),
+    pytest.param(
+        (1.5, 2.5),
+        2,
+        4,
+        id="not pure: pairs in both shells, so the empty shell behind is looked at twice",
+    ),
     pytest.param((1.5, 3.5, 5.5), 2, 5, id="rounds run out"),
     pytest.param((1.5, 3.5, 5.5), 9, 7, id="pure three times, then out"),
 ]
@@ -277,7 +330,13 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
 
 def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
     monkeypatch.setattr(public_shapes, "MOST_WORK", 10.0)
-    raises(InputError, "too many for pairwise distances", supercluster, np.arange(8.0).reshape(4, 2), n_components=2)
+    raises(
+        InputError,
+        "too many for pairwise distances",
+        supercluster,
+        np.arange(8.0).reshape(4, 2),
+        n_components=2,
+    )
 
 
 # ---- List decoders: what they promise, on samples; lists no longer than the lemmas; reasons; refusals before anything is read.
@@ -320,13 +379,17 @@ def test_theory_constants_at_the_theorems_size(seed):
     w = 0.5
     n = results.variance_rows(w, BUDGET, 0.01)
     values = sample(np.random.default_rng(seed), n, [(0.5, 7e6, 2.5), (0.5, -7e6, 0.7)])
-    lists = seeded(decode_variances, values, budget=BUDGET, min_weight=w, mode="theory", random_state=seed)
+    lists = seeded(
+        decode_variances, values, budget=BUDGET, min_weight=w, mode="theory", random_state=seed
+    )
     assert len(lists.scales[0]) <= results.scale_list_bound(w)
     for sd in (2.5, 0.7):
         assert ((lists.scales[0] >= sd) & (lists.scales[0] < 2 * sd)).any()
     n = results.mean_rows(w, BUDGET, 0.01)
     values = sample(np.random.default_rng(seed), n, [(0.5, 7e6, 1.3), (0.5, -7e6, 0.9)])
-    lists = seeded(decode_means, values, std=1.6, budget=BUDGET, min_weight=w, mode="theory", random_state=seed)
+    lists = seeded(
+        decode_means, values, std=1.6, budget=BUDGET, min_weight=w, mode="theory", random_state=seed
+    )
     assert len(lists.means[0]) <= results.mean_list_bound(w)
     for mean, sd in ((7e6, 1.3), (-7e6, 0.9)):
         assert np.abs(lists.means[0] - mean).min() <= sd
@@ -351,7 +414,10 @@ def test_a_warning_where_the_theorem_asks_for_more():
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_together(seed):
     rng = np.random.default_rng(seed)
-    centers, sds = np.array([[0.0, 1e6, -5.0], [50.0, 1e6, 5.0]]), np.array([[1.0, 0.1, 2.0], [3.0, 0.1, 2.0]])
+    centers, sds = (
+        np.array([[0.0, 1e6, -5.0], [50.0, 1e6, 5.0]]),
+        np.array([[1.0, 0.1, 2.0], [3.0, 0.1, 2.0]]),
+    )
     label = rng.integers(0, 2, 40_000)
     rows = rng.normal(centers[label], sds[label])
     lists = seeded(decode_axis_aligned, rows, budget=BUDGET, min_weight=0.4, random_state=seed)
@@ -362,7 +428,10 @@ def test_columns_together(seed):
             means, scales, _ = lists.coarse(column)
             assert ((scales >= sd) & (scales < 2 * sd) & (np.abs(means - mean) <= sd)).any()
     assert lists.list_size(0.5) == math.prod(lists.net_size(column, 0.5 / 3) for column in range(3))
-    assert [entry["histograms"] for entry in lists.releases] == [3, sum(len(s) for s in lists.scales)]
+    assert [entry["histograms"] for entry in lists.releases] == [
+        3,
+        sum(len(s) for s in lists.scales),
+    ]
 
 
 def test_known_covariance():
@@ -373,7 +442,9 @@ def test_known_covariance():
     assert len(lists.releases) == 1
     for center in centers:
         white = np.linalg.solve(factor, center)
-        nearest = [lists.means[j][0][np.abs(lists.means[j][0] - white[j]).argmin()] for j in range(2)]
+        nearest = [
+            lists.means[j][0][np.abs(lists.means[j][0] - white[j]).argmin()] for j in range(2)
+        ]
         assert np.abs(np.array(nearest) - white).max() <= 1.0
         fine = [lists.net(j, 0.1)[:, 0] for j in range(2)]
         best = np.array([line[np.abs(line - white[j]).argmin()] for j, line in enumerate(fine)])
@@ -391,7 +462,9 @@ def test_empty_lists_and_the_longest_counts():
     assert decode_axis_aligned(np.zeros((4, 3)), budget=BUDGET).reasons == ("unresolved",)
     # The longest counts are kept.
     rng = np.random.default_rng(0)
-    values = np.where(rng.random(40_000) < 0.5, rng.normal(size=40_000), rng.normal(0.0, 1e6, 40_000))
+    values = np.where(
+        rng.random(40_000) < 0.5, rng.normal(size=40_000), rng.normal(0.0, 1e6, 40_000)
+    )
     many = seeded(decode_variances, values, budget=BUDGET, min_weight=0.05)
     few = seeded(decode_variances, values, budget=BUDGET, min_weight=0.05, max_scales=2)
     assert len(many.scales[0]) > 2 == len(few.scales[0])
@@ -401,14 +474,20 @@ def test_empty_lists_and_the_longest_counts():
 
 def test_every_scale_above_the_threshold_is_kept():
     # Differences between heavy components fill more bins than those within the light ones, which 12 bins would lose.
-    means, stds, weights = np.array([0.0, 500.0, -2e4, 1e6]), np.array([1e-3, 1.0, 30.0, 1e4]), [0.15, 0.15, 0.2, 0.5]
+    means, stds, weights = (
+        np.array([0.0, 500.0, -2e4, 1e6]),
+        np.array([1e-3, 1.0, 30.0, 1e4]),
+        [0.15, 0.15, 0.2, 0.5],
+    )
     found = {most: [] for most in (MAX_SCALES, 12)}
     for seed in range(3):
         rng = np.random.default_rng(seed)
         labels = rng.choice(4, size=40_000, p=weights)
         values = rng.normal(means[labels], stds[labels])
         for most, complete in found.items():
-            lists = seeded(decode_gaussians, values, budget=BUDGET, min_weight=0.15, max_scales=most)
+            lists = seeded(
+                decode_gaussians, values, budget=BUDGET, min_weight=0.15, max_scales=most
+            )
             near = [(lists.scales[0] >= std) & (lists.scales[0] < 2.0 * std) for std in stds]
             complete.append(all(which.any() for which in near))
     assert all(found[MAX_SCALES])

@@ -10,7 +10,13 @@ from scipy import stats
 from spies import seeded
 
 from examples import new_york
-from fastpubpriv import ZCDP, MixtureResult, learn_axis_aligned_mixture, learn_separated_mixture, public_only
+from fastpubpriv import (
+    ZCDP,
+    MixtureResult,
+    learn_axis_aligned_mixture,
+    learn_separated_mixture,
+    public_only,
+)
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.output_bounds import bounded
 from fastpubpriv.kernels.tree import grouped_rows
@@ -26,18 +32,46 @@ def grown():
     """A ball, then the nearest of three centers outside, then a projected ball inside."""
     tree = ClusterTree.root(2)
     tree = tree.split_ball(0, origin=[1.0, 0.0], projection=None, center=[0.0, 0.0], radius=2.0)
-    tree = tree.split_nearest(2, origin=[0.0, 0.0], projection=None, centers=[[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0]])
+    tree = tree.split_nearest(
+        2, origin=[0.0, 0.0], projection=None, centers=[[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0]]
+    )
     return tree.split_ball(1, origin=[0.0, 0.0], projection=[[1.0, 1.0]], center=[1.0], radius=0.5)
 
 
-ROWS = np.array([[0.5, 0.5], [1.0, 2.0], [1.0, 2.1], [9.0, 1.0], [0.0, 9.0], [-9.0, 0.0], [np.nan, 0.0], [0.0, np.inf]])
+ROWS = np.array(
+    [
+        [0.5, 0.5],
+        [1.0, 2.0],
+        [1.0, 2.1],
+        [9.0, 1.0],
+        [0.0, 9.0],
+        [-9.0, 0.0],
+        [np.nan, 0.0],
+        [0.0, np.inf],
+    ]
+)
 
 
 def test_a_tree_has_the_shape_of_its_splits_and_rows_reach_their_leaf():
     tree = grown()
     assert tree.leaves == (3, 4, 5, 6, 7)
-    assert [tree.children(node) for node in range(8)] == [(1, 2), (6, 7), (3, 4, 5), (), (), (), (), ()]
-    assert [tree.path(node)[:-1] for node in range(8)] == [(), (0,), (0,), *[(0, 2)] * 3, *[(0, 1)] * 2]
+    assert [tree.children(node) for node in range(8)] == [
+        (1, 2),
+        (6, 7),
+        (3, 4, 5),
+        (),
+        (),
+        (),
+        (),
+        (),
+    ]
+    assert [tree.path(node)[:-1] for node in range(8)] == [
+        (),
+        (0,),
+        (0,),
+        *[(0, 2)] * 3,
+        *[(0, 1)] * 2,
+    ]
     assert repr(tree) == "ClusterTree(dim=2, nodes=8, leaves=5)"
     # Rows reach the leaf that a hand would send them to.
     tree = grown()
@@ -55,7 +89,9 @@ def test_a_tree_has_the_shape_of_its_splits_and_rows_reach_their_leaf():
 
 
 def test_growth_keeps_the_old_tree_and_its_ids():
-    old = ClusterTree.root(2).split_ball(0, origin=[0.0, 0.0], projection=None, center=[0.0, 0.0], radius=1.0)
+    old = ClusterTree.root(2).split_ball(
+        0, origin=[0.0, 0.0], projection=None, center=[0.0, 0.0], radius=1.0
+    )
     new = old.split_nearest(1, origin=[0.0, 0.0], projection=None, centers=[[0.0, 0.0], [1.0, 0.0]])
     assert old.leaves == (1, 2)
     assert new.leaves == (2, 3, 4)
@@ -81,7 +117,9 @@ def test_json_round_trip_bit_for_bit():
             node, origin=rng.standard_normal(7), projection=projection, center=rng.standard_normal(3),
             radius=rng.uniform(2, 4),
         )  # fmt: skip
-    tree = tree.split_nearest(3, origin=np.zeros(7), projection=None, centers=rng.standard_normal((4, 7)))
+    tree = tree.split_nearest(
+        3, origin=np.zeros(7), projection=None, centers=rng.standard_normal((4, 7))
+    )
     again = ClusterTree.from_dict(json.loads(json.dumps(tree.to_dict())))
     assert again.routes().lineage == tree.routes().lineage
     rows = 2.0 * rng.standard_normal((2000, 7))
@@ -90,7 +128,8 @@ def test_json_round_trip_bit_for_bit():
 
 
 @pytest.mark.parametrize("split", [
-    lambda tree: tree.split_ball(0, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),  # not a leaf
+    # not a leaf
+    lambda tree: tree.split_ball(0, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),
     lambda tree: tree.split_ball(8, origin=[0, 0], projection=None, center=[0, 0], radius=1.0),
     lambda tree: tree.split_ball(3, origin=[0, 0, 0], projection=None, center=[0, 0], radius=1.0),
     lambda tree: tree.split_ball(3, origin=[0, np.nan], projection=None, center=[0, 0], radius=1.0),
@@ -144,10 +183,14 @@ def test_columns_that_say_nothing_are_named():
 # ---- Columns of any units: public rows choose the coordinates in which the components of a separated mixture are looked for.
 # Rows like those of the Palmer penguins (millimetres and grams) are drawn from the means, deviations and correlations of the three
 # species, rounded; the wines of scikit-learn are taken as they are.
-CORRELATION = np.array([[1.0, 0.6, 0.6, 0.6], [0.6, 1.0, 0.5, 0.6], [0.6, 0.5, 1.0, 0.6], [0.6, 0.6, 0.6, 1.0]])
+CORRELATION = np.array(
+    [[1.0, 0.6, 0.6, 0.6], [0.6, 1.0, 0.5, 0.6], [0.6, 0.5, 1.0, 0.6], [0.6, 0.6, 0.6, 1.0]]
+)
 DEVIATIONS = np.array([[2.7, 1.2, 6.5, 457.0], [3.3, 1.1, 7.1, 382.0], [3.1, 1.0, 6.5, 502.0]])
 PENGUINS = Mixture(
-    np.array([[38.8, 18.3, 190.0, 3701.0], [48.8, 18.4, 195.8, 3733.0], [47.5, 15.0, 217.2, 5076.0]]),
+    np.array(
+        [[38.8, 18.3, 190.0, 3701.0], [48.8, 18.4, 195.8, 3733.0], [47.5, 15.0, 217.2, 5076.0]]
+    ),
     DEVIATIONS[:, :, None] * np.linalg.cholesky(CORRELATION),
     np.array([0.44, 0.2, 0.36]),
 )
@@ -171,7 +214,11 @@ def wines():
     bunch = pytest.importorskip("sklearn.datasets").load_wine()
     rng = np.random.default_rng(1)
     picked = rng.integers(len(bunch.data), size=3000)
-    return bunch.data[picked], bunch.target[picked], bunch.data[rng.integers(len(bunch.data), size=60)]
+    return (
+        bunch.data[picked],
+        bunch.target[picked],
+        bunch.data[rng.integers(len(bunch.data), size=60)],
+    )
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -194,14 +241,18 @@ def test_units_do_not_matter_and_results_are_in_them(method):
     rows = centers[labels] + rng.normal(size=(6000, 3))
     public = centers[np.arange(45) % 3] + rng.normal(size=(45, 3))
     units = 2.0 ** np.array([30, -30, 2])
-    one, other = (found(rows * by, public * by, min_weight=0.2, method=method) for by in (np.ones(3), units))
+    one, other = (
+        found(rows * by, public * by, min_weight=0.2, method=method) for by in (np.ones(3), units)
+    )
     assert "data units" not in (one.diagnostics["scaling"], other.diagnostics["scaling"])
     assert matched(one.tree.assign(rows), labels) > 0.999
     assert np.array_equal(one.tree.assign(rows), other.tree.assign(rows * units))
     # The same components; what is learnt of them may use that their columns look alike, which these do in one of the units.
     assert np.abs(other.means / units - one.means).max() < 0.1
     assert np.allclose(other.covariances / np.outer(units, units), one.covariances, atol=0.1)
-    assert np.allclose(other.log_prob(rows[:50] * units), one.log_prob(rows[:50]) - np.log(units).sum(), atol=0.5)
+    assert np.allclose(
+        other.log_prob(rows[:50] * units), one.log_prob(rows[:50]) - np.log(units).sum(), atol=0.5
+    )
     order = order_of(one, Mixture(centers, np.array([np.eye(3)] * 3), np.ones(3)))
     assert np.abs(one.means[order] - centers).max() < 0.3
     assert np.array_equal(MixtureResult.from_json(other.to_json()).means, other.means)
@@ -212,7 +263,10 @@ def test_units_do_not_matter_and_results_are_in_them(method):
 def test_released_balls_are_drawn_in_the_units_of_the_columns():
     rng = np.random.default_rng(4)
     labels = rng.integers(2, size=6000)
-    rows = (np.array([[0.0, 0.0], [20.0, 20.0]])[labels] + rng.normal(size=(6000, 2))) * [1000.0, 0.01]
+    rows = (np.array([[0.0, 0.0], [20.0, 20.0]])[labels] + rng.normal(size=(6000, 2))) * [
+        1000.0,
+        0.01,
+    ]
     ball = found(rows, rows[:40].copy(), k=2, min_weight=0.3, method="tree").diagnostics["balls"][0]
     angle = np.linspace(0.0, 6.0, 50)
     edge = _outline(ball, np.zeros(2), np.eye(2), np.column_stack([np.cos(angle), np.sin(angle)]))
@@ -225,7 +279,8 @@ def test_noise_columns_do_not_fill_a_gap(monkeypatch):
     """Groups that one of two columns tells apart: the fit is the same in any coordinates, and balls need the widest gap."""
     rng, labels = np.random.default_rng(7), np.arange(6000) % 2
     rows, public = (
-        np.array([[0.0, 0.0], [60.0, 0.0]])[each] + rng.normal(size=(len(each), 2)) for each in (labels, labels[:60])
+        np.array([[0.0, 0.0], [60.0, 0.0]])[each] + rng.normal(size=(len(each), 2))
+        for each in (labels, labels[:60])
     )
     units = np.array([1.0, 1000.0])
 
@@ -274,7 +329,11 @@ def test_data_units_are_not_preferred_by_chance(monkeypatch):
     """Few public rows of penguins: a body mass that differs by chance is no reason to look at grams alone."""
 
     def chosen():
-        return sum(column_scaling(penguins(n, seed)[2], 3) is DATA_UNITS for n in (6, 9, 12) for seed in range(30))
+        return sum(
+            column_scaling(penguins(n, seed)[2], 3) is DATA_UNITS
+            for n in (6, 9, 12)
+            for seed in range(30)
+        )
 
     assert chosen() <= 2
     monkeypatch.setattr(tuning, "MARGIN", 0.0)
@@ -315,7 +374,8 @@ def mixture():
 def test_densities_and_synthetic_rows_are_those_of_the_components():
     result, rows = mixture(), np.array([[0.5, 1e6], [4.0, -1e6], [2.0, 0.0]])
     parts = [
-        stats.multivariate_normal(m, c).pdf(rows[:2]) * w for m, c, w in zip(MEANS, COVARIANCES, WEIGHTS, strict=True)
+        stats.multivariate_normal(m, c).pdf(rows[:2]) * w
+        for m, c, w in zip(MEANS, COVARIANCES, WEIGHTS, strict=True)
     ]
     expected = np.sum(parts, axis=0)
     assert np.allclose(np.exp(result.log_prob(rows[:2])), expected, rtol=1e-9)
@@ -331,8 +391,14 @@ def test_densities_and_synthetic_rows_are_those_of_the_components():
     assert abs(np.mean(labels) - 0.75) < 0.012  # 5.5 standard deviations
     for index in range(2):
         mine = rows[labels == index]
-        assert np.allclose(mine.mean(axis=0), MEANS[index], atol=6 * np.sqrt(np.diag(COVARIANCES[index]) / len(mine)))
-        assert np.allclose(np.cov(mine.T), COVARIANCES[index], rtol=0.1, atol=0.06 * np.sqrt(1e6 * 4))
+        assert np.allclose(
+            mine.mean(axis=0),
+            MEANS[index],
+            atol=6 * np.sqrt(np.diag(COVARIANCES[index]) / len(mine)),
+        )
+        assert np.allclose(
+            np.cov(mine.T), COVARIANCES[index], rtol=0.1, atol=0.06 * np.sqrt(1e6 * 4)
+        )
 
 
 def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
@@ -343,9 +409,13 @@ def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
     assert result.variances[0, 0] == pytest.approx((6.0 * 1e-3) ** 2)
     assert np.array_equal(result.covariances[1], COVARIANCES[1])
     assert np.array_equal(result.variances[:, 1], [1e6, 1e4])
-    correlations = [each[0, 1] / np.sqrt(each[0, 0] * each[1, 1]) for each in (result.covariances[0], COVARIANCES[0])]
+    correlations = [
+        each[0, 1] / np.sqrt(each[0, 0] * each[1, 1])
+        for each in (result.covariances[0], COVARIANCES[0])
+    ]
     assert correlations[0] == pytest.approx(correlations[1])
-    assert result.part_reasons == ((), ("fallback",))  # one deviation is no more than a mean may be off
+    # one deviation is no more than a mean may be off
+    assert result.part_reasons == ((), ("fallback",))
     assert result.diagnostics["bounds"] == ((1.0, None), (7.0, None))
     assert MixtureResult.from_json(result.to_json()).diagnostics == result.diagnostics
     away = bounded(mixture(), (np.array([2.0, -2e6]), np.array([3.0, 2e6])))
@@ -355,31 +425,43 @@ def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
 
 def test_a_known_covariance_stays_and_no_bounds_change_nothing():
     limits = np.array([2.0, -2e6]), np.array([3.0, 2e6])
-    assert np.array_equal(bounded(mixture(), limits, known_covariance=True).covariances, COVARIANCES)
+    assert np.array_equal(
+        bounded(mixture(), limits, known_covariance=True).covariances, COVARIANCES
+    )
     whole = mixture()
     assert bounded(whole, None) is whole
 
 
 def groups(**options):
     rng = np.random.default_rng(0)
-    rows = np.abs(np.array([[0.0, 0.0], [9.0, 0.0]])[np.arange(600) % 2] + 0.3 * rng.normal(size=(600, 2)))
+    rows = np.abs(
+        np.array([[0.0, 0.0], [9.0, 0.0]])[np.arange(600) % 2] + 0.3 * rng.normal(size=(600, 2))
+    )
     given = {"budget": ZCDP(0.05), "random_state": 0, "threads": 1, "progress": False, **options}
     return rows, given
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 @pytest.mark.parametrize(
-    "learn", [learn_separated_mixture, learn_axis_aligned_mixture], ids=["separated", "axis_aligned"]
+    "learn",
+    [learn_separated_mixture, learn_axis_aligned_mixture],
+    ids=["separated", "axis_aligned"],
 )
 def test_learners_take_bounds(learn):
     rows, given = groups()
     more = {"min_weight": 0.4} if learn is learn_separated_mixture else {}
     free = learn(rows[40:], x_pub=rows[:40], n_components=2, **more, **given)
-    held = learn(rows[40:], x_pub=rows[:40], n_components=2, bounds=(0.0, [9.0, 0.2]), **more, **given)
+    held = learn(
+        rows[40:], x_pub=rows[:40], n_components=2, bounds=(0.0, [9.0, 0.2]), **more, **given
+    )
     assert np.array_equal(held.means, np.clip(free.means, 0.0, [9.0, 0.2]))
     assert held.spent == free.spent
     assert np.all(held.variances <= free.variances)
     with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x1,"):
-        learn(rows[40:], x_pub=rows[:40], n_components=2, bounds=(0.0, [12.0, 0.2]), **more, **given)
+        learn(
+            rows[40:], x_pub=rows[:40], n_components=2, bounds=(0.0, [12.0, 0.2]), **more, **given
+        )
     with pytest.raises(InputError, match="bounds must have each lowest"):
         learn(rows[40:], x_pub=rows[:40], n_components=2, bounds=(1.0, 0.0), **more, **given)

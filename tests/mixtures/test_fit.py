@@ -36,7 +36,9 @@ def judged(answer, rows, rng, *, noise=NOISE):
     axes = fit.leading_axes(answer)
     expected, draws = fit.expected_cells(answer, axes, answer.means)
     (codes,) = fit.cell_codes(rows, at=answer, axes=axes)
-    counts = np.bincount(codes[codes >= 0], minlength=len(expected)) + rng.normal(0.0, noise, len(expected))
+    counts = np.bincount(codes[codes >= 0], minlength=len(expected)) + rng.normal(
+        0.0, noise, len(expected)
+    )
     return fit.compared(counts, len(rows), noise, expected, draws, len(answer.weights))
 
 
@@ -75,7 +77,9 @@ def test_two_components_taken_for_one_are_seen_by_the_bands():
     rows[::2, 1] += 50.0
     rows[::2, 0] = rng.normal(size=N // 2)
     covariances = np.array([np.diag([5.0, 1.0, 1.0]), np.eye(3)])
-    merged = fit.Gaussians.of(np.full(2, 0.5), np.array([[0.0, 0.0, 0.0], [0.0, 50.0, 0.0]]), covariances)
+    merged = fit.Gaussians.of(
+        np.full(2, 0.5), np.array([[0.0, 0.0, 0.0], [0.0, 50.0, 0.0]]), covariances
+    )
     found = judged(merged, rows, rng)
     assert found.reasons(1, ()) == ()
     assert found.gap - found.null > 0.05
@@ -142,9 +146,16 @@ def test_cells_that_were_counted_anyway_say_the_same():
 def test_a_result_tells_how_well_it_fits():
     rng = np.random.default_rng(7)
     public = rows_of(rng, 60)
-    options = {"x_pub": public, "n_components": 3, "min_weight": 0.15, "budget": ZCDP(0.5), "progress": False}
+    options = {
+        "x_pub": public,
+        "n_components": 3,
+        "min_weight": 0.15,
+        "budget": ZCDP(0.5),
+        "progress": False,
+    }
     right, heavy = (
-        learn_separated_mixture(rows_of(rng, tails=tails), random_state=1, **options) for tails in (math.inf, 3.0)
+        learn_separated_mixture(rows_of(rng, tails=tails), random_state=1, **options)
+        for tails in (math.inf, 3.0)
     )
     assert right.status == "ok"
     assert "poor_fit" in heavy.reasons or "not_gaussian" in heavy.reasons

@@ -16,7 +16,12 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.separated import separated_mixture
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
-from fastpubpriv.mixtures.separated.separated_mixture import leaf_costs, leaf_draws, leaf_frames, learn_leaves
+from fastpubpriv.mixtures.separated.separated_mixture import (
+    leaf_costs,
+    leaf_draws,
+    leaf_frames,
+    learn_leaves,
+)
 from fastpubpriv.release.transcript import recording
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
@@ -24,8 +29,12 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
 
 def facts_of(learned):
     """The fields of a result, with its diagnostics as arrays beside them."""
-    fields = {name: getattr(learned, name) for name in ("means", "covariances", "part_reasons", "weights")}
-    return SimpleNamespace(**fields, **{name: np.array(value) for name, value in learned.diagnostics.items()})
+    fields = {
+        name: getattr(learned, name) for name in ("means", "covariances", "part_reasons", "weights")
+    }
+    return SimpleNamespace(
+        **fields, **{name: np.array(value) for name, value in learned.diagnostics.items()}
+    )
 
 
 class Mixture:
@@ -37,33 +46,44 @@ class Mixture:
         self.means = np.zeros((k, dim))
         self.means[:, 0] = separation * np.arange(k)
         factors = [
-            np.linalg.qr(rng.standard_normal((dim, dim)))[0] * np.sqrt(rng.uniform(0.2, 1.0, dim)) for _ in range(k)
+            np.linalg.qr(rng.standard_normal((dim, dim)))[0] * np.sqrt(rng.uniform(0.2, 1.0, dim))
+            for _ in range(k)
         ]
         self.covariances = np.array([factor @ factor.T for factor in factors])
 
         def draw(count):
             label = np.arange(count) % k
-            turned = np.einsum("nij,nj->ni", np.array(factors)[label], rng.standard_normal((count, dim)))
+            turned = np.einsum(
+                "nij,nj->ni", np.array(factors)[label], rng.standard_normal((count, dim))
+            )
             return self.means[label] + turned
 
         self.private, self.public = draw(n), draw(n_pub)
-        self.tree = ClusterTree.root(dim).split_nearest(0, origin=np.zeros(dim), projection=None, centers=self.means)
+        self.tree = ClusterTree.root(dim).split_nearest(
+            0, origin=np.zeros(dim), projection=None, centers=self.means
+        )
 
     def frames(self, **options):
-        return leaf_frames(self.tree, self.tree.leaves, self.public, radii=[30.0] * self.k, **options)
+        return leaf_frames(
+            self.tree, self.tree.leaves, self.public, radii=[30.0] * self.k, **options
+        )
 
     def fit(self, budget, *, x=None, random_state=None, threads=1, frames=None, **options):
         rows, draws = self.private if x is None else x, leaf_draws(self.dim, self.k)
         run = opened(rows, budget, draws=draws, random_state=random_state, threads=threads)
         frames = self.frames() if frames is None else frames
-        learned = learn_leaves(run, self.tree, self.tree.leaves, frames, allowance=run.account.allowance, **options)
+        learned = learn_leaves(
+            run, self.tree, self.tree.leaves, frames, allowance=run.account.allowance, **options
+        )
         return run, facts_of(learned)
 
     def errors(self, learned):
         """Relative Frobenius error of the covariances and Mahalanobis error of the means."""
         truths = zip(self.means, np.linalg.cholesky(self.covariances), strict=True)
         each = zip(learned.means, learned.covariances, truths, strict=True)
-        return np.array([gaussian_errors(mean, covariance, *true) for mean, covariance, true in each]).T
+        return np.array(
+            [gaussian_errors(mean, covariance, *true) for mean, covariance, true in each]
+        ).T
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +125,12 @@ def test_a_leaf_without_rows_gets_the_public_summary(mixture):
 def test_noise_is_drawn_whatever_the_counts(mixture):
     """The transcript of a fit has the same shape for full, empty and hostile leaves."""
     shapes = []
-    for x in (mixture.private[:3000], np.full((3000, 4), np.nan), np.full((3000, 4), 1e308), np.zeros((3000, 4))):
+    for x in (
+        mixture.private[:3000],
+        np.full((3000, 4), np.nan),
+        np.full((3000, 4), 1e308),
+        np.zeros((3000, 4)),
+    ):
         with recording() as transcript:
             _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x, rounds=3)
         shapes.append([(call.name, call.query.shape, call.event) for call in transcript.calls])
@@ -121,14 +146,21 @@ def test_rows_in_a_subspace_are_said_to_be(mixture):
     assert learned.part_reasons == (("unresolved",),) * 3
     # Noise was small enough by the rule, so the other directions are kept.
     reduced = learned.covariances[:, :3, :3] / mixture.covariances[:, :3, :3].max()
-    assert np.abs(reduced - mixture.covariances[:, :3, :3] / mixture.covariances[:, :3, :3].max()).max() < 0.2
+    assert (
+        np.abs(
+            reduced - mixture.covariances[:, :3, :3] / mixture.covariances[:, :3, :3].max()
+        ).max()
+        < 0.2
+    )
     assert np.all(learned.covariances[:, 3, 3] < 0.05)
 
 
 def test_budgets_that_buy_little_and_given_rounds(mixture):
     small = Mixture(3_000, 4, 3, n_pub=60)
     _, learned = seeded(small.fit, ZCDP(0.002))
-    for reasons, mean, frame in zip(learned.part_reasons, learned.means, small.frames(), strict=True):
+    for reasons, mean, frame in zip(
+        learned.part_reasons, learned.means, small.frames(), strict=True
+    ):
         assert reasons in (("unresolved",), ("fallback",))
         np.testing.assert_array_equal(mean, frame.frame.center)
     assert np.isinf(learned.predicted_covariance_errors).all()
@@ -141,7 +173,9 @@ def test_budgets_that_buy_little_and_given_rounds(mixture):
 
 def test_nodes_that_are_not_leaves_can_be_estimated(mixture):
     """Two components as one Gaussian, the third left out."""
-    tree = ClusterTree.root(4).split_ball(0, origin=np.zeros(4), projection=None, center=mixture.means[0], radius=30.0)
+    tree = ClusterTree.root(4).split_ball(
+        0, origin=np.zeros(4), projection=None, center=mixture.means[0], radius=30.0
+    )
     tree = tree.split_nearest(1, origin=np.zeros(4), projection=None, centers=mixture.means[:2])
     frames = leaf_frames(tree, (1,), mixture.public, radii=[30.0])
     run = opened(mixture.private, ZCDP(1), draws=leaf_draws(4, 1))
@@ -157,7 +191,10 @@ def test_frames_by_number_of_public_rows():
     mixture = Mixture(30, 3, 4, n_pub=40)
     leaf = mixture.tree.assign(mixture.public)
     keep = np.concatenate(
-        [np.flatnonzero(leaf == node)[:count] for node, count in zip(mixture.tree.leaves, (9, 3, 1, 2), strict=True)]
+        [
+            np.flatnonzero(leaf == node)[:count]
+            for node, count in zip(mixture.tree.leaves, (9, 3, 1, 2), strict=True)
+        ]
     )
     public = mixture.public[keep]
     twice = public[-1]
@@ -173,7 +210,9 @@ def test_frames_by_number_of_public_rows():
     np.testing.assert_allclose(frames[2].covariance, np.eye(3) * 49 / 3)
     np.testing.assert_array_equal(frames[3].frame.center, twice)
     at = mixture.tree, mixture.tree.leaves
-    raises(InputError, "no public row reaches node 3", leaf_frames, *at, public[:12], radii=[7.0] * 4)
+    raises(
+        InputError, "no public row reaches node 3", leaf_frames, *at, public[:12], radii=[7.0] * 4
+    )
     for radius in (0.0, math.inf, math.nan):
         raises(InputError, "radius of its node", leaf_frames, *at, public, radii=[radius] * 4)
 
@@ -204,7 +243,11 @@ DIM = 3
 SMALL = Mixture(40, DIM, 3, n_pub=24, separation=10.0)
 FRAMES = SMALL.frames()
 # Routes that are not those of the tree.
-ELSEWHERE = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means).routes()
+ELSEWHERE = (
+    ClusterTree.root(DIM)
+    .split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means)
+    .routes()
+)
 # Half-way between two centers, too.
 HOSTILE = np.array([
     [np.nan] * 3, [np.inf, 0.0, 0.0], [1e308] * 3, [1e308, -1e308, 1e308], [5e-324] * 3, [0.0] * 3, [5.0, 0.0, 0.0],
@@ -217,7 +260,13 @@ def replayable(budget, **options):
 
     def run(x):
         _, learned = SMALL.fit(budget, x=x, frames=FRAMES, **options)
-        return [learned.means, learned.covariances, learned.counts, learned.part_reasons, learned.weights]
+        return [
+            learned.means,
+            learned.covariances,
+            learned.counts,
+            learned.part_reasons,
+            learned.weights,
+        ]
 
     return run
 
@@ -228,11 +277,17 @@ def check_pairs(run, budget, *, seed, count):
         n = int(rng.choice([1, 2, 10, 40]))
         x = SMALL.private[rng.integers(0, 40, n)] * 10.0 ** rng.choice([-300, 0, 0, 0, 3, 300])
         y, index = x.copy(), rng.integers(n)
-        y[index] = HOSTILE[rng.integers(len(HOSTILE))] if rng.random() < 0.5 else SMALL.private[rng.integers(40)]
+        y[index] = (
+            HOSTILE[rng.integers(len(HOSTILE))]
+            if rng.random() < 0.5
+            else SMALL.private[rng.integers(40)]
+        )
         if rng.random() < 0.3:
             x[index] = HOSTILE[rng.integers(len(HOSTILE))]
         report = record_replay(run, x, y, budget=budget)
-        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        assert (
+            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        )
 
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])
@@ -268,10 +323,19 @@ def test_catches_division_by_private_counts(monkeypatch):
         labels = SMALL.tree.assign(next(iter(rows.chunks())))
         counts = [np.float64((labels == leaf).sum()) for leaf in SMALL.tree.leaves]
         answers = zip(released.answers, counts, strict=True)
-        return replace(released, answers=[replace(answer, value=count) for answer, count in answers])
+        return replace(
+            released, answers=[replace(answer, value=count) for answer, count in answers]
+        )
 
     monkeypatch.setattr(separated_mixture.LeafCounts, "release", exact)
-    raises(ReplayError, None, record_replay, replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
+    raises(
+        ReplayError,
+        None,
+        record_replay,
+        replayable(ZCDP(0.5), rounds=2),
+        *moved(),
+        budget=ZCDP(0.5),
+    )
 
 
 def test_catches_rounds_that_private_rows_chose_and_routes_that_differ(monkeypatch):
@@ -284,5 +348,7 @@ def test_catches_rounds_that_private_rows_chose_and_routes_that_differ(monkeypat
     raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
     # Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up.
     original = separated_mixture.LeafSums
-    monkeypatch.setattr(separated_mixture, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
+    monkeypatch.setattr(
+        separated_mixture, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE})
+    )
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -14,7 +14,8 @@ BUDGET = ApproxDP(1, 1e-6)
 
 
 @pytest.mark.parametrize(
-    ("k", "dim", "log10", "pairs"), [(1, 1, 19, 5.5e7), (2, 1, 44, 2.3e8), (3, 1, 70, None), (2, 10, 456, None)]
+    ("k", "dim", "log10", "pairs"),
+    [(1, 1, 19, 5.5e7), (2, 1, 44, 2.3e8), (3, 1, 70, None), (2, 10, 456, None)],
 )
 def test_sizes_of_the_paper(k, dim, log10, pairs):
     results = mixture_sizes(k, dim, 0.1, BUDGET)
@@ -51,7 +52,10 @@ def test_numbers_of_the_lemmas():
     # Selection rows of the spec and a refusal.
     m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
     sets = m * m
-    expected = max(32 * math.log(2 * sets / (beta / 4)) / alpha**2, 8 * math.log(m / (beta / 4)) / (alpha * epsilon))
+    expected = max(
+        32 * math.log(2 * sets / (beta / 4)) / alpha**2,
+        8 * math.log(m / (beta / 4)) / (alpha * epsilon),
+    )
     assert results.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
     # A refusal has numbers.
     raises(InfeasibleError, "no number of rows", results.mean_rows, 1e-19, BUDGET, 0.05)

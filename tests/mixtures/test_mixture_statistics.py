@@ -46,7 +46,9 @@ def test_univariate_medians(name, n):
 
 
 @pytest.mark.parametrize(
-    "place", public_mixtures.PLACES, ids=lambda place: f"{place.method} {place.case} {place.dim} {place.n_pub}"
+    "place",
+    public_mixtures.PLACES,
+    ids=lambda place: f"{place.method} {place.case} {place.dim} {place.n_pub}",
 )
 def test_public_medians(place):
     with seeded_quietly():
@@ -73,10 +75,15 @@ def test_catches_cells_without_detail(monkeypatch):
     # The released cells of the coarsest scale as they are.
     def coarse(scales, *, counted, total):
         widest = max(scales, key=lambda scale: scale.width)
-        return np.concatenate([[-np.inf], np.union1d(widest.index, widest.index + 1) * widest.width, [np.inf]])
+        return np.concatenate(
+            [[-np.inf], np.union1d(widest.index, widest.index + 1) * widest.width, [np.inf]]
+        )
 
     monkeypatch.setattr(candidates, "partition", coarse)
-    assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=5) > 2 * UNIVARIATE["three"][20_000]
+    assert (
+        median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=5)
+        > 2 * UNIVARIATE["three"][20_000]
+    )
 
 
 def test_catches_a_missing_choice(monkeypatch):
@@ -88,13 +95,18 @@ def test_catches_a_missing_choice(monkeypatch):
         return Chosen(index=0, event=event)
 
     monkeypatch.setattr(em.HypothesisChoice, "release", first)
-    assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3) > 10 * UNIVARIATE["three"][20_000]
+    assert (
+        median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3)
+        > 10 * UNIVARIATE["three"][20_000]
+    )
 
 
 def test_catches_a_start_without_rounds(monkeypatch):
     place = public_mixtures.PLACES[-2]
     monkeypatch.setattr(
-        dp_em, "advance", lambda run, public, state, **given: dataclasses.replace(state, counts=np.ones(3))
+        dp_em,
+        "advance",
+        lambda run, public, state, **given: dataclasses.replace(state, counts=np.ones(3)),
     )
     stays = median(public_mixtures.one_run, place, runs=10)
     monkeypatch.undo()
@@ -136,7 +148,10 @@ def test_tree_finds_components_at_separation_eight():
 
 @pytest.mark.parametrize("large", [10.0, 100.0])
 def test_tree_finds_components_of_many_scales(large):
-    assert good_seeds(tree_accuracy, 0.99, n_pub=80, separation=12.0, scales=[1.0, 1.0, large, large]) >= 9
+    assert (
+        good_seeds(tree_accuracy, 0.99, n_pub=80, separation=12.0, scales=[1.0, 1.0, large, large])
+        >= 9
+    )
 
 
 def test_tree_test_notices_an_unreleased_histogram(monkeypatch):
@@ -188,7 +203,8 @@ def test_one_shot_succeeds_where_public_rows_alone_or_directions_of_noise_fail(m
     assert np.mean([one_shot_accuracy(seed, searches.public_pca) for seed in range(10)]) < 0.9
     # Planted fault: the smallest directions are taken for the largest.
     monkeypatch.setattr(
-        "fastpubpriv.mixtures.separated.search_state.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
+        "fastpubpriv.mixtures.separated.search_state.leading",
+        lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count],
     )
     assert good_seeds(one_shot_accuracy, 0.98) < 8
 
@@ -203,7 +219,9 @@ def test_least_radius_as_printed_fails_where_the_fixed_rule_works(monkeypatch):
     original = searches.first_terrific
 
     def as_printed(seen, *, min_count, radius_max, radius_min):
-        return original(seen, min_count=min_count, radius_max=radius_max, radius_min=radius_max / math.sqrt(50))
+        return original(
+            seen, min_count=min_count, radius_max=radius_max, radius_min=radius_max / math.sqrt(50)
+        )
 
     monkeypatch.setattr(searches, "first_terrific", as_printed)
     assert max(theory_accuracy(seed) for seed in range(3)) <= 0.4
@@ -216,7 +234,13 @@ def whole_fit(seed, method="auto"):
     rows, _ = mixture.draw(rng, 60_000)
     public, _ = mixture.draw(rng, 60)
     result = learn_separated_mixture(
-        rows, x_pub=public, n_components=3, min_weight=1.0 / 3.0, budget=ZCDP(0.5), progress=False, method=method
+        rows,
+        x_pub=public,
+        n_components=3,
+        min_weight=1.0 / 3.0,
+        budget=ZCDP(0.5),
+        progress=False,
+        method=method,
     )
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
     if result.n_components < 3:
@@ -226,7 +250,12 @@ def whole_fit(seed, method="auto"):
 
 
 def within_the_spec(fits):
-    return np.mean([covariance <= 0.25 and mean <= 0.06 and weight <= 0.01 for covariance, mean, weight in fits])
+    return np.mean(
+        [
+            covariance <= 0.25 and mean <= 0.06 and weight <= 0.01
+            for covariance, mean, weight in fits
+        ]
+    )
 
 
 @pytest.mark.parametrize("method", ["auto", "tree"])

@@ -47,7 +47,8 @@ def as_mixture(weights, means, covariances):
 
 
 @pytest.mark.parametrize(
-    ("method", "dim", "size"), [("exact", 1, 60), ("cells", 1, 300), ("densities", 1, 60), ("densities", 4, 60)]
+    ("method", "dim", "size"),
+    [("exact", 1, 60), ("cells", 1, 300), ("densities", 1, 60), ("densities", 4, 60)],
 )
 @pytest.mark.parametrize("budget", [PureDP(1), ApproxDP(1, 1e-6), ZCDP(0.125)])
 def test_finds_the_mixture_that_the_rows_come_from(method, dim, size, budget):
@@ -91,11 +92,17 @@ def test_error_is_within_the_bound(method):
     rng, size = np.random.default_rng(4), 80
     truth = (np.array([0.5, 0.5]), np.array([[-1.0], [2.0]]), np.array([[1.0], [0.3]]))
     base = [np.repeat(part[None], size, axis=0) for part in truth]
-    arrays = (base[0], base[1] + rng.normal(size=base[1].shape), base[2] * np.exp(0.7 * rng.normal(size=base[2].shape)))
+    arrays = (
+        base[0],
+        base[1] + rng.normal(size=base[1].shape),
+        base[2] * np.exp(0.7 * rng.normal(size=base[2].shape)),
+    )
     n = required_n(size, accuracy=0.25, epsilon=1.0, failure_prob=0.05)
     rows = draw(rng, [part[None] for part in truth], 0, n)
     errors = [total_variation(truth, [part[i] for part in arrays]) for i in range(size)]
-    result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), method=method, accuracy=0.25, **COMMON)
+    result = select_hypothesis(
+        rows, hypotheses=arrays, budget=PureDP(1), method=method, accuracy=0.25, **COMMON
+    )
     best = min(errors)
     assert best > 0.05
     assert result.slack < 0.125
@@ -107,7 +114,11 @@ def test_mixtures_with_full_covariances_and_different_numbers_of_components():
     rng, listed = np.random.default_rng(8), []
     for k in (1, 2, 3, 2):
         root = rng.normal(size=(k, 2, 2)) + 2.0 * np.eye(2)
-        listed.append(as_mixture(np.full(k, 1.0 / k), 4.0 * rng.normal(size=(k, 2)), root @ root.transpose(0, 2, 1)))
+        listed.append(
+            as_mixture(
+                np.full(k, 1.0 / k), 4.0 * rng.normal(size=(k, 2)), root @ root.transpose(0, 2, 1)
+            )
+        )
     rows = listed[2].sample(5000, random_state=1)
     result = select_hypothesis(rows, hypotheses=listed, budget=PureDP(1), **COMMON)
     assert result.index == 2
@@ -116,7 +127,9 @@ def test_mixtures_with_full_covariances_and_different_numbers_of_components():
     np.testing.assert_allclose(mixture.log_prob(rows[:5]), listed[2].log_prob(rows[:5]))
     assert mixture.spent == result.spent
     # Diagonal ones become variances.
-    diagonal = [as_mixture(np.ones(1), np.array([[float(m), 0.0]]), np.eye(2)[None]) for m in range(3)]
+    diagonal = [
+        as_mixture(np.ones(1), np.array([[float(m), 0.0]]), np.eye(2)[None]) for m in range(3)
+    ]
     assert Hypotheses.from_mixtures(diagonal).axis_aligned
     assert not Hypotheses.from_mixtures(listed).axis_aligned
 
@@ -124,7 +137,9 @@ def test_mixtures_with_full_covariances_and_different_numbers_of_components():
 def test_of_approximate_dp_only_epsilon_is_spent():
     ledger = Ledger(ApproxDP(2, 1e-6))
     arrays = random_arrays(np.random.default_rng(1), 5, 1, 1)
-    result = select_hypothesis(np.zeros((50, 1)), hypotheses=arrays, budget=ApproxDP(1, 1e-7), ledger=ledger, **COMMON)
+    result = select_hypothesis(
+        np.zeros((50, 1)), hypotheses=arrays, budget=ApproxDP(1, 1e-7), ledger=ledger, **COMMON
+    )
     assert result.spent == PureDP(1)
     assert ledger.remaining == ApproxDP(2, 1e-6) - ledger.spent
     assert repr(ledger.spent) == "Cost(ApproxDP, epsilon=1.0, delta=0.0)"
@@ -146,9 +161,22 @@ def test_one_hypothesis_or_none_costs_nothing():
     none = ([[1.0], [1.0]], [[[np.inf]], [[0.0]]], [[[1.0]], [[0.0]]])
     spare = ([[1.0]], [[[5.0]]], [[[4.0]]])
     result = select_hypothesis(rows, hypotheses=none, budget=PureDP(1), fallback=spare, **COMMON)
-    assert (result.index, result.reasons, result.candidates, result.left_out) == (None, ("fallback",), 0, 2)
+    assert (result.index, result.reasons, result.candidates, result.left_out) == (
+        None,
+        ("fallback",),
+        0,
+        2,
+    )
     assert result.means.tolist() == [[5.0]]
-    raises(InputError, "fallback=", select_hypothesis, rows, hypotheses=none, budget=PureDP(1), **COMMON)
+    raises(
+        InputError,
+        "fallback=",
+        select_hypothesis,
+        rows,
+        hypotheses=none,
+        budget=PureDP(1),
+        **COMMON,
+    )
     assert log == []
 
 
@@ -163,7 +191,11 @@ def test_left_out_hypotheses_are_never_chosen():
     assert 9 in listed.positions
     rows = draw(rng, (weights, means, np.ones_like(variances)), 9, 3000)
     for seed in range(10):
-        call = {"hypotheses": (weights, means, variances), "budget": PureDP(0.001), "random_state": seed}
+        call = {
+            "hypotheses": (weights, means, variances),
+            "budget": PureDP(0.001),
+            "random_state": seed,
+        }
         result = seeded(select_hypothesis, rows, **call, **COMMON)
         assert result.index in listed.positions
         assert (result.candidates, result.left_out) == (21, 9)
@@ -173,7 +205,9 @@ def test_left_out_hypotheses_are_never_chosen():
 def test_too_few_rows_for_an_accuracy_are_told():
     arrays = random_arrays(np.random.default_rng(1), 5, 1, 1)
     with pytest.warns(AccuracyWarning, match="do not guarantee accuracy"):
-        select_hypothesis(np.zeros((50, 1)), hypotheses=arrays, budget=PureDP(1), accuracy=0.1, **COMMON)
+        select_hypothesis(
+            np.zeros((50, 1)), hypotheses=arrays, budget=PureDP(1), accuracy=0.1, **COMMON
+        )
 
 
 ARRAYS = random_arrays(np.random.default_rng(1), 5, 2, 1)
@@ -197,7 +231,12 @@ ARRAYS = random_arrays(np.random.default_rng(1), 5, 2, 1)
     ({"fallback": ARRAYS}, "one usable mixture"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused_before_anything_is_read(change, text):
-    refused(select_hypothesis, text, np.zeros((50, 1)), **{"hypotheses": ARRAYS, "budget": PureDP(1), **change})
+    refused(
+        select_hypothesis,
+        text,
+        np.zeros((50, 1)),
+        **{"hypotheses": ARRAYS, "budget": PureDP(1), **change},
+    )
 
 
 def test_weights_positions_and_arguments_of_required_n_are_checked():
@@ -237,7 +276,13 @@ def exact_counts(x, item, grid):
 @pytest.mark.parametrize("bins", BINS, ids=str)
 def test_counts_are_those_of_the_bins(bins):
     result, grids = stable_histogram(X, bins=bins, budget=BUDGET), []
-    for item in [bins] * 2 if not isinstance(bins, list | ProductBins) else bins if isinstance(bins, list) else [bins]:
+    for item in (
+        [bins] * 2
+        if not isinstance(bins, list | ProductBins)
+        else bins
+        if isinstance(bins, list)
+        else [bins]
+    ):
         if item is not None:
             parts = item.grids if isinstance(item, ProductBins) else (item,)
             grids += [parts] * parts[0].levels
@@ -254,7 +299,10 @@ def test_counts_are_those_of_the_bins(bins):
 
 def test_the_noise_is_chosen_by_the_number_of_histograms():
     assert stable_histogram(X[:, :1], bins=BinGrid(width=1.0), budget=BUDGET).noise_law == "laplace"
-    assert stable_histogram(X, bins=BinGrid(width=1.0, levels=3), budget=BUDGET).noise_law == "gaussian"
+    assert (
+        stable_histogram(X, bins=BinGrid(width=1.0, levels=3), budget=BUDGET).noise_law
+        == "gaussian"
+    )
     for noise in ("laplace", "gaussian"):
         assert stable_histogram(X, bins=DyadicBins(), budget=BUDGET, noise=noise).noise_law == noise
 
@@ -262,12 +310,18 @@ def test_the_noise_is_chosen_by_the_number_of_histograms():
 def test_every_count_is_within_the_stated_error():
     failures = 0
     for seed in range(40):
-        result = seeded(stable_histogram, X[:5000, 0], bins=BinGrid(width=0.5), budget=BUDGET, random_state=seed)
+        result = seeded(
+            stable_histogram, X[:5000, 0], bins=BinGrid(width=0.5), budget=BUDGET, random_state=seed
+        )
         keys, counts = np.unique(np.ceil(X[:5000, 0] / 0.5) - 1.0, return_counts=True)
         noisy = dict(zip(result[0].keys[:, 0].tolist(), result[0].counts.tolist(), strict=True))
         error = result.count_error(0.05)
-        failures += any(abs(noisy.get(int(key), 0.0) - count) > error for key, count in zip(keys, counts, strict=True))
-    assert failures <= 9  # at 5 % each, more than 9 of 40 has probability below 1e-4; the seeds are fixed
+        failures += any(
+            abs(noisy.get(int(key), 0.0) - count) > error
+            for key, count in zip(keys, counts, strict=True)
+        )
+    # at 5 % each, more than 9 of 40 has probability below 1e-4; the seeds are fixed
+    assert failures <= 9
     assert result.count_error(0.001) > error
     raises(InputError, None, result.count_error, 0.0)
 
@@ -280,7 +334,9 @@ def test_bins_end_at_the_offset_and_every_width_from_there(grid, ends):
     """What lies beside an end, and at it: a bin holds its upper end."""
     for low, high in itertools.pairwise(ends):
         for value in (low + 1.0, (low + high) / 2.0, high):
-            (item,) = seeded(stable_histogram, np.full(900, value), bins=grid, budget=BUDGET).histograms
+            (item,) = seeded(
+                stable_histogram, np.full(900, value), bins=grid, budget=BUDGET
+            ).histograms
             assert (item.lower.tolist(), item.upper.tolist()) == ([[low]], [[high]])
             assert item.keys.tolist() == [[ends.index(low)]]
 
@@ -294,7 +350,9 @@ def test_bins_at_the_ends_and_without_rows():
     # Values without a bin leave nothing.
     for value in (np.nan, np.inf, 0.0):
         assert len(stable_histogram(np.full(5000, value), bins=DyadicBins(), budget=BUDGET)[0]) == 0
-    assert len(stable_histogram(np.full(5000, 1e300), bins=BinGrid(width=1e-3), budget=BUDGET)[0]) == 0
+    assert (
+        len(stable_histogram(np.full(5000, 1e300), bins=BinGrid(width=1e-3), budget=BUDGET)[0]) == 0
+    )
     # The widest bins have infinite ends.
     result = stable_histogram(np.full(900, 1.7e308), bins=BinGrid(width=1.6e308), budget=BUDGET)
     assert result[0].keys.tolist() == [[1]]

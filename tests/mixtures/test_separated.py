@@ -20,7 +20,8 @@ from fastpubpriv.privacy import ZCDP, Ledger, PureDP
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
-pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
+# matrices are small: a second thread would only wait
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
 DIM, K = 3, 3
 RNG = np.random.default_rng(5)
 MIXTURE = separated(RNG, DIM, K, 30.0)
@@ -60,7 +61,9 @@ def test_finds_and_describes_the_components(method):
     assert len(result.diagnostics["leaves"]) == K
     # The component that the density prefers is the leaf that the tree sends a row to.
     order = {leaf: index for index, leaf in enumerate(result.diagnostics["leaves"])}
-    assert [order[leaf] for leaf in result.tree.assign(ROWS[:100])] == result.predict(ROWS[:100]).tolist()
+    assert [order[leaf] for leaf in result.tree.assign(ROWS[:100])] == result.predict(
+        ROWS[:100]
+    ).tolist()
 
 
 @pytest.mark.parametrize("method", ["tree", "public_pca"])
@@ -108,8 +111,13 @@ def test_releases_cost_what_the_formula_says(mode, method, monkeypatch):
     rest = [call for call in transcript.calls if call.reserve is None]
     total = share + sum(call.event.rho for call in rest)
     if mode == "theory":
-        clusters = [(call.event.rho / call.event.clusters.worst, call.event.clusters) for call in rest]
-        stay, move = sum(unit * each.stay for unit, each in clusters), sum(unit * each.move for unit, each in clusters)
+        clusters = [
+            (call.event.rho / call.event.clusters.worst, call.event.clusters) for call in rest
+        ]
+        stay, move = (
+            sum(unit * each.stay for unit, each in clusters),
+            sum(unit * each.move for unit, each in clusters),
+        )
         total = share + max(stay, move)
         assert rest[0].name == "leaf counts"
         assert rest[0].event.clusters.stay == 0
@@ -132,7 +140,9 @@ def bits(result):
 
 def test_a_file_larger_than_the_memory_that_a_fit_takes(tmp_path):
     wide = separated(np.random.default_rng(2), 40, 2, 40.0)
-    rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=np.float64, shape=(150_000, 40))
+    rows = np.lib.format.open_memmap(
+        tmp_path / "rows.npy", mode="w+", dtype=np.float64, shape=(150_000, 40)
+    )
     rng = np.random.default_rng(3)
     for begin in range(0, 150_000, 10_000):
         rows[begin : begin + 10_000] = wide.draw(rng, 10_000)[0]
@@ -201,7 +211,12 @@ def test_public_only_reads_nothing_private():
     assert np.linalg.eigvalsh(public_only(PUBLIC[:3], n_components=3).covariances).min() > 0.0
     assert public_only(np.repeat(PUBLIC[:2], 4, axis=0), n_components=5).n_components == 2
     # Public only refusals.
-    for rows, k in ((PUBLIC_OF_EDGES, 0), (PUBLIC_OF_EDGES, 31), (np.ones((4, 2)), 2), (PUBLIC_OF_EDGES[:1], 1)):
+    for rows, k in (
+        (PUBLIC_OF_EDGES, 0),
+        (PUBLIC_OF_EDGES, 31),
+        (np.ones((4, 2)), 2),
+        (PUBLIC_OF_EDGES[:1], 1),
+    ):
         raises(InputError, None, public_only, rows, n_components=k)
 
 
@@ -214,7 +229,15 @@ def test_baseline_without_public_rows():
     assert result.method == "no_public_baseline"
     assert matched(result.tree.assign(rows), labels) > 0.98
     assert errors_of(result, two)[1].max() < 0.5
-    raises(BudgetError, "PureDP", no_public_baseline, rows, n_components=2, radius=40.0, budget=PureDP(1))
+    raises(
+        BudgetError,
+        "PureDP",
+        no_public_baseline,
+        rows,
+        n_components=2,
+        radius=40.0,
+        budget=PureDP(1),
+    )
 
 
 # ---- Bad arguments are refused before anything is paid; bad private content is silent; odd public rows give fewer components.
@@ -223,7 +246,13 @@ RNG_OF_EDGES = np.random.default_rng(31)
 MIXTURE_OF_EDGES = separated(RNG_OF_EDGES, DIM_OF_EDGES, 2, 40.0)
 ROWS_OF_EDGES, LABELS_OF_EDGES = MIXTURE_OF_EDGES.draw(RNG_OF_EDGES, 20_000)
 PUBLIC_OF_EDGES = MIXTURE_OF_EDGES.of(RNG_OF_EDGES, np.arange(30) % 2)
-GOOD = {"x_pub": PUBLIC_OF_EDGES, "n_components": 2, "min_weight": 0.3, "budget": ZCDP(1), "progress": False}
+GOOD = {
+    "x_pub": PUBLIC_OF_EDGES,
+    "n_components": 2,
+    "min_weight": 0.3,
+    "budget": ZCDP(1),
+    "progress": False,
+}
 EDGE_METHODS = [
     pytest.param({"method": "tree"}, id="tree"), pytest.param({"method": "one_shot"}, id="one shot"),
     pytest.param({"method": "public_pca"}, id="public"), pytest.param({"method": "soft_em"}, id="soft EM"),
@@ -234,8 +263,23 @@ EDGE_METHODS = [
 
 def finite(result):
     """What every result must be, whatever the private rows are."""
-    assert 1 <= result.n_components == len(result.part_reasons) == len(result.structure) == len(result.weights)
-    said = {"clipped", "fallback", "few_rows", "unresolved", "wide", "shifted", "poor_fit", "not_gaussian"}
+    assert (
+        1
+        <= result.n_components
+        == len(result.part_reasons)
+        == len(result.structure)
+        == len(result.weights)
+    )
+    said = {
+        "clipped",
+        "fallback",
+        "few_rows",
+        "unresolved",
+        "wide",
+        "shifted",
+        "poor_fit",
+        "not_gaussian",
+    }
     assert {*result.reasons} <= said
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert result.weights.min() > 0.0
@@ -267,7 +311,13 @@ BAD = [
 @pytest.mark.parametrize(("changes", "error", "message"), BAD)
 def test_refused_before_anything_is_paid(changes, error, message):
     ledger = Ledger(ZCDP(1))
-    raises(error, message, learn_separated_mixture, ROWS_OF_EDGES, **{**GOOD, "ledger": ledger, **changes})
+    raises(
+        error,
+        message,
+        learn_separated_mixture,
+        ROWS_OF_EDGES,
+        **{**GOOD, "ledger": ledger, **changes},
+    )
     assert ledger.remaining.amounts == (1,)
 
 
@@ -285,7 +335,8 @@ def test_baseline_refusals(changes, message):
 
 
 def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refused():
-    lost = pytest.warns(AccuracyWarning, match=r"unresolved .*: component 0, component 1")  # what came of it
+    # what came of it
+    lost = pytest.warns(AccuracyWarning, match=r"unresolved .*: component 0, component 1")
     with lost, pytest.warns(AccuracyWarning, match="component of 6000 rows"):
         edge(budget=ZCDP(1e-6))
     with warnings.catch_warnings():
@@ -336,7 +387,9 @@ def test_a_leaf_without_private_rows(options):
     """All private rows in one component: the other leaf stands with its public summary, and is marked."""
     result = edge(ROWS_OF_EDGES[LABELS_OF_EDGES == 0], **options)
     if result.n_components == 2:
-        (low,) = np.flatnonzero([bool({"fallback", "unresolved"} & {*own}) for own in result.part_reasons])
+        (low,) = np.flatnonzero(
+            [bool({"fallback", "unresolved"} & {*own}) for own in result.part_reasons]
+        )
         assert options["method"] == "soft_em" or result.part_reasons[low] == ("fallback",)
         assert np.linalg.norm(result.means[low] - MIXTURE_OF_EDGES.means[1]) < 5.0
 
@@ -366,12 +419,17 @@ def test_a_constant_public_column_is_named():
 
     def rows(n):
         labels = np.arange(n) % 2
-        return np.column_stack([rng.normal(20.0 * labels, 1.0), rng.normal(size=n), rng.random(n) < 0.1])
+        return np.column_stack(
+            [rng.normal(20.0 * labels, 1.0), rng.normal(size=n), rng.random(n) < 0.1]
+        )
 
     private, public = rows(6_000), rows(30)
     public[:, 2] = 0.0
-    constant = pytest.warns(AccuracyWarning, match="the public rows are constant in 2: the scale of the other columns")
-    with constant, pytest.warns(AccuracyWarning, match="poor_fit"):  # nor is an indicator a Gaussian
+    constant = pytest.warns(
+        AccuracyWarning, match="the public rows are constant in 2: the scale of the other columns"
+    )
+    # nor is an indicator a Gaussian
+    with constant, pytest.warns(AccuracyWarning, match="poor_fit"):
         found = edge(private, x_pub=public, budget=ZCDP(0.5), method="public_pca")
     assert found.diagnostics["fallback_columns"] == ("2",)
     assert "Scale borrowed by" in found.summary()

@@ -9,7 +9,14 @@ import pytest
 from mixture_cases import opened
 from scipy.special import logsumexp
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_axis_aligned_mixture, learn_separated_mixture, session
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    learn_axis_aligned_mixture,
+    learn_separated_mixture,
+    session,
+)
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_shapes, soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
@@ -25,7 +32,9 @@ pytestmark = [
 def drawn(rng, weights, means, covariances, n):
     labels = rng.choice(len(weights), size=n, p=weights)
     roots = np.linalg.cholesky(covariances)
-    return means[labels] + np.einsum("nij,nj->ni", roots[labels], rng.normal(size=(n, means.shape[1])))
+    return means[labels] + np.einsum(
+        "nij,nj->ni", roots[labels], rng.normal(size=(n, means.shape[1]))
+    )
 
 
 def log_density(mixture, rows):
@@ -33,20 +42,26 @@ def log_density(mixture, rows):
     for weight, mean, covariance in zip(*mixture, strict=True):
         root = np.linalg.cholesky(covariance)
         white = np.linalg.solve(root, (rows - mean).T)
-        joint.append(math.log(weight) - 0.5 * np.square(white).sum(axis=0) - np.log(np.diag(root)).sum())
+        joint.append(
+            math.log(weight) - 0.5 * np.square(white).sum(axis=0) - np.log(np.diag(root)).sum()
+        )
     return logsumexp(joint, axis=0)
 
 
 def total_variation(one, result, rng):
     other = result.weights, result.means, result.covariances
     rows = np.concatenate([drawn(rng, *one, 5000), drawn(rng, *other, 5000)])
-    return float(np.mean(np.abs(np.tanh((log_density(one, rows) - log_density(other, rows)) / 2.0))))
+    return float(
+        np.mean(np.abs(np.tanh((log_density(one, rows) - log_density(other, rows)) / 2.0)))
+    )
 
 
 def nested(rng, dim=5, k=3, ratio=10.0):
     """Components around one place, each `ratio` times as wide as the one before."""
     scales = ratio ** np.arange(k)
-    covariances = np.array([np.diag(np.exp(rng.uniform(-0.5, 0.5, dim))) * scale**2 for scale in scales])
+    covariances = np.array(
+        [np.diag(np.exp(rng.uniform(-0.5, 0.5, dim))) * scale**2 for scale in scales]
+    )
     return np.full(k, 1.0 / k), 0.5 * rng.normal(size=(k, dim)) * scales[:, None], covariances
 
 
@@ -76,7 +91,10 @@ def test_scale_free_starts_find_nested_components(monkeypatch):
             rng = np.random.default_rng(seed)
             mixture = nested(rng)
             full, diagonal = public_shapes.public_fits(drawn(rng, *mixture, 120), 3, 0.3)
-            scales = [np.sort(np.sqrt(np.einsum("kii->k", at.covariances) / 5.0)) for at in (full, diagonal)]
+            scales = [
+                np.sort(np.sqrt(np.einsum("kii->k", at.covariances) / 5.0))
+                for at in (full, diagonal)
+            ]
             errors.append(min(np.abs(np.log(each / [1.0, 10.0, 100.0])).max() for each in scales))
     assert max(found[many]) < math.log(1.5)
     # Planted fault: one scale for all, that of k-means.
@@ -97,11 +115,16 @@ SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
 
 
 def em_step(mixture, rows):
-    joint = np.stack([log_density((w[None], m[None], c[None]), rows) for w, m, c in zip(*mixture, strict=True)])
+    joint = np.stack(
+        [log_density((w[None], m[None], c[None]), rows) for w, m, c in zip(*mixture, strict=True)]
+    )
     share = np.exp(joint - logsumexp(joint, axis=0))
     held = share.sum(axis=1)
     middle = share @ rows / held[:, None]
-    spread = [(s[:, None] * (rows - m)).T @ (rows - m) / h for s, m, h in zip(share, middle, held, strict=True)]
+    spread = [
+        (s[:, None] * (rows - m)).T @ (rows - m) / h
+        for s, m, h in zip(share, middle, held, strict=True)
+    ]
     return held / len(rows), middle, np.array(spread)
 
 
@@ -115,7 +138,11 @@ def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
         run = opened(SAMPLE, ZCDP(1000), random_state=1)
         found = soft_em.advance(run, SAMPLE[:10], state, share=share, name="round").at
         ratios = [np.trace(found.covariances[j]) / np.trace(wanted[2][j]) for j in range(3)]
-        return np.abs(found.means - wanted[1]).max(), np.abs(found.weights - wanted[0]).max(), np.mean(ratios)
+        return (
+            np.abs(found.means - wanted[1]).max(),
+            np.abs(found.weights - wanted[0]).max(),
+            np.mean(ratios),
+        )
 
     mean, weight, ratio = error_of(Fraction(9, 10))
     assert mean < 0.05
@@ -139,7 +166,11 @@ def test_noise_alone_changes_next_to_nothing():
     assert soft_em.shrinkage(np.full(28, 1.0), 0.0) == 1.0
     assert soft_em.shrinkage(np.zeros(28), 1.0) == 0.0
     white = [soft_em.shrinkage(rng.normal(size=45), 0.25) for _ in range(50)]
-    assert np.mean(white) > 0.5 > np.mean([soft_em.shrinkage(rng.normal(size=45), 1.0) for _ in range(50)])
+    assert (
+        np.mean(white)
+        > 0.5
+        > np.mean([soft_em.shrinkage(rng.normal(size=45), 1.0) for _ in range(50)])
+    )
 
 
 def test_a_change_along_one_direction_stands_out_of_noise():
@@ -150,14 +181,18 @@ def test_a_change_along_one_direction_stands_out_of_noise():
     found = truth + noise + noise.T
     change = soft_em.shrunken_change(found, 0.02, 0.01)
     assert np.linalg.norm(change - truth) < 1.2
-    assert np.linalg.norm(found * soft_em.shrinkage(found[np.triu_indices(40, 1)], 0.01) - truth) > 1.6
+    assert (
+        np.linalg.norm(found * soft_em.shrinkage(found[np.triu_indices(40, 1)], 0.01) - truth) > 1.6
+    )
     # Diagonal statistics have no noise off the diagonal, and no eigenvalue of theirs stands out of it by that.
     alone = soft_em.shrunken_change(np.diag(1.0 + rng.normal(0.0, 0.1, size=40)), 0.01, 0.0)
     assert np.abs(alone - np.eye(40)).max() < 0.1
 
 
 def plan_of(dim, k, n, n_pub, allowance, *, pure=False, method="soft_em"):
-    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1)
+    shape = Shape(
+        dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1
+    )
     return soft_em.SoftPlan.of(METHODS[method], shape, n, allowance, pure=pure)
 
 
@@ -226,7 +261,9 @@ def test_one_public_row_of_each_component_shows_where_it_is():
     means = 30.0 * np.eye(3, 6)
     mixture = np.full(3, 1 / 3), means, np.tile(np.eye(6), (3, 1, 1))
     rows, public = drawn(rng, *mixture, 20_000), means + rng.normal(size=(3, 6))
-    result = learn_separated_mixture(rows, x_pub=public, n_components=3, budget=ZCDP(0.5), random_state=0)
+    result = learn_separated_mixture(
+        rows, x_pub=public, n_components=3, budget=ZCDP(0.5), random_state=0
+    )
     assert result.method == "soft_em"
     assert total_variation(mixture, result, rng) < 0.05
 
@@ -248,14 +285,18 @@ def test_fewer_private_rows_than_public_ones_leave_the_public_fit():
     assert result.reasons == ("wide",)
 
 
-@pytest.mark.parametrize(("n", "budget"), [(30_000, ZCDP(0.5)), (3_000, ZCDP(0.5)), (3_000, ZCDP(0.02))])
+@pytest.mark.parametrize(
+    ("n", "budget"), [(30_000, ZCDP(0.5)), (3_000, ZCDP(0.5)), (3_000, ZCDP(0.02))]
+)
 def test_the_predicted_total_variation_is_that_of_the_answer(n, budget):
     mixture = overlapping(np.random.default_rng(0), dim=4, k=3, apart=8.0)
     result = learned(mixture, 0, n=n, n_pub=60, budget=budget)
     predicted = float(result.weights @ result.diagnostics["predicted_total_variations"])
     assert 0.6 < predicted / total_variation(mixture, result, np.random.default_rng(1)) < 1.6
     # A shape that noise hides is a caution.
-    assert ("wide" in result.reasons, result.status) == ((True, "caution") if budget == ZCDP(0.02) else (False, "ok"))
+    assert ("wide" in result.reasons, result.status) == (
+        (True, "caution") if budget == ZCDP(0.02) else (False, "ok")
+    )
 
 
 @pytest.mark.parametrize(("correlated", "bound"), [(False, 0.065), (True, 0.3)])
@@ -268,7 +309,10 @@ def test_noisy_plans_learn_variances_alone_if_public_rows_show_no_correlations(c
     result = learned(mixture, 1, n=30_000, n_pub=80, budget=PureDP(1))
     assert total_variation(mixture, result, np.random.default_rng(0)) < bound
     # What eighty public rows do not show may still be there.
-    assert (result.structure[0], result.reasons) == ("full" if correlated else "diagonal", ("wide",))
+    assert (result.structure[0], result.reasons) == (
+        "full" if correlated else "diagonal",
+        ("wide",),
+    )
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):

@@ -34,7 +34,9 @@ def test_atoms_are_said_to_be(name):
     # Components many steps wide are as good as a density; the others are not.
     assert "ties" in found.reasons
     stds = np.sqrt(found.variances[:, 0])
-    assert all(own == ("ties",) for own, std in zip(found.part_reasons, stds, strict=True) if std < 1.0)
+    assert all(
+        own == ("ties",) for own, std in zip(found.part_reasons, stds, strict=True) if std < 1.0
+    )
     # Pairs that tie, about: the share of the released bins that is missing, some of it hidden by the threshold.
     share = float(np.sum((np.unique(values, return_counts=True)[1] / len(values)) ** 2))
     assert found.diagnostics["tied_share"][0] == pytest.approx(share, abs=0.15)
@@ -90,7 +92,8 @@ def test_a_component_lost_in_noise_is_said_to_be():
     public = np.concatenate([rng.normal(0.0, 1.0, (38, 8)), rng.normal(20.0, 1.0, (2, 8))])
     for seed in range(3):
         found = learn(rows, 2, budget=ZCDP(0.02), method="dp_em", x_pub=public, random_state=seed)
-        assert found.part_reasons[0] in (("few_rows",), ("wide",))  # of 500 rows a count can say nothing
+        # of 500 rows a count can say nothing
+        assert found.part_reasons[0] in (("few_rows",), ("wide",))
         assert found.part_reasons[1] in (("few_rows",), ("wide",), ("unresolved",))
         assert np.abs(found.means).max() < 30.0
     strong = np.repeat(rows, 40, axis=0)
@@ -124,12 +127,17 @@ def test_constants_beside_smooth_columns_and_too_few_rows_are_never_ok():
 
 
 def test_reasons_by_hand():
-    ties, lost, fallback = ((reason,) for reason in (Reason.TIES, Reason.UNRESOLVED, Reason.FALLBACK))
+    ties, lost, fallback = (
+        (reason,) for reason in (Reason.TIES, Reason.UNRESOLVED, Reason.FALLBACK)
+    )
     means, stds = np.array([[0.0, 7.0], [1.0, 7.0]]), np.array([[1.0, 1.0], [0.001, 1.0]])
     plain = em.LearnedMixture(weights=np.array([0.5, 0.5]), means=means, stds=stds)
     none, step = [0.0, 0.0], [0.01, 0.01]
     assert em.component_reasons(plain, none, step) == ((), ties)
-    assert em.component_reasons(replace(plain, low=np.array([True, True])), none, step) == (lost, lost)
+    assert em.component_reasons(replace(plain, low=np.array([True, True])), none, step) == (
+        lost,
+        lost,
+    )
     blind = replace(plain, unseen=np.array([True, False]))
     assert em.component_reasons(blind, none, step) == (ties, ties)
     assert em.component_reasons(blind, none, step, known_std=True) == ((), ties)
@@ -138,10 +146,22 @@ def test_reasons_by_hand():
     assert em.component_reasons(plain, [0.0, 0.3], step) == (ties, ties)
     assert em.component_reasons(plain, [0.3, 0.0], [0.1, 0.1]) == ((), ties)
     assert em.component_reasons(plain, [0.0, 0.3], [np.inf, np.inf]) == (ties, ties)
-    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), none, step) == (fallback, fallback)
-    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step) == (ties, ties)
-    assert em.component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (ties, fallback)
-    assert em.component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (fallback, fallback)
+    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), none, step) == (
+        fallback,
+        fallback,
+    )
+    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step) == (
+        ties,
+        ties,
+    )
+    assert em.component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (
+        ties,
+        fallback,
+    )
+    assert em.component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (
+        fallback,
+        fallback,
+    )
     one = em.LearnedMixture(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
     assert em.component_reasons(one, [0.0], [1.0]) == (ties,)
 
@@ -157,10 +177,12 @@ def test_public_ties_by_hand():
 
 
 def cells_of(values, edges, noise=3.0):
-    counts = np.histogram(values, np.concatenate([[-1e9], edges, [1e9]]))[0] + np.random.default_rng(1).laplace(
-        scale=noise / np.sqrt(2.0), size=len(edges) + 1
+    counts = np.histogram(values, np.concatenate([[-1e9], edges, [1e9]]))[
+        0
+    ] + np.random.default_rng(1).laplace(scale=noise / np.sqrt(2.0), size=len(edges) + 1)
+    return em.CellHistogram(
+        np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values)
     )
-    return em.CellHistogram(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
 
 
 def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
@@ -168,10 +190,13 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
     cells = replace(cells, total=2_000)
 
     def mixture(weight, std):
-        return em.Mixtures(np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]]))
+        return em.Mixtures(
+            np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]])
+        )
 
     assert significant(cells, mixture(0.05, 0.1)).all()  # a hundred rows in a cell
-    assert not significant(cells, mixture(0.005, 0.1)).any()  # ten: three deviations, of one cell among eighty
+    # ten: three deviations, of one cell among eighty
+    assert not significant(cells, mixture(0.005, 0.1)).any()
     assert not significant(cells, mixture(0.012, 2.0)).any()  # two dozen over seventeen cells
     assert unseen(cells, np.array([0.1, 0.1]), np.array([0.3, 0.2])).tolist() == [False, True]
 
@@ -180,7 +205,12 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
         counts, keys = np.array([400.0, 300.0, 200.0]), np.arange(3)[:, None]
 
     found = object.__new__(StableRelease)
-    for name, value in (("histograms", [Histogram]), ("threshold", 20.0), ("noise_std", 2.0), ("event", None)):
+    for name, value in (
+        ("histograms", [Histogram]),
+        ("threshold", 20.0),
+        ("noise_std", 2.0),
+        ("event", None),
+    ):
         object.__setattr__(found, name, value)
     assert em.ties_of(found, 950, 1)[0] == [0.0]
     assert em.ties_of(found, 1200, 1)[0] == [0.25]

@@ -23,7 +23,14 @@ from benchmarks.papers import newton_beyond as beyond
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.experiment import Options
 from benchmarks.papers.gradient_tables_printed import ALGORITHM_1, DP_SGD, METHODS, TABLES
-from benchmarks.papers.mixture_cases import CASES, Truth, anywhere, blobs, distance_by_draws, distance_on_line
+from benchmarks.papers.mixture_cases import (
+    CASES,
+    Truth,
+    anywhere,
+    blobs,
+    distance_by_draws,
+    distance_on_line,
+)
 from benchmarks.papers.noise_tables import PRINTED
 from benchmarks.papers.registry import EXPERIMENTS
 from benchmarks.papers.samples import coin_rows, normal_rows
@@ -37,7 +44,10 @@ def test_the_command_lists_and_runs(tmp_path, capsys):
     assert all(each.summary in listed for each in EXPERIMENTS.values())
     main(["b-proposition-8", "--out", str(tmp_path), "--runs", "2", "--threads", "1"])
     assert "a factor of about 1.98" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {"b-proposition-8.csv", "b-proposition-8.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "b-proposition-8.csv",
+        "b-proposition-8.png",
+    }
 
 
 def ran(name, folder, **options):
@@ -60,14 +70,19 @@ def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
 
 
 def test_simulated_rows_follow_their_laws():
-    rows, coins = normal_rows(np.random.SFC64(7), 40_000, 50), coin_rows(np.random.SFC64(9), 20_000, 30)
+    rows, coins = (
+        normal_rows(np.random.SFC64(7), 40_000, 50),
+        coin_rows(np.random.SFC64(9), 20_000, 30),
+    )
     assert np.array_equal(rows, normal_rows(np.random.SFC64(7), 40_000, 50))
     flat = rows.ravel().astype(np.float64)
     # p below 1e-4 with these seeds would be a fault; a scale off by 1 % must not pass.
     assert stats.kstest(flat, "norm").pvalue > 1e-4
     assert stats.kstest(1.01 * flat, "norm").pvalue < 1e-4
     # Lengths of rows need independent columns; pairs from one call of the formula lie far apart.
-    assert stats.kstest(np.sum(rows.astype(np.float64) ** 2, axis=1), "chi2", args=(50,)).pvalue > 1e-4
+    assert (
+        stats.kstest(np.sum(rows.astype(np.float64) ** 2, axis=1), "chi2", args=(50,)).pvalue > 1e-4
+    )
     assert set(np.unique(coins)) == {0.0, 1.0}
     assert np.abs(coins.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(len(coins))
     for found in (rows, coins):
@@ -75,7 +90,9 @@ def test_simulated_rows_follow_their_laws():
 
 
 def test_ratios_beside_an_older_file(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1))
+    monkeypatch.setattr(
+        machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1)
+    )
     old = tmp_path / "old.json"
     machine.main(["--threads", "1", "--json", str(old)])
     assert "ratio" in capsys.readouterr().out
@@ -86,7 +103,13 @@ def test_ratios_beside_an_older_file(tmp_path, capsys, monkeypatch):
     assert lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"])
     machine.main(["--compare", str(old)])
     shown = capsys.readouterr().out
-    for words in ("old ratio", f"{lap['ratio']:.1f}x", f"{1e3 * lap['seconds']:.2f} ms", "now: ", "old: "):
+    for words in (
+        "old ratio",
+        f"{lap['ratio']:.1f}x",
+        f"{1e3 * lap['seconds']:.2f} ms",
+        "now: ",
+        "old: ",
+    ):
         assert words in shown
     lap["n_priv"] = 501
     written["machine"]["processor"] = "\x1b[31mZ80[bold]"
@@ -124,17 +147,26 @@ def test_the_whole_figure_is_within_four_percent(tmp_path):
 
 
 def test_the_published_radius_is_worse_at_small_n():
-    assert figure.closed_form(figure.AS_PUBLISHED, 1000) > 1.01 * figure.closed_form(figure.ONE_PUBLIC, 1000)
+    assert figure.closed_form(figure.AS_PUBLISHED, 1000) > 1.01 * figure.closed_form(
+        figure.ONE_PUBLIC, 1000
+    )
 
 
 def test_a_wrong_radius_would_be_noticed(monkeypatch):
     monkeypatch.setattr(figure, "FAILURE", 1e-12)
-    assert figure.closed_form(figure.ONE_PUBLIC, 1000) != pytest.approx(TABLE[figure.ONE_PUBLIC][0], rel=7e-4)
+    assert figure.closed_form(figure.ONE_PUBLIC, 1000) != pytest.approx(
+        TABLE[figure.ONE_PUBLIC][0], rel=7e-4
+    )
 
 
 # ---- The covariance curves against the numbers known for them -------------------------------------------------------
 # Medians of n = 3000, and of n = 8000: (t, least, most). Upper ends are what noise on the triangle would give.
-BANDS = {(2, 3000): (0.33, 0.39), (2, 8000): (0.13, 0.15), (3, 3000): (0.19, 0.246), (3, 8000): (0.11, 0.129)}
+BANDS = {
+    (2, 3000): (0.33, 0.39),
+    (2, 8000): (0.13, 0.15),
+    (3, 3000): (0.19, 0.246),
+    (3, 8000): (0.11, 0.129),
+}
 
 
 def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
@@ -160,7 +192,9 @@ def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
 # ---- The local model's figure: measured errors meet the closed forms, and PrivUnit is the best of its group ---------
 def test_the_figure(tmp_path):
     _, rows = ran("b-local", tmp_path, runs=5)
-    reports, means, bits = ([row for row in rows if row["part"] == part] for part in ("report", "mean", "bits"))
+    reports, means, bits = (
+        [row for row in rows if row["part"] == part] for part in ("report", "mean", "bits")
+    )
     assert (len(reports), len(means), len(bits)) == (45, 36, 14)
     for row in reports + bits:
         gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
@@ -169,10 +203,17 @@ def test_the_figure(tmp_path):
         errors = [float(row["closed_form"]) for row in bits if row["epsilon"] == epsilon][:6]
         assert errors == sorted(errors, reverse=True)  # more bits are better, up to a whole seed
     for share in {row["public_share"] for row in means}:
-        errors = {row["method"]: float(row["closed_form"]) for row in means if row["public_share"] == share}
+        errors = {
+            row["method"]: float(row["closed_form"])
+            for row in means
+            if row["public_share"] == share
+        }
         assert errors["semi-local"] <= min(errors["one weight"], errors["throw-away"]) * (1 + 1e-9)
     # Both branches of the minimax rate are there: full local is better than throw-away for few public rows, and worse for many.
-    sides = {row["method"]: [float(r["closed_form"]) for r in means if r["method"] == row["method"]] for row in means}
+    sides = {
+        row["method"]: [float(r["closed_form"]) for r in means if r["method"] == row["method"]]
+        for row in means
+    }
     assert sides["full local"][0] < sides["throw-away"][0]
     assert sides["full local"][-1] > sides["throw-away"][-1]
 
@@ -182,7 +223,9 @@ def test_distances_and_draws_follow_their_laws():
     one, other = Truth.line([1.0], [1e9], [2.0]), Truth.line([1.0], [1e9 + 3.0], [2.0])
     exact = 2.0 * stats.norm.cdf(3.0 / 4.0) - 1.0
     assert distance_on_line(one, other) == pytest.approx(exact, rel=1e-4)
-    assert distance_by_draws(one, other, np.random.default_rng(0), 100_000) == pytest.approx(exact, abs=0.01)
+    assert distance_by_draws(one, other, np.random.default_rng(0), 100_000) == pytest.approx(
+        exact, abs=0.01
+    )
     assert distance_on_line(one, one) == 0.0
     assert distance_on_line(one, Truth.line([1.0], [-1e9], [2.0])) == pytest.approx(1.0, abs=1e-4)
     # Draws follow their law.
@@ -192,7 +235,9 @@ def test_distances_and_draws_follow_their_laws():
             w * stats.norm.cdf(np.sort(rows), m, s)
             for w, m, s in zip(truth.weights, truth.means[:, 0], truth.stds[:, 0], strict=True)
         )
-        assert np.abs(law - (np.arange(len(rows)) + 0.5) / len(rows)).max() < 2.2 / np.sqrt(len(rows))
+        assert np.abs(law - (np.arange(len(rows)) + 0.5) / len(rows)).max() < 2.2 / np.sqrt(
+            len(rows)
+        )
     assert (anywhere(np.random.default_rng(3), 3).weights >= 0.15).all()
     assert blobs(np.random.default_rng(3), 3, 4).means.shape == (3, 4)
 
@@ -208,7 +253,9 @@ def test_univariate_table(tmp_path, monkeypatch):
 
 
 def test_public_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(public_mixtures, "PLACES", (public_mixtures.PLACES[0], public_mixtures.PLACES[6]))
+    monkeypatch.setattr(
+        public_mixtures, "PLACES", (public_mixtures.PLACES[0], public_mixtures.PLACES[6])
+    )
     _, rows = ran("c-public", tmp_path, runs=2, threads=1)
     assert len(rows) == 2
     assert all(float(row["median"]) < float(row["public_alone"]) for row in rows)
@@ -221,7 +268,11 @@ def test_the_quick_version_keeps_the_order_of_the_methods(tmp_path, monkeypatch)
     assert len(rows) == len(tables.QUICK_RATIOS) * 2 * len(METHODS)
     for ratio in tables.QUICK_RATIOS:
         for account in cells.ACCOUNTS:
-            part = {r["method"]: r for r in rows if (float(r["public_ratio"]), r["account"]) == (ratio, account)}
+            part = {
+                r["method"]: r
+                for r in rows
+                if (float(r["public_ratio"]), r["account"]) == (ratio, account)
+            }
             losses = {method: float(row["loss"]) for method, row in part.items()}
             # d is 200, so that a run's loss - 1 has a relative deviation of a tenth.
             assert losses[ALGORITHM_1] - 1 <= 1.5 * (min(losses.values()) - 1)
@@ -269,7 +320,9 @@ def test_throw_away_follows_its_closed_form(n_pub):
 def test_a_cell_of_table_5_is_within_its_band():
     """About a minute on two cores: one full grid of 176 settings, T = 5000, d = 2000."""
     cell = TABLES[0].cells[3]
-    found = cells.run_cell(cells.split(cells.make_data(cells.PAPER), cell.ratio), cell, cells.PRINTED)
+    found = cells.run_cell(
+        cells.split(cells.make_data(cells.PAPER), cell.ratio), cell, cells.PRINTED
+    )
     for row in tables.placed(TABLES[0], cell, cells.PRINTED, found):
         assert row["within_band"] == 1, row
 
@@ -291,12 +344,23 @@ class Fixed:
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
     rng = np.random.default_rng(6)
-    x, y, shown, labels = rng.normal(size=(60, 5)), rng.random(60), rng.normal(size=(40, 5)), rng.random(40)
+    x, y, shown, labels = (
+        rng.normal(size=(60, 5)),
+        rng.random(60),
+        rng.normal(size=(40, 5)),
+        rng.random(40),
+    )
     y, labels = (y, labels) if loss == "squared" else (np.rint(y), np.rint(labels))
     sizes, weights, start = np.array([0.1, 0.3, 0.5]), np.array([1.0, 0.4, 0.0]), rng.normal(size=5)
     by = np.diag(np.arange(1.0, 6.0)) if turned else np.eye(5)
     settings = Sweep(
-        step_size=sizes, priv_weight=weights, steps=7, clip_norm=0.4, noise_multiplier=0.5, batch_rows=18.0, loss=loss
+        step_size=sizes,
+        priv_weight=weights,
+        steps=7,
+        clip_norm=0.4,
+        noise_multiplier=0.5,
+        batch_rows=18.0,
+        loss=loss,
     )
     seen = []
     found = sweep(
@@ -314,9 +378,13 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
         w = start
         for step in range(7):
             places, public = draws.batch(step), draws.public_batch(step)
-            private = (clipped(x[places], y[places], w).sum(axis=0) - 0.2 * draws.noise(step, 5)) / 18.0
+            private = (
+                clipped(x[places], y[places], w).sum(axis=0) - 0.2 * draws.noise(step, 5)
+            ) / 18.0
             rows = slice(None) if public is None else public
-            gradient = weight * private + (1 - weight) * clipped(shown[rows], labels[rows], w).mean(axis=0)
+            gradient = weight * private + (1 - weight) * clipped(shown[rows], labels[rows], w).mean(
+                axis=0
+            )
             w = w - size * by @ gradient
         np.testing.assert_allclose(wanted, w, rtol=1e-9, atol=1e-12)
     assert seen == list(range(7))
@@ -327,7 +395,10 @@ def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
     monkeypatch.setattr(figure_divergence, "SIZE", cells.Size(50, 1000, 400, 500, 100))
     monkeypatch.setattr(figure_divergence, "KEPT", (1, 10, 100, 400))
     _, rows = ran("b-figure-6", tmp_path, runs=2)
-    losses = {method: [float(r["loss"]) for r in rows if r["method"] == method] for method in ("Algorithm 1", "DP-SGD")}
+    losses = {
+        method: [float(r["loss"]) for r in rows if r["method"] == method]
+        for method in ("Algorithm 1", "DP-SGD")
+    }
     throw_away = float(rows[0]["throw_away"])
     assert losses["DP-SGD"] == sorted(losses["DP-SGD"])
     assert losses["DP-SGD"][-1] > 30 * throw_away
@@ -336,11 +407,19 @@ def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
 
 def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    x = np.column_stack([rng.exponential(20.0, 9000) - 10.0, rng.uniform(100, 3000, 9000), rng.integers(5, 23, 9000)])
+    x = np.column_stack(
+        [
+            rng.exponential(20.0, 9000) - 10.0,
+            rng.uniform(100, 3000, 9000),
+            rng.integers(5, 23, 9000),
+        ]
+    )
     codes = rng.integers(0, 3, (9000, 2))
     rows = np.column_stack([x, codes, x[:, 0] + 3.0 * codes[:, 0] + rng.normal(0.0, 15.0, 9000)])
     rows[17] = np.nan
-    table = new_york.Cut(rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")})
+    table = new_york.Cut(
+        rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")}
+    )
     for name, value in {
         "load_delays": lambda: table, "N_TRAIN": 6000, "N_TEST": 2900, "STEP_SIZES": (0.1, 0.5, 2.0),
         "PRIV_WEIGHTS": (0.0, 0.3, 0.7, 1.0), "QUICK_STEPS": 150,
@@ -362,7 +441,9 @@ def test_files_and_summary(tmp_path, monkeypatch):
     assert len(rows) == 2 * len(beyond.RATIOS)
     for row in rows:
         # At a ratio of .01 there are ten public rows for seventy columns.
-        assert float(row["newton"]) < (1.01 if float(row["public_ratio"]) > 0.05 else 1.1) * float(row["public_only"])
+        assert float(row["newton"]) < (1.01 if float(row["public_ratio"]) > 0.05 else 1.1) * float(
+            row["public_only"]
+        )
         assert float(row["newton"]) < float(row["adassp"])
     assert "honest epsilon of 4" in report.lines[0]
 
@@ -407,7 +488,9 @@ def test_printed_values_are_met_and_cost_twice_their_epsilon(cells, tmp_path, mo
 
 def test_another_sampling_rate_misses_the_printed_value(monkeypatch):
     # Planted fault: the batch over the rows in place of one over the number of batches.
-    monkeypatch.setattr(noise_tables, "rate", lambda ratio: noise_tables.Fraction(500, round(30_000 * (1 - ratio))))
+    monkeypatch.setattr(
+        noise_tables, "rate", lambda ratio: noise_tables.Fraction(500, round(30_000 * (1 - ratio)))
+    )
     assert abs(noise_tables.published_noise(0.03, 2) - 2.529) > 0.0005
 
 
@@ -417,16 +500,25 @@ def test_the_example_by_its_closed_form_and_as_simulated(tmp_path):
     weighted = model.mean_squared_error("optimal")
     assert weighted == pytest.approx(0.0063249, rel=1e-5)
     assert model.weight("optimal") == pytest.approx(0.494008, rel=2e-6)
-    assert model.mean_squared_error("throw_away") / weighted == pytest.approx(example.FACTOR, rel=1e-6)
-    assert model.mean_squared_error("gaussian") / weighted == pytest.approx(example.FACTOR_GAUSSIAN, rel=1e-6)
+    assert model.mean_squared_error("throw_away") / weighted == pytest.approx(
+        example.FACTOR, rel=1e-6
+    )
+    assert model.mean_squared_error("gaussian") / weighted == pytest.approx(
+        example.FACTOR_GAUSSIAN, rel=1e-6
+    )
     # The example as simulated.
     report, rows = ran("b-proposition-8", tmp_path, runs=200)
     assert [row["estimator"] for row in rows] == ["throw_away", "gaussian", "optimal"]
     # Six standard errors: false alarm below 1e-8 a row if the seeds were not fixed.
     for row in rows:
-        assert abs(float(row["monte_carlo"]) - float(row["closed_form"])) < 6 * float(row["standard_error"])
+        assert abs(float(row["monte_carlo"]) - float(row["closed_form"])) < 6 * float(
+            row["standard_error"]
+        )
     for row in rows[:2]:
-        assert abs(float(row["monte_carlo_factor"]) - 1.98) < 6 * float(row["factor_standard_error"]) + 0.012
+        assert (
+            abs(float(row["monte_carlo_factor"]) - 1.98)
+            < 6 * float(row["factor_standard_error"]) + 0.012
+        )
         assert float(row["factor_standard_error"]) < 0.05
     assert "1.976316" in " ".join(report.lines)
 
@@ -436,8 +528,15 @@ def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
     zero_one, centered = public_ratio_figure.ENCODINGS
 
     def gaussian_ahead(n, encoding):
-        models = {ratio: public_ratio_figure.model(n, ratio, encoding) for ratio in public_ratio_figure.RATIOS}
-        return [r for r, m in models.items() if m.mean_squared_error("gaussian") < m.mean_squared_error("throw_away")]
+        models = {
+            ratio: public_ratio_figure.model(n, ratio, encoding)
+            for ratio in public_ratio_figure.RATIOS
+        }
+        return [
+            r
+            for r, m in models.items()
+            if m.mean_squared_error("gaussian") < m.mean_squared_error("throw_away")
+        ]
 
     assert gaussian_ahead(500, zero_one) == []
     assert gaussian_ahead(1000, zero_one) == [0.05]
@@ -455,6 +554,10 @@ def test_figures_as_simulated(monkeypatch):
         assert row["deviation"] == pytest.approx(0.0, abs=0.06)
         if row["ratio"] == 0.05 and row["estimator"] != "optimal":
             assert row["gain"] > 3 * row["gain_standard_error"] > 0
-    thrown = [row["mean_error"] for row in found if row["estimator"] == "throw_away" and row["ratio"] == 0.5]
+    thrown = [
+        row["mean_error"]
+        for row in found
+        if row["estimator"] == "throw_away" and row["ratio"] == 0.5
+    ]
     assert thrown[0] == thrown[1]
     assert thrown[2] == thrown[3]  # the same public rows, whatever the encoding

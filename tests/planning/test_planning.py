@@ -10,17 +10,35 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from benchmarks.papers.mixture_cases import Truth
-from fastpubpriv import ZCDP, ApproxDP, PureDP, estimate_gaussian, learn_separated_mixture, plan, train
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    estimate_gaussian,
+    learn_separated_mixture,
+    plan,
+    train,
+)
 from fastpubpriv.cli import main
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.gaussian_methods import METHODS as LEARNERS
 from fastpubpriv.mechanisms.selection import slack_at
-from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
+    MAX_CANDIDATES,
+    check_feasible,
+    least_list,
+)
 from fastpubpriv.mixtures.axis_aligned.dp_em import predict as predict_dp_em
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
-from fastpubpriv.planning import OrderBounds, condition_two, mixture_forecasts, mixture_needs, order_bounds
+from fastpubpriv.planning import (
+    OrderBounds,
+    condition_two,
+    mixture_forecasts,
+    mixture_needs,
+    order_bounds,
+)
 from fastpubpriv.planning.forecasts import turning_point
 from fastpubpriv.planning.orders import THEOREMS
 from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
@@ -29,7 +47,9 @@ from fastpubpriv.session import Registry
 
 
 @pytest.mark.parametrize("n_pub", [2, 5, 6, 40])
-@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(2.0, 1e-6), PureDP(8.0)], ids=["zcdp", "approx", "pure"])
+@pytest.mark.parametrize(
+    "budget", [ZCDP(0.5), ApproxDP(2.0, 1e-6), PureDP(8.0)], ids=["zcdp", "approx", "pure"]
+)
 def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
     rng = np.random.default_rng(n_pub)
     rows, public = rng.standard_normal((100_000, 5)), rng.standard_normal((n_pub, 5))
@@ -43,7 +63,9 @@ def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
 
 
 def test_closed_forms():
-    planned = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(0.5))
+    planned = plan(
+        "gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(0.5)
+    )
     clip = 1 + math.sqrt(10 + 2 * math.sqrt(10 * math.log(10)) + 2 * math.log(10))
     noise = clip**2 / (20_000 * math.sqrt(0.6 * 0.9 * 0.5))
     assert planned.error == pytest.approx(math.sqrt(110 / 20_000 + noise**2 * 55), rel=1e-6)
@@ -51,7 +73,9 @@ def test_closed_forms():
     assert planned.details["without_privacy"] == pytest.approx(math.sqrt(110 / 20_000))
     assert planned.details["total_variation"] < planned.error
     # The figures of the specification.
-    fifty = plan("gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(0.5))
+    fifty = plan(
+        "gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(0.5)
+    )
     assert fifty.error <= 0.125
     assert fifty.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
     assert fifty.details["rounds"] in (7, 8)
@@ -59,7 +83,9 @@ def test_closed_forms():
 
 def test_an_unresolvable_covariance_has_no_finite_error():
     # Too few rounds would be catastrophic, so the closed form must not be quoted.
-    planned = plan("gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(0.5))
+    planned = plan(
+        "gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(0.5)
+    )
     assert planned.error == math.inf
     assert planned.details["unresolved"] == 1.0
     json.dumps(planned.to_dict(), allow_nan=False)
@@ -124,7 +150,9 @@ def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
     # They take a second each, and bisection asks for an error dozens of times.
     calls = []
     monkeypatch.setattr(
-        mixture_forecasts, "mixture_sizes", lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1]
+        mixture_forecasts,
+        "mixture_sizes",
+        lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1],
     )
     plan(TASK, dim=3, n_components=2, error=0.09, n_priv=50_000, notion="approx", delta=1e-6)
     assert len(calls) == 1
@@ -164,7 +192,13 @@ def test_the_learner_comes_as_close_as_predicted(method):
     planned, errors = predicted(ZCDP(0.5), method=method), []
     for _ in range(5):
         result = learn_separated_mixture(
-            rows, x_pub=public, n_components=2, min_weight=0.5, budget=ZCDP(0.5), method=method, progress=False
+            rows,
+            x_pub=public,
+            n_components=2,
+            min_weight=0.5,
+            budget=ZCDP(0.5),
+            method=method,
+            progress=False,
         )
         errors += [np.linalg.norm(covariance - np.eye(4)) for covariance in result.covariances]
         own = result.diagnostics["predicted_covariance_errors"]
@@ -177,8 +211,14 @@ def test_the_learner_comes_as_close_as_predicted(method):
 
 
 def test_a_search_costs_and_public_clustering_does_not():
-    searching, public = predicted(ZCDP(0.5), method="tree"), predicted(ZCDP(0.5), method="public_pca")
-    assert (searching.details["search_share"], public.details["search_share"]) == (pytest.approx(0.3), 0.0)
+    searching, public = (
+        predicted(ZCDP(0.5), method="tree"),
+        predicted(ZCDP(0.5), method="public_pca"),
+    )
+    assert (searching.details["search_share"], public.details["search_share"]) == (
+        pytest.approx(0.3),
+        0.0,
+    )
     assert searching.error > public.error
     assert "direction_noise" in searching.details
     assert "direction_noise" not in public.details
@@ -187,7 +227,9 @@ def test_a_search_costs_and_public_clustering_does_not():
 
 
 def test_worst_cases_have_the_numbers_of_the_proofs():
-    needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25, accuracy=0.1, failure_prob=0.1)
+    needs = mixture_needs(
+        n_priv=100_000, n_components=4, min_weight=0.25, accuracy=0.1, failure_prob=0.1
+    )
     assert needs["rows_per_component"] == pytest.approx(405 * 16 * math.log(80.0) / 0.02)
     assert needs["rows_per_component"] == pytest.approx(1.42e6, rel=1e-3)
     assert needs["public_rows"] == pytest.approx(8 * math.log(40.0) / 0.25)
@@ -219,7 +261,9 @@ SAID = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "estimator", "arguments"), SAID, ids=[task for task, _, _ in SAID])
+@pytest.mark.parametrize(
+    ("task", "estimator", "arguments"), SAID, ids=[task for task, _, _ in SAID]
+)
 def test_a_plan_and_its_result_say_the_same_epsilon(task, estimator, arguments):
     """Of Gaussian noise where all of it is Gaussian, else of zCDP alone; always at one delta, which both name."""
     rng = np.random.default_rng(5)
@@ -265,10 +309,16 @@ def test_every_theorem(theorem, notion):
 def test_terms_by_hand():
     found = order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05)
     tail = math.log(20)
-    assert list(found.terms.values()) == pytest.approx([(50 + tail) / 0.01, 50 * tail**1.5 / (0.1 * 0.5)])
+    assert list(found.terms.values()) == pytest.approx(
+        [(50 + tail) / 0.01, 50 * tail**1.5 / (0.1 * 0.5)]
+    )
     assert found.n_pub == 1
-    found = order_bounds("B.1", dim=9, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05, mean_radius=100)
-    assert list(found.terms.values()) == pytest.approx([(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)])
+    found = order_bounds(
+        "B.1", dim=9, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05, mean_radius=100
+    )
+    assert list(found.terms.values()) == pytest.approx(
+        [(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)]
+    )
     assert found.n_pub == 0
     found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(2), failure_prob=0.05)
     wanted = [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
@@ -278,7 +328,10 @@ def test_terms_by_hand():
     found = order_bounds("C.28", dim=10, accuracy=0.1, failure_prob=0.05, **given)
     many = math.log(4e6)
     polylog = math.log(10 * (4 / 0.05) * 10 * 2 * many)
-    wanted = [100 * math.log(80) / (0.25 * 0.01), (100 * many + 10 * many**1.5) * polylog / (0.25 * 0.1)]
+    wanted = [
+        100 * math.log(80) / (0.25 * 0.01),
+        (100 * many + 10 * many**1.5) * polylog / (0.25 * 0.1),
+    ]
     assert list(found.terms.values()) == pytest.approx(wanted)
     assert found.n_pub == pytest.approx(10 * math.log(80) / 0.25)
 
@@ -298,10 +351,14 @@ def test_what_the_paper_says_about_its_theorems():
     # A public row takes the range away.
     far = bounds("HKM22", PureDP, mean_radius=1e30)
     assert bounds("HKM22", PureDP).n_priv < far.n_priv
-    assert {*far.terms} - {*bounds("HKM22", PureDP).terms} == {"(d log R + min(d, log R) log(1/beta)) / epsilon"}
+    assert {*far.terms} - {*bounds("HKM22", PureDP).terms} == {
+        "(d log R + min(d, log R) log(1/beta)) / epsilon"
+    }
     assert bounds("B.1", ZCDP).n_priv > 10 * bounds("B.2", ZCDP).n_priv
     # Extreme arguments stay finite.
-    found = bounds("C.23", ApproxDP, budget=ApproxDP(1e-3, 1e-30), failure_prob=1e-90, accuracy=1e-6, dim=10**6)
+    found = bounds(
+        "C.23", ApproxDP, budget=ApproxDP(1e-3, 1e-30), failure_prob=1e-90, accuracy=1e-6, dim=10**6
+    )
     assert isinstance(found, OrderBounds)
     assert math.isfinite(found.n_priv)
 
@@ -317,7 +374,9 @@ def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
     raises(InputError, message, order_bounds, theorem, **given)
 
 
-@pytest.mark.parametrize(("theorem", "notion"), [("B.5", ApproxDP), ("C.23", ZCDP), ("C.29", PureDP)])
+@pytest.mark.parametrize(
+    ("theorem", "notion"), [("B.5", ApproxDP), ("C.23", ZCDP), ("C.29", PureDP)]
+)
 def test_the_notion_belongs_to_the_theorem(theorem, notion):
     raises(BudgetError, f"theorem {theorem}", bounds, theorem, notion)
     raises(BudgetError, None, bounds, theorem, notion, budget=0.5)
@@ -333,11 +392,16 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 
     monkeypatch.setitem(LEARNERS, "toy", replace(lifted_coinpress.METHOD, name="toy", learn=learn))
     rng = np.random.default_rng(0)
-    estimate_gaussian(rng.normal(size=(5000, 2)), x_pub=rng.normal(size=(9, 2)), budget=ZCDP(1), method="toy")
+    estimate_gaussian(
+        rng.normal(size=(5000, 2)), x_pub=rng.normal(size=(9, 2)), budget=ZCDP(1), method="toy"
+    )
     assert len(calls) == 1
     assert "|toy]" in "".join(CliRunner().invoke(main, ["gaussian", "--help"]).output.split())
     sizes = {"dim": 2, "n_pub": 9, "n_priv": 5000, "budget": ZCDP(1)}
-    assert plan("gaussian", method="toy", **sizes).error == plan("gaussian", method="lifted_coinpress", **sizes).error
+    assert (
+        plan("gaussian", method="toy", **sizes).error
+        == plan("gaussian", method="lifted_coinpress", **sizes).error
+    )
 
 
 def test_names_that_are_taken_and_arguments_of_other_tasks_are_refused():
@@ -345,7 +409,17 @@ def test_names_that_are_taken_and_arguments_of_other_tasks_are_refused():
     raises(InputError, "already", registry.add, lifted_coinpress.METHOD)
     raises(InputError, "already", registry.add, replace(lifted_coinpress.METHOD, name="auto"))
     assert registry.choices == ("lifted_coinpress",)
-    raises(InputError, "'norm_bound'", plan, "mean", dim=2, n_pub=3, n_priv=10, budget=ZCDP(1), norm_bound=1.0)
+    raises(
+        InputError,
+        "'norm_bound'",
+        plan,
+        "mean",
+        dim=2,
+        n_pub=3,
+        n_priv=10,
+        budget=ZCDP(1),
+        norm_bound=1.0,
+    )
 
 
 # ---- `plan`: solving forwards and backwards agree, and hostile arguments are refused --------------------------------
@@ -374,26 +448,39 @@ def test_three_ways_agree(task, notion):
     assert forwards.solved_for == "error"
     rows = plan(task, budget=BUDGETS_OF_PLAN[notion], error=forwards.error, **options)
     assert rows.solved_for == "n_priv"
-    assert abs(rows.n_priv - n_priv) <= (1 if task != "axis_aligned_mixture" else 4)  # a part of the rows chooses
+    # a part of the rows chooses
+    assert abs(rows.n_priv - n_priv) <= (1 if task != "axis_aligned_mixture" else 4)
     delta = 1e-6 if notion == "approx" else None
     budget = plan(task, n_priv=n_priv, error=forwards.error, notion=notion, delta=delta, **options)
     assert budget.solved_for == "budget"
-    assert float(budget.budget.amounts[0]) == pytest.approx(float(BUDGETS_OF_PLAN[notion].amounts[0]), rel=1e-6)
+    assert float(budget.budget.amounts[0]) == pytest.approx(
+        float(BUDGETS_OF_PLAN[notion].amounts[0]), rel=1e-6
+    )
     assert budget.error <= forwards.error * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("task", MEANS)
 def test_more_rows_and_more_budget_never_hurt(task):
     options, task = TASKS[task], task.split()[0]
-    errors = [plan(task, n_priv=n, budget=ZCDP(0.5), **options).error for n in (100, 1000, 10_000, 10**6)]
+    errors = [
+        plan(task, n_priv=n, budget=ZCDP(0.5), **options).error for n in (100, 1000, 10_000, 10**6)
+    ]
     assert errors == sorted(errors, reverse=True)
-    errors = [plan(task, n_priv=1000, budget=ZCDP(rho), **options).error for rho in (1e-3, 0.1, 1, 100)]
+    errors = [
+        plan(task, n_priv=1000, budget=ZCDP(rho), **options).error for rho in (1e-3, 0.1, 1, 100)
+    ]
     assert errors == sorted(errors, reverse=True)
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 def test_tables_are_answered_as_planned():
-    rng, budget, given = np.random.default_rng(0), ZCDP(0.1), {"by": -1, "threads": 1, "progress": False}
+    rng, budget, given = (
+        np.random.default_rng(0),
+        ZCDP(0.1),
+        {"by": -1, "threads": 1, "progress": False},
+    )
     x_pub = np.column_stack([np.full(20, 0.3), np.arange(20)])
     means, ranks, counts = [], [], []
     for draw in range(4):
@@ -426,8 +513,18 @@ def test_alternatives_json_and_what_is_out_of_reach():
     alone = plan("weighted_mean", n_priv=5000, budget=ZCDP(0.5), dim=3, norm_bound=1.0)
     assert json.loads(json.dumps(alone.to_dict(), allow_nan=False))["details"]["throw_away"] is None
     raises(InputError, "no budget reaches", plan, "mean", n_priv=10, error=1e-3, **TASKS["mean"])
-    raises(InputError, "no budget reaches", plan, "gaussian", n_priv=1000, error=0.01, **TASKS["gaussian"])
-    raises(InputError, "no number of rows", plan, "mean", budget=ZCDP(0.5), error=1e-9, **TASKS["mean"])
+    raises(
+        InputError,
+        "no budget reaches",
+        plan,
+        "gaussian",
+        n_priv=1000,
+        error=0.01,
+        **TASKS["gaussian"],
+    )
+    raises(
+        InputError, "no number of rows", plan, "mean", budget=ZCDP(0.5), error=1e-9, **TASKS["mean"]
+    )
 
 
 @pytest.mark.parametrize(("task", "options", "message"), [
@@ -481,9 +578,13 @@ PAIRS = [
 
 def fitted(public, n_priv, **options):
     """`train` beside these public rows; what the private rows are plays no part in a prediction."""
-    private = typical_rows("logistic" if options.get("loss") == "logistic" else "squared", 4, n_priv, 0.5)
+    private = typical_rows(
+        "logistic" if options.get("loss") == "logistic" else "squared", 4, n_priv, 0.5
+    )
     options = {"loss": "squared", **options}
-    return seeded(train, private[:, :-1], private[:, -1], x_pub=public[:, :-1], y_pub=public[:, -1], **options)
+    return seeded(
+        train, private[:, :-1], private[:, -1], x_pub=public[:, :-1], y_pub=public[:, -1], **options
+    )
 
 
 @pytest.mark.parametrize(("loss", "method", "notion"), PAIRS)
@@ -501,13 +602,24 @@ def test_the_plan_is_what_train_predicts(loss, method, notion):
         same = "public_rows_alone" if method == "throw_away" else method
         assert planned.details[same] == planned.error
     if loss == "huber":
-        assert planned.details["without_privacy"] < planned.error < planned.details["public_rows_alone"]
+        assert (
+            planned.details["without_privacy"]
+            < planned.error
+            < planned.details["public_rows_alone"]
+        )
 
 
 def test_the_plan_is_what_train_predicts_for_rows_with_weights():
-    public, given = typical_rows("squared", 4, 60, 0.5), {"budget": BUDGETS_OF_TRAIN["zcdp"], "method": "newton"}
+    public, given = (
+        typical_rows("squared", 4, 60, 0.5),
+        {"budget": BUDGETS_OF_TRAIN["zcdp"], "method": "newton"},
+    )
     planned = plan("train", dim=4, n_pub=60, n_priv=5000, **given, mean_weight=0.2)
-    weights = {"weights_pub": np.full(60, 1.0), "weights_priv": np.full(5000, 1.0), "weight_cap": 5.0}
+    weights = {
+        "weights_pub": np.full(60, 1.0),
+        "weights_priv": np.full(5000, 1.0),
+        "weight_cap": 5.0,
+    }
     result = fitted(public, 5000, **given, **weights)
     assert planned.error * public[:, -1].var() == pytest.approx(result.predicted_excess, rel=1e-9)
     whole = plan("train", dim=4, n_pub=60, n_priv=5000, **given)
@@ -543,10 +655,20 @@ def test_a_turning_point_is_found_from_either_side(turn):
 def test_solves_for_rows_and_budget_of_train():
     found = plan("train", dim=4, n_pub=60, budget=ZCDP(0.1), error=0.01, method="newton")
     assert found.error <= 0.01
-    assert plan("train", dim=4, n_pub=60, n_priv=found.n_priv - 1, budget=ZCDP(0.1), method="newton").error > 0.01
+    assert (
+        plan(
+            "train", dim=4, n_pub=60, n_priv=found.n_priv - 1, budget=ZCDP(0.1), method="newton"
+        ).error
+        > 0.01
+    )
     same = plan("train", dim=4, n_pub=60, n_priv=found.n_priv, error=0.01, method="newton")
     assert float(same.budget.rho) == pytest.approx(0.1, rel=0.02)
-    assert plan("train", dim=4, n_pub=60, n_priv=9, error=0.9, method="throw_away").details["worth_rows"] == math.inf
+    assert (
+        plan("train", dim=4, n_pub=60, n_priv=9, error=0.9, method="throw_away").details[
+            "worth_rows"
+        ]
+        == math.inf
+    )
     given = {"dim": 4, "n_pub": 60, "budget": ZCDP(0.1), "error": 0.001, "method": "throw_away"}
     raises(InputError, "no number of rows", plan, "train", **given)
 
@@ -555,9 +677,14 @@ def test_solves_for_rows_and_budget_of_train():
 def test_the_rates_switch_where_they_say(budget, cost):
     turn = minimax_rates(n_priv=1000, n_pub=1, dim=50, budget=budget)["minimax_public_rows"]
     assert turn == pytest.approx(1000**2 / (cost - 1000))
-    below, above = (minimax_rates(n_priv=1000, n_pub=n, dim=50, budget=budget) for n in (int(turn), int(turn) + 1))
+    below, above = (
+        minimax_rates(n_priv=1000, n_pub=n, dim=50, budget=budget)
+        for n in (int(turn), int(turn) + 1)
+    )
     assert (below["minimax_public_decides"], above["minimax_public_decides"]) == (0.0, 1.0)
-    assert above["minimax_private"] == pytest.approx(cost / (1001 + int(turn)) ** 2 + 1 / (1001 + int(turn)))
+    assert above["minimax_private"] == pytest.approx(
+        cost / (1001 + int(turn)) ** 2 + 1 / (1001 + int(turn))
+    )
     # With more private rows than privacy costs, public rows alone never have the best rate.
     never = minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget)
     assert (never["minimax_public_rows"], never["minimax_public_decides"]) == (math.inf, 0.0)

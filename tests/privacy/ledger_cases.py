@@ -14,7 +14,13 @@ UNIT = 1024
 HEADER = {
     "format": "fastpubpriv-ledger", "version": 1, "label": "set A", "relation": "replace_one", "total": ZCDP(1).to_dict(),
 }  # fmt: skip
-DEBIT = {"number": 1, "name": "x", "cost": ZCDP(0.5).cost.to_dict(), "utc": "2026-01-01T00:00:00+00:00", "nonce": "00"}
+DEBIT = {
+    "number": 1,
+    "name": "x",
+    "cost": ZCDP(0.5).cost.to_dict(),
+    "utc": "2026-01-01T00:00:00+00:00",
+    "nonce": "00",
+}
 
 
 def as_body(record):
@@ -54,7 +60,10 @@ def check_contract(data, folder):
         entries = ledger.entries
         assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
         assert sum((entry.cost for entry in entries), ledger.remaining) == ledger.total.cost
-        assert Ledger(ledger.total, path=path, label=ledger.label, relation=ledger.relation).spent == ledger.spent
+        assert (
+            Ledger(ledger.total, path=path, label=ledger.label, relation=ledger.relation).spent
+            == ledger.spent
+        )
         try:
             assert ledger.debit(ledger.remaining, name="the rest") == len(entries) + 1
         except BudgetError:  # amounts whose denominators have nothing in common

@@ -53,7 +53,10 @@ def test_a_float_stands_for_its_shortest_decimal():
 
 
 @settings(deadline=None)
-@given(st.floats(min_value=5e-324, max_value=1.7e308), st.floats(min_value=2.0**-10, max_value=1e4, width=16))
+@given(
+    st.floats(min_value=5e-324, max_value=1.7e308),
+    st.floats(min_value=2.0**-10, max_value=1e4, width=16),
+)
 @example(5e-324, 0.5)
 @example(1.7976931348623157e308, 0.5)
 def test_a_float_comes_back(value, half):
@@ -101,7 +104,11 @@ def test_range_ends_are_allowed_and_messages_say_what_to_pass():
 
 @settings(deadline=None)
 @given(
-    st.lists(st.fractions(min_value=Fraction(1, 100), max_value=10**3, max_denominator=10**6), min_size=1, max_size=8)
+    st.lists(
+        st.fractions(min_value=Fraction(1, 100), max_value=10**3, max_denominator=10**6),
+        min_size=1,
+        max_size=8,
+    )
 )
 def test_split_adds_up_exactly(weights):
     for whole in (ZCDP(0.7), ApproxDP(1.1, 1e-5)):
@@ -109,7 +116,10 @@ def test_split_adds_up_exactly(weights):
         for part in parts:
             total = total + part
         assert total == whole.cost
-        assert all(p.amounts[0] * weights[0] == parts[0].amounts[0] * w for p, w in zip(parts, weights, strict=True))
+        assert all(
+            p.amounts[0] * weights[0] == parts[0].amounts[0] * w
+            for p, w in zip(parts, weights, strict=True)
+        )
 
 
 def test_split_accepts_floats_and_refuses_nonsense():
@@ -120,7 +130,11 @@ def test_split_accepts_floats_and_refuses_nonsense():
 
 def test_arithmetic():
     assert ZCDP(0.5) + ZCDP(0.25) == ZCDP(0.75)
-    assert ApproxDP(1, Fraction(1, 8)) * 2 == 2 * ApproxDP(1, Fraction(1, 8)) == ApproxDP(2, Fraction(1, 4))
+    assert (
+        ApproxDP(1, Fraction(1, 8)) * 2
+        == 2 * ApproxDP(1, Fraction(1, 8))
+        == ApproxDP(2, Fraction(1, 4))
+    )
     assert PureDP(1) / 3 == PureDP(Fraction(1, 3))
     assert (PureDP(1) - PureDP(1)).is_zero
     assert PureDP(1) - PureDP(0.5) == PureDP(0.5).cost
@@ -172,7 +186,11 @@ def test_bad_dicts_are_refused(data):
 
 
 def test_frozen_and_short_repr():
-    assert [repr(b) for b in BUDGETS] == ["ZCDP(rho=0.5)", "ApproxDP(epsilon=1.0, delta=1e-06)", "PureDP(epsilon=2.0)"]
+    assert [repr(b) for b in BUDGETS] == [
+        "ZCDP(rho=0.5)",
+        "ApproxDP(epsilon=1.0, delta=1e-06)",
+        "PureDP(epsilon=2.0)",
+    ]
     assert repr(ZCDP(Fraction(1, 3))) == "ZCDP(rho=0.333333)"
     with pytest.raises(AttributeError):
         ZCDP(1).rho = Fraction(2)
@@ -248,7 +266,8 @@ OF_NUMPY = {
 def made_of(kind, fields, integer):
     """An event whose integers are of this type."""
     given = {
-        name: integer(value) if type(value) is int and name != "epsilon" else value for name, value in fields.items()
+        name: integer(value) if type(value) is int and name != "epsilon" else value
+        for name, value in fields.items()
     }
     if "sampling" in given:
         given["sampling"] = WithoutReplacement(*map(integer, given["sampling"]))
@@ -282,7 +301,17 @@ def test_clusters_of_numpy_integers_add_up_as_those_of_python_integers(integer):
 
 @pytest.mark.parametrize("kind", [GaussianEvent, LaplaceEvent])
 @pytest.mark.parametrize(
-    "arguments", [(-1, 8, 1), (1.0, 8, 1), (True, 8, 1), (1, 7, 1), (1, 41, 1), (1, 8.0, 1), (1, 8, -1), (1, 8, None)]
+    "arguments",
+    [
+        (-1, 8, 1),
+        (1.0, 8, 1),
+        (True, 8, 1),
+        (1, 7, 1),
+        (1, 41, 1),
+        (1, 8.0, 1),
+        (1, 8, -1),
+        (1, 8, None),
+    ],
 )
 def test_bad_events_are_refused(kind, arguments):
     raises(BudgetError, None, kind, *arguments)

@@ -66,7 +66,10 @@ def exact_delta(epsilon, rho):
         e = mpmath.mpf(epsilon.numerator) / epsilon.denominator
         m = mpmath.sqrt(2 * mpmath.mpf(rho.numerator) / rho.denominator)
         root = mpmath.sqrt(2)
-        return (mpmath.erfc((e / m - m / 2) / root) - mpmath.exp(e) * mpmath.erfc((e / m + m / 2) / root)) / 2
+        return (
+            mpmath.erfc((e / m - m / 2) / root)
+            - mpmath.exp(e) * mpmath.erfc((e / m + m / 2) / root)
+        ) / 2
 
 
 def calibration_misses(calibrate, count, seed):
@@ -77,7 +80,8 @@ def calibration_misses(calibrate, count, seed):
         epsilon, delta = 10 ** rng.uniform(-6, 1.5), 10 ** rng.uniform(-14, -1)
         draws, budget = int(10 ** rng.uniform(0, 8)), ApproxDP(epsilon, delta)
         slack = approx_slack(budget.epsilon, draws)
-        if slack > budget.delta / 32:  # calibrated at a stricter epsilon: test_huge_epsilon looks at those
+        # calibrated at a stricter epsilon: test_huge_epsilon looks at those
+        if slack > budget.delta / 32:
             continue
         rho, allowed = calibrate(budget, draws), budget.delta - slack
         limit = mpmath.mpf(allowed.numerator) / allowed.denominator
@@ -112,7 +116,9 @@ def test_noise_by_notion_and_for_a_huge_epsilon():
     assert laplace_epsilon(ApproxDP(1, 1e-6), 5) == 1
     for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
         epsilon = laplace_epsilon(ZCDP(rho), 1)
-        assert pure_to_zcdp(epsilon) <= Fraction(str(rho)) < pure_to_zcdp(epsilon * Fraction(1 + 1e-9))
+        assert (
+            pure_to_zcdp(epsilon) <= Fraction(str(rho)) < pure_to_zcdp(epsilon * Fraction(1 + 1e-9))
+        )
     raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
     raises(BudgetError, None, laplace_epsilon, 1.0, 1)
     # Huge epsilon is calibrated at a stricter one.
@@ -130,7 +136,8 @@ def common(grid, dim, n, cut, power):
     assert 8 * math.ceil(math.sqrt(dim)) <= q
     assert dim * q * q <= 2**53
     assert n * q**power + cut * 2**grid.log2_scale < 2**62
-    assert 2 * grid.clip_steps >= q - 4 * math.ceil(math.sqrt(dim))  # at least most of the radius is left
+    # at least most of the radius is left
+    assert 2 * grid.clip_steps >= q - 4 * math.ceil(math.sqrt(dim))
     assert grid.clip_steps + Fraction(math.isqrt(dim - 1) + 1, 2) <= q
     assert grid.step(2.0) == 2.0 / grid.clip_steps
 
@@ -160,12 +167,21 @@ def test_grids_of_sums_and_grams(make, amount, dim, n):
     common(grid, dim, n, 16 if gaussian else 128, power)
     assert q <= most
     event = GaussianEvent if gaussian else LaplaceEvent
-    price = (lambda bound: Fraction(bound, 2 * 4**m)) if gaussian else (lambda bound: Fraction(bound, 2**m))
+    price = (
+        (lambda bound: Fraction(bound, 2 * 4**m))
+        if gaussian
+        else (lambda bound: Fraction(bound, 2**m))
+    )
     assert grid.event == event(sensitivity(dim, q), m, draws(dim))
     assert price(sensitivity(dim, q)) <= Fraction(str(amount)) < price(sensitivity(dim, q + 1))
     if make is gaussian_sum_grid:
         finer = math.isqrt(math.floor(Fraction(str(amount)) * 4 ** (m + 1) / 2))
-        assert m == 40 or finer > 2**26 or dim * finer**2 > 2**53 or n * finer + 16 * 2 ** (m + 1) >= 2**62
+        assert (
+            m == 40
+            or finer > 2**26
+            or dim * finer**2 > 2**53
+            or n * finer + 16 * 2 ** (m + 1) >= 2**62
+        )
 
 
 def test_laplace_sensitivities_against_random_neighbors():
@@ -204,7 +220,9 @@ def test_count_grids(amount, cells, n):
     (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
     ("1", 3, 1),
 ])  # fmt: skip
-@pytest.mark.parametrize("make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid])
+@pytest.mark.parametrize(
+    "make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid]
+)
 def test_bad_arguments(make, arguments):
     raises(BudgetError, None, make, *arguments)
 
@@ -241,18 +259,25 @@ RUNS = [
 def test_noise_for_a_budget_is_safe_and_tight(budget, sampling, steps, relation, monkeypatch):
     calls, honest, pairs = [], subsampled.pld.solved, len(sampling.pairs(1.0, relation))
     monkeypatch.setattr(
-        subsampled.pld, "solved", lambda *a, fineness=1.0: calls.append(fineness) or honest(*a, fineness=fineness)
+        subsampled.pld,
+        "solved",
+        lambda *a, fineness=1.0: calls.append(fineness) or honest(*a, fineness=fineness),
     )
     z = noise_multiplier_for(budget, sampling, steps, relation)
     assert calls.count(1.0) <= 3 * pairs  # the number of compositions is what a calibration costs
     assert calls.count(0.25) <= 8 * pairs
     assert epsilon_of(z, sampling, steps, budget.delta, relation) <= budget.epsilon
     assert epsilon_of(z * (1 - 3e-5), sampling, steps, budget.delta, relation) > budget.epsilon
-    assert 0.97 * budget.delta <= delta_of(z, sampling, steps, budget.epsilon, relation) <= 1.005 * budget.delta
+    assert (
+        0.97 * budget.delta
+        <= delta_of(z, sampling, steps, budget.epsilon, relation)
+        <= 1.005 * budget.delta
+    )
 
 
 def test_known_multipliers_and_runs_without_sampling():
-    assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(5.2229, rel=1e-3)  # dp-accounting: 5.2229 at its grid
+    # dp-accounting: 5.2229 at its grid
+    assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(5.2229, rel=1e-3)
     assert noise_multiplier_for(*RUNS[2]) == pytest.approx(2.726, abs=5e-4)
     # Beside full batches sampling buys computation only: noise on the mean as 2 sqrt(T) / mu at these rates.
     full = noise_multiplier_for(ApproxDP(2, 1e-5), FullBatch(), 5000)
@@ -263,7 +288,9 @@ def test_known_multipliers_and_runs_without_sampling():
     assert cost(2.1, 0.02, 500) < here < cost(2.0, 0.021, 500)
     assert cost(2.0, 0.02, 400) < here < epsilon_of(2.0, FullBatch(), 500, 1e-6)
     # Runs without sampling are exact.
-    assert epsilon_of(100, FullBatch(), 1000, 1e-5) == pytest.approx(gdp_epsilon(1e-5, 0.4**0.5), rel=1e-14)
+    assert epsilon_of(100, FullBatch(), 1000, 1e-5) == pytest.approx(
+        gdp_epsilon(1e-5, 0.4**0.5), rel=1e-14
+    )
     assert epsilon_of(4, OnePass(), 10**6, 1e-5) == gdp_epsilon(1e-5, 0.5)
     assert epsilon_of(4, OnePass(), 7, 1e-5, ADD_REMOVE) == gdp_epsilon(1e-5, 0.25)
     for whole in (Poisson(1), WithoutReplacement(9, 9)):
@@ -322,7 +349,9 @@ def test_the_event_answers_for_the_whole_run_once():
     for notion in (ZCDP, PureDP):
         raises(BudgetError, "pass ApproxDP", step.price, notion)
     # Under add-remove it has the same noise over half the sensitivity.
-    assert event(relation=ADD_REMOVE, squared_sensitivity=128**2).noise_multiplier == pytest.approx(4.0, rel=1e-15)
+    assert event(relation=ADD_REMOVE, squared_sensitivity=128**2).noise_multiplier == pytest.approx(
+        4.0, rel=1e-15
+    )
 
 
 def test_the_event_is_charged_and_checks_its_promise():
@@ -358,7 +387,9 @@ def exact(kind, epsilon, q, z):
         upper = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
         grown = mpmath.exp(e)
         if kind == "replace":
-            x = z**2 * (e / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(1 / (2 * z**2)) * mpmath.sinh(e / 2)))
+            x = z**2 * (
+                e / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(1 / (2 * z**2)) * mpmath.sinh(e / 2))
+            )
             one = (1 - q) * upper(x / z) + q * upper((x - 1) / z)
             return one - grown * ((1 - q) * upper(x / z) + q * upper((x + 1) / z))
         s = 2 if kind == "fixed size" else 1
@@ -392,7 +423,9 @@ def test_never_below_the_truth_and_close_to_it(kind):
 
 
 @pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
-@pytest.mark.parametrize(("epsilon", "q", "z"), [(0.05, 0.1, 1.0), (0.5, 0.3, 0.7), (0.01, 0.02, 2.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "q", "z"), [(0.05, 0.1, 1.0), (0.5, 0.3, 0.7), (0.01, 0.02, 2.0)]
+)
 def test_against_direct_quadrature(kind, epsilon, q, z):
     s = 2.0 if kind == "fixed size" else 1.0
     mixture = lambda x, m: (1 - q) * norm.pdf(x, 0, z) + q * norm.pdf(x, m, z)  # noqa: E731
@@ -405,7 +438,9 @@ def test_against_direct_quadrature(kind, epsilon, q, z):
 
 
 def test_planted_fault_a_profile_without_its_rounding_bound_is_caught(monkeypatch):
-    monkeypatch.setattr(pld, "_rounded_up", lambda gain, cost, epsilon, far: np.clip(gain - cost, 0.0, 1.0))
+    monkeypatch.setattr(
+        pld, "_rounded_up", lambda gain, cost, epsilon, far: np.clip(gain - cost, 0.0, 1.0)
+    )
     below = 0
     for epsilon, q, z in POINTS:
         ours = float(profile("replace", q, z)(np.array([epsilon]))[0])
@@ -431,7 +466,11 @@ def law(kind, count, step, threshold, scale=float(STEPS)):
             a = math.exp(-1.0 / scale)
             point = (1.0 - a) / (1.0 + a) * np.exp(-np.abs(values) / scale)
             first = values[0]
-            below = 1.0 - math.exp(-first / scale) / (1 + a) if first > 0 else math.exp((first - 1) / scale) / (1 + a)
+            below = (
+                1.0 - math.exp(-first / scale) / (1 + a)
+                if first > 0
+                else math.exp((first - 1) / scale) / (1 + a)
+            )
             point[-1] = math.exp(-values[-1] / scale) / (1 + a)
         else:
             lower, upper = values / scale, (values + 1) / scale
@@ -443,8 +482,12 @@ def law(kind, count, step, threshold, scale=float(STEPS)):
 
 
 def bin_pair(kind, before, after, step, threshold, scale=float(STEPS)):
-    end = max(threshold, step * max(before, after)) + math.ceil((42 if kind == "laplace" else 9) * scale)
-    return merge(*(law(kind, count, step, threshold, scale)(end) for count in (before, after)), DIGITS[kind])
+    end = max(threshold, step * max(before, after)) + math.ceil(
+        (42 if kind == "laplace" else 9) * scale
+    )
+    return merge(
+        *(law(kind, count, step, threshold, scale)(end) for count in (before, after)), DIGITS[kind]
+    )
 
 
 def merge(p, q, digits=9):
@@ -486,7 +529,14 @@ def test_known_value_of_the_untranslated_mechanism():
 
 def test_calibration_matches_known_numbers():
     for delta, count in ((1e-6, 28), (1e-8, 37)):
-        assert math.ceil(stable_event(1, delta, histograms=1, n=10**6, draws=1, law="laplace").count_threshold) == count
+        assert (
+            math.ceil(
+                stable_event(
+                    1, delta, histograms=1, n=10**6, draws=1, law="laplace"
+                ).count_threshold
+            )
+            == count
+        )
     for m, std, threshold in ((1, 5.975, 29.40), (5, 13.360, 68.73), (20, 26.719, 143.34)):
         event = stable_event(1, 1e-6, histograms=m, n=10**6, draws=1, law="gaussian")
         assert event.count_noise_std == pytest.approx(std, rel=2e-4)
@@ -501,7 +551,8 @@ def test_calibration_matches_known_numbers():
 
 EVENTS = [
     ("laplace", 1, 128, 8 * 128, 1.0), ("laplace", 1, 128, 3 * 128 + 17, 1.0), ("laplace", 1, 300, 900, 2 * 300 / STEPS),
-    ("laplace", 1, 128, 8 * 128, 1.7), ("laplace", 1, 128, 129, 1.0),  # -log(1 - delta_0) exceeds epsilon_0
+    # -log(1 - delta_0) exceeds epsilon_0
+    ("laplace", 1, 128, 8 * 128, 1.7), ("laplace", 1, 128, 129, 1.0),
     ("laplace", 1, 200, 1000, 0.9),  # epsilon does not cover two moved counts
     ("laplace", 2, 64, 640, 1.0), ("laplace", 2, 100, 700, 1.0), ("gaussian", 1, 128, 700, 1.0),
     ("gaussian", 1, 400, 1000, 1.0), ("gaussian", 2, 90, 900, 1.0),
@@ -533,7 +584,9 @@ def worst_case(kind, m, step, threshold, epsilon, rows=4):
 
     def of(change):
         if change not in cache:
-            cache[change] = joint([bin_pair(kind, *counts, step, threshold) for counts in change], DIGITS[kind])
+            cache[change] = joint(
+                [bin_pair(kind, *counts, step, threshold) for counts in change], DIGITS[kind]
+            )
         return cache[change]
 
     return max(
@@ -544,7 +597,9 @@ def worst_case(kind, m, step, threshold, epsilon, rows=4):
 
 @pytest.mark.parametrize(("kind", "m", "step", "threshold", "epsilon"), EVENTS)
 def test_delta_covers_every_pair_and_is_reached(kind, m, step, threshold, epsilon):
-    exact = worst_case(kind, m, step, threshold, epsilon, rows={"laplace": 4 if m == 1 else 2, "gaussian": 2}[kind])
+    exact = worst_case(
+        kind, m, step, threshold, epsilon, rows={"laplace": 4 if m == 1 else 2, "gaussian": 2}[kind]
+    )
     claim = stable_delta(kind, m, step, threshold, SCALE, Fraction(epsilon))
     assert exact <= claim * (1 + 1e-9)
     covered = Fraction(2 * m * step, STEPS) <= Fraction(epsilon)
@@ -571,7 +626,12 @@ def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
     event = stable_event(epsilon, delta, histograms=m, n=10**6, draws=10)
     assert event.delta <= Fraction(str(delta))
     tighter = stable_delta(
-        event.law, m, event.step, event.threshold - max(1, event.threshold // 1000), event.log2_scale, event.epsilon
+        event.law,
+        m,
+        event.step,
+        event.threshold - max(1, event.threshold // 1000),
+        event.log2_scale,
+        event.epsilon,
     )
     if event.threshold - max(1, event.threshold // 1000) > event.step:
         assert Fraction(tighter) > Fraction(delta)
@@ -581,7 +641,10 @@ def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
     def worst():
-        return [stable_delta.__wrapped__("gaussian", 40, 80, 80 + 791, 8, Fraction(e)) for e in (0.1, 1.0, 4.0)]
+        return [
+            stable_delta.__wrapped__("gaussian", 40, 80, 80 + 791, 8, Fraction(e))
+            for e in (0.1, 1.0, 4.0)
+        ]
 
     fine = worst()
     monkeypatch.setattr(conversions, "_WHOLE_GRID", 8)
@@ -599,10 +662,37 @@ def test_more_rows_take_a_coarser_grid():
 def test_refusals():
     raises(BudgetError, "epsilon > 0", stable_event, 0, 1e-6, histograms=1, n=10, draws=1)
     raises(BudgetError, "delta in", stable_event, 1, 0, histograms=1, n=10, draws=1)
-    raises(InputError, "histograms can be released", stable_event, 1, 1e-6, histograms=2**21, n=10, draws=1)
+    raises(
+        InputError,
+        "histograms can be released",
+        stable_event,
+        1,
+        1e-6,
+        histograms=2**21,
+        n=10,
+        draws=1,
+    )
     raises(InputError, "no stable histogram", stable_event, 1, 1e-6, histograms=1, n=2**62, draws=1)
-    raises(InputError, "noise must be", stable_event, 1, 1e-6, histograms=1, n=10, draws=1, law="cauchy")
-    good = {"law": "laplace", "histograms": 1, "step": 5, "threshold": 6, "log2_scale": 8, "epsilon": 1, "draws": 0}
+    raises(
+        InputError,
+        "noise must be",
+        stable_event,
+        1,
+        1e-6,
+        histograms=1,
+        n=10,
+        draws=1,
+        law="cauchy",
+    )
+    good = {
+        "law": "laplace",
+        "histograms": 1,
+        "step": 5,
+        "threshold": 6,
+        "log2_scale": 8,
+        "epsilon": 1,
+        "draws": 0,
+    }
     StableHistogramEvent(**good)
     bad = [
         {"law": "x"}, {"histograms": 0}, {"step": 0}, {"threshold": 5}, {"log2_scale": 7}, {"log2_scale": 41}, {"epsilon": 0},

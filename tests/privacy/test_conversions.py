@@ -48,14 +48,20 @@ def exact_gdp_delta(epsilon, mu):
         return above(e / m - m / 2) - mpmath.exp(e) * above(e / m + m / 2)
 
 
-@pytest.mark.parametrize(("count", "seed"), [(300, 1), pytest.param(10_000, 2, marks=pytest.mark.audit)])
+@pytest.mark.parametrize(
+    ("count", "seed"), [(300, 1), pytest.param(10_000, 2, marks=pytest.mark.audit)]
+)
 def test_gdp_delta_is_above_the_exact_value_by_at_most_1e_12(count, seed):
     """With delta from 1e-290 to nearly 1, epsilon over twelve decades, both branches of the formula."""
     rng, worst = np.random.default_rng(seed), 0.0
     for _ in range(count):
         epsilon = 10 ** rng.uniform(-9, 3)
         x = rng.uniform(-6, 35)  # epsilon/mu - mu/2
-        mu = -x + math.sqrt(x * x + 2 * epsilon) if x < 0 else 2 * epsilon / (x + math.sqrt(x * x + 2 * epsilon))
+        mu = (
+            -x + math.sqrt(x * x + 2 * epsilon)
+            if x < 0
+            else 2 * epsilon / (x + math.sqrt(x * x + 2 * epsilon))
+        )
         exact, ours = exact_gdp_delta(epsilon, mu), gdp_delta(epsilon, mu)
         # A float may mean its decimal, so the formula is used at arguments that are on the safe side of both readings.
         safe = float_down(Fraction(repr(epsilon))), float_up(Fraction(repr(mu)))
@@ -91,7 +97,9 @@ def test_check_values_of_the_specification(epsilon, delta, mu, gdp, cks, bs):
     assert bun_steinke_rho(epsilon, delta) == pytest.approx(bs, rel=1e-4)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [*itertools.product((1e-3, 0.1, 1, 5, 30), (1e-2, 1e-6, 1e-15))])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [*itertools.product((1e-3, 0.1, 1, 5, 30), (1e-2, 1e-6, 1e-15))]
+)
 def test_inverses_are_tight_and_in_order(epsilon, delta):
     mu = gdp_mu(epsilon, delta)
     assert exact_gdp_delta(epsilon, mu) <= delta < exact_gdp_delta(epsilon, mu * (1 + 1e-9))
@@ -101,7 +109,9 @@ def test_inverses_are_tight_and_in_order(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)
     assert zcdp_epsilon(delta, rho) <= epsilon <= zcdp_epsilon(delta, rho * (1 + 1e-6))
     assert zcdp_delta(epsilon, rho) <= delta * (1 + 1e-9)
-    assert bun_steinke_epsilon(delta, bun_steinke_rho(epsilon, delta)) == pytest.approx(epsilon, rel=1e-9)
+    assert bun_steinke_epsilon(delta, bun_steinke_rho(epsilon, delta)) == pytest.approx(
+        epsilon, rel=1e-9
+    )
     # Order and monotonicity.
     rho = bun_steinke_rho(epsilon, delta)
     mu = math.sqrt(2 * rho)
@@ -112,7 +122,9 @@ def test_inverses_are_tight_and_in_order(epsilon, delta):
         assert function(epsilon, delta) < function(epsilon * more, delta)
         assert function(epsilon, delta) < function(epsilon, delta * more)
     for function in (zcdp_epsilon, bun_steinke_epsilon):
-        assert function(delta, rho) < function(delta, rho * more) or function(delta, rho * more) == 0
+        assert (
+            function(delta, rho) < function(delta, rho * more) or function(delta, rho * more) == 0
+        )
         assert function(delta, rho) > function(delta * more, rho) or function(delta, rho) == 0
     assert gdp_delta(epsilon, mu) < gdp_delta(epsilon, mu * more)
     assert gdp_delta(epsilon, mu) > gdp_delta(epsilon * more, mu)
@@ -138,15 +150,21 @@ def exact_zcdp_delta(epsilon, rho):
         return mpmath.exp(log_delta(low))
 
 
-@pytest.mark.parametrize(("epsilon", "rho"), [(1, 0.03), (5, 0.5), (0.1, 1e-4), (20, 3.0), (0.5, 0.4), (100, 25.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "rho"), [(1, 0.03), (5, 0.5), (0.1, 1e-4), (20, 3.0), (0.5, 0.4), (100, 25.0)]
+)
 def test_zcdp_delta_against_high_precision(epsilon, rho):
     exact = exact_zcdp_delta(epsilon, rho)
     assert 1 <= float(mpmath.mpf(zcdp_delta(epsilon, rho)) / exact) < 1 + 1e-10
 
 
 def test_composition_of_gaussians_is_additive_in_rho():
-    assert gdp_epsilon(1e-6, math.sqrt(0.3**2 + 0.4**2)) == pytest.approx(gdp_epsilon(1e-6, 0.5), rel=1e-9)
-    assert best_epsilon(1e-6, 0.125, all_gaussian=True) == pytest.approx(gdp_epsilon(1e-6, 0.5), rel=1e-9)
+    assert gdp_epsilon(1e-6, math.sqrt(0.3**2 + 0.4**2)) == pytest.approx(
+        gdp_epsilon(1e-6, 0.5), rel=1e-9
+    )
+    assert best_epsilon(1e-6, 0.125, all_gaussian=True) == pytest.approx(
+        gdp_epsilon(1e-6, 0.5), rel=1e-9
+    )
     assert best_epsilon(1e-6, 0.125, all_gaussian=False) == zcdp_epsilon(1e-6, 0.125)
 
 
@@ -178,7 +196,8 @@ def exact_response_delta(epsilon0, count, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("epsilon0", "count", "delta", "true"), [(1.0, 1000, 1e-6, 1.0), (0.5, 1000, 1e-6, 0.07), (1.0, 200, 1e-3, None)]
+    ("epsilon0", "count", "delta", "true"),
+    [(1.0, 1000, 1e-6, 1.0), (0.5, 1000, 1e-6, 0.07), (1.0, 200, 1e-3, None)],
 )
 def test_p3_the_quoted_advanced_composition_is_false(epsilon0, count, delta, true):
     claimed = epsilon0 * math.sqrt(6 * count * math.log(1 / delta))
@@ -196,14 +215,17 @@ def test_e10_figures():
     optimum = optimal_composition_epsilon(1.0, 0, 200, 1e-3)
     assert 128 < optimum <= 130
     assert exact_response_delta(1.0, 200, 128) > 1e-3 >= exact_response_delta(1.0, 200, optimum)
-    claimed = 0.1 * math.sqrt(6e4 * math.log(1e6))  # of many calls at a small epsilon, at a delta of 1e-6
+    # of many calls at a small epsilon, at a delta of 1e-6
+    claimed = 0.1 * math.sqrt(6e4 * math.log(1e6))
     assert optimal_composition_delta(0.1, 0, 10_000, claimed) == pytest.approx(1.3e-5, rel=0.05)
 
 
 def test_composition_reports():
     assert basic_composition([(0.5, 0), (Fraction(1, 4), 1e-6)]) == (0.75, 1e-6)
     epsilon, delta = advanced_composition(0.1, 1e-9, 100, 1e-6)
-    assert epsilon == pytest.approx(0.1 * math.sqrt(200 * math.log(1e6)) + 10 * math.expm1(0.1), rel=1e-12)
+    assert epsilon == pytest.approx(
+        0.1 * math.sqrt(200 * math.log(1e6)) + 10 * math.expm1(0.1), rel=1e-12
+    )
     assert delta == pytest.approx(1.1e-6)
     assert optimal_composition_epsilon(0.1, 0, 100, 1e-6) < epsilon
     assert optimal_composition_epsilon(0.1, 0, 1, 1e-12) <= 0.1
@@ -225,7 +247,11 @@ def test_pure_to_zcdp_bound(epsilon):
         given = mpmath.mpf(str(epsilon))
         exact = given * mpmath.tanh(given / 2)
         bound = pure_to_zcdp(epsilon)
-        assert exact <= mpmath.mpf(bound.numerator) / bound.denominator <= exact * (1 + mpmath.mpf(10) ** -14)
+        assert (
+            exact
+            <= mpmath.mpf(bound.numerator) / bound.denominator
+            <= exact * (1 + mpmath.mpf(10) ** -14)
+        )
     assert bound <= Fraction(str(epsilon)) ** 2 / 2
     assert type(bound) is Fraction
 
@@ -235,7 +261,9 @@ def test_pure_to_zcdp_holds_for_randomized_response():
     for epsilon in (0.01, 0.5, 1.0, 3.0, 8.0):
         p, rho = 1 / (1 + math.exp(-epsilon)), float(pure_to_zcdp(epsilon))
         for alpha in (1.0001, 1.5, 2, 5, 50):
-            divergence = math.log(p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)) / (alpha - 1)
+            divergence = math.log(
+                p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)
+            ) / (alpha - 1)
             assert divergence <= alpha * rho * (1 + 1e-9)
 
 
@@ -255,7 +283,8 @@ def test_group_privacy():
 
 
 @pytest.mark.parametrize(
-    "function", [gdp_delta, zcdp_delta, gdp_mu, zcdp_rho, bun_steinke_rho, gdp_epsilon, zcdp_epsilon]
+    "function",
+    [gdp_delta, zcdp_delta, gdp_mu, zcdp_rho, bun_steinke_rho, gdp_epsilon, zcdp_epsilon],
 )
 @pytest.mark.parametrize("bad", [-1, float("nan"), float("inf"), "1", True, None, 10**400])
 def test_bad_numbers_are_refused(function, bad):
@@ -302,7 +331,11 @@ def test_many_steps_and_what_the_grid_adds():
 
 
 def test_the_law_holds_the_profile_from_above():
-    for pair in (poisson_replace(0.3, 0.8), poisson_remove(0.3, 0.8), fixed_size_replace(0.05, 2.0)):
+    for pair in (
+        poisson_replace(0.3, 0.8),
+        poisson_remove(0.3, 0.8),
+        fixed_size_replace(0.05, 2.0),
+    ):
         above, below = pld.grid_halves(pair, 2.0**-6, 1e-12)
         law = pld.loss_law(pair, above, below)
         assert law.masses.min() >= 0
@@ -328,7 +361,9 @@ def test_planted_fault_losses_rounded_down_are_caught(monkeypatch):
     honest = pld.half_masses
     # Each mass one cell towards zero: the classic optimistic rounding.
     monkeypatch.setattr(
-        pld, "half_masses", lambda losses, deltas: np.append(honest(losses, deltas)[1:], 0.0) * (1 - 1e-12)
+        pld,
+        "half_masses",
+        lambda losses, deltas: np.append(honest(losses, deltas)[1:], 0.0) * (1 - 1e-12),
     )
     assert caught() >= 3
 
@@ -381,7 +416,8 @@ def compared(q, z, steps, deltas, relation):
 
 @pytest.mark.parametrize("relation", [REPLACE, ADD_REMOVE])
 @pytest.mark.parametrize(
-    ("q", "z", "steps"), [(0.01, 1.0, 100), (1 / 60, 4.7064, 1000), (0.5, 3.0, 10), (1e-4, 0.6, 1000), (0.1, 0.7, 3)]
+    ("q", "z", "steps"),
+    [(0.01, 1.0, 100), (1 / 60, 4.7064, 1000), (0.5, 3.0, 10), (1e-4, 0.6, 1000), (0.1, 0.7, 3)],
 )
 def test_against_dp_accounting_of_pld(relation, q, z, steps):
     assert len(list(compared(q, z, steps, (1e-3, 1e-6), relation))) == 2
@@ -390,7 +426,9 @@ def test_against_dp_accounting_of_pld(relation, q, z, steps):
 @pytest.mark.audit
 def test_against_dp_accounting_at_hundreds_of_points():
     points = 0
-    for q, z, steps in itertools.product((1e-3, 1 / 54, 0.2, 0.7), (0.6, 1.0, 2.5, 8.0), (1, 30, 1000)):
+    for q, z, steps in itertools.product(
+        (1e-3, 1 / 54, 0.2, 0.7), (0.6, 1.0, 2.5, 8.0), (1, 30, 1000)
+    ):
         for relation in (REPLACE, ADD_REMOVE):
             points += len(list(compared(q, z, steps, (1e-2, 1e-5, 1e-8), relation)))
     assert points == 288
@@ -398,9 +436,16 @@ def test_against_dp_accounting_at_hundreds_of_points():
 
 def test_fixed_size_is_below_the_renyi_bound_and_above_poisson():
     # dp-accounting states the multiplier relative to the replace-one sensitivity 2 C, hence z / 2.
-    for n, k, z, steps, delta in [(10_000, 100, 4.0, 1000, 1e-6), (1000, 100, 3.0, 50, 1e-5), (100, 50, 8.0, 20, 1e-4)]:
+    for n, k, z, steps, delta in [
+        (10_000, 100, 4.0, 1000, 1e-6),
+        (1000, 100, 3.0, 50, 1e-5),
+        (100, 50, 8.0, 20, 1e-4),
+    ]:
         event = dp_accounting.SelfComposedDpEvent(
-            dp_accounting.SampledWithoutReplacementDpEvent(n, k, dp_accounting.GaussianDpEvent(z / 2)), steps
+            dp_accounting.SampledWithoutReplacementDpEvent(
+                n, k, dp_accounting.GaussianDpEvent(z / 2)
+            ),
+            steps,
         )
         renyi = RdpAccountant(neighboring_relation=REPLACE).compose(event).get_epsilon(delta)
         found = pld.solved(fixed_size_replace(k / n, z), steps, delta)[1]

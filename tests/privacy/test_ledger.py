@@ -31,14 +31,26 @@ def test_debits_add_up_exactly(place):
     assert [ledger.debit(ZCDP(0.1), name=f"query {k}") for k in range(3)] == [1, 2, 3]
     assert ledger.remaining.is_zero
     assert ledger.spent == ledger.total.cost
-    assert [(e.number, e.name) for e in ledger.entries] == [(1, "query 0"), (2, "query 1"), (3, "query 2")]
-    raises(BudgetError, r"what remains, Cost\(ZCDP, rho=0.0\)", ledger.debit, ZCDP(2.0**-60), name="one too many")
+    assert [(e.number, e.name) for e in ledger.entries] == [
+        (1, "query 0"),
+        (2, "query 1"),
+        (3, "query 2"),
+    ]
+    raises(
+        BudgetError,
+        r"what remains, Cost\(ZCDP, rho=0.0\)",
+        ledger.debit,
+        ZCDP(2.0**-60),
+        name="one too many",
+    )
     assert len(ledger.entries) == 3
 
 
 def test_a_sum_of_floats_that_is_just_too_large_is_named(place):
     ledger = Ledger(ZCDP(0.3), **place)
-    raises(BudgetError, "by 4e-17: a sum of rounded floats", ledger.debit, ZCDP(0.1 + 0.2), name="x")
+    raises(
+        BudgetError, "by 4e-17: a sum of rounded floats", ledger.debit, ZCDP(0.1 + 0.2), name="x"
+    )
     for k in range(3):
         ledger.debit(ZCDP(0.1), name=f"tenth {k}")
     assert ledger.remaining.is_zero
@@ -47,7 +59,13 @@ def test_a_sum_of_floats_that_is_just_too_large_is_named(place):
 def test_every_part_of_the_total_is_checked(place):
     ledger = Ledger(ApproxDP(1, 1e-6), **place)
     ledger.debit(ApproxDP(0.25, 1e-6), name="uses all of delta")
-    raises(BudgetError, "larger than what remains", ledger.debit, ApproxDP(0.25, 1e-9), name="no delta left")
+    raises(
+        BudgetError,
+        "larger than what remains",
+        ledger.debit,
+        ApproxDP(0.25, 1e-9),
+        name="no delta left",
+    )
     ledger.debit(PureDP(0.75), name="pure still fits")
     assert ledger.remaining.is_zero
     raises(BudgetError, None, ledger.debit, PureDP(0.001), name="no epsilon left")
@@ -68,7 +86,13 @@ def test_events_and_notions(place):
 
 
 def test_other_notions_get_advice():
-    raises(BudgetError, "open a ledger with ZCDP or ApproxDP", Ledger(PureDP(1)).debit, ZCDP(0.1), name="x")
+    raises(
+        BudgetError,
+        "open a ledger with ZCDP or ApproxDP",
+        Ledger(PureDP(1)).debit,
+        ZCDP(0.1),
+        name="x",
+    )
     with pytest.raises(BudgetError, match="from which the noise was calibrated"):
         Ledger(ApproxDP(1, 1e-6)).debit(GaussianEvent(1, 8, 1), name="x")
     ledger = Ledger(ApproxDP(1, 1e-6))
@@ -78,8 +102,21 @@ def test_other_notions_get_advice():
 
 def test_relations_never_mix(place):
     ledger = Ledger(ZCDP(1), **place)
-    raises(BudgetError, "REPLACE_ONE", ledger.debit, GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE), name="x")
-    raises(BudgetError, "REPLACE_ONE", ledger.debit, ZCDP(0.1), name="x", relation=Neighbors.ADD_REMOVE_ONE)
+    raises(
+        BudgetError,
+        "REPLACE_ONE",
+        ledger.debit,
+        GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE),
+        name="x",
+    )
+    raises(
+        BudgetError,
+        "REPLACE_ONE",
+        ledger.debit,
+        ZCDP(0.1),
+        name="x",
+        relation=Neighbors.ADD_REMOVE_ONE,
+    )
     ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.REPLACE_ONE)
     other = Ledger(ZCDP(1), relation=Neighbors.ADD_REMOVE_ONE)
     other.debit(ZCDP(0.5), name="stated under the relation of the ledger")
@@ -177,11 +214,14 @@ def kill_children(path, times, seed, program=KILLED, wait=0.0):
     """Kill a debiting child `times` times; return debits that returned and debits in the file."""
     chance, acknowledged = random.Random(seed), 0
     for _ in range(times):
-        child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, cwd=ROOT
+        )
         assert child.stdout.readline() == b"ready\n"
         if acknowledged == 0 and not wait:  # one debit at least is made, however slow the machine
             acknowledged += child.stdout.readline() == b"y\n"
-        with contextlib.suppress(subprocess.TimeoutExpired):  # `wait` is for a child that kills itself
+        # `wait` is for a child that kills itself
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(wait + chance.uniform(0, 0.03))
         child.send_signal(signal.SIGKILL)
         acknowledged += child.stdout.read().count(b"y\n")
@@ -203,5 +243,7 @@ def test_planted_bug_acknowledging_before_the_debit_is_caught(path):
     loop = KILLED.index("    ledger.debit")
     debit, acknowledge = KILLED[loop:].split("\n", 1)
     die = "    if len(ledger.entries) == 5: import os; os.kill(os.getpid(), 9)\n"
-    acknowledged, charged = kill_children(path, 1, 9, KILLED[:loop] + acknowledge + die + debit + "\n", wait=PATIENCE)
+    acknowledged, charged = kill_children(
+        path, 1, 9, KILLED[:loop] + acknowledge + die + debit + "\n", wait=PATIENCE
+    )
     assert (acknowledged, charged) == (3, 2)

@@ -77,7 +77,9 @@ def test_timeouts(opener, bad, path):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("good", [0, 0.0, 10, 1e308, Fraction(1, 3), Decimal("0.5"), np.float32(2), np.int64(3)])
+@pytest.mark.parametrize(
+    "good", [0, 0.0, 10, 1e308, Fraction(1, 3), Decimal("0.5"), np.float32(2), np.int64(3)]
+)
 def test_timeouts_that_are_fine(good, path):
     assert type(checked_timeout(good)) is float
     assert Ledger.from_file(path, timeout=good).spent == ZCDP(0.375).cost
@@ -85,7 +87,14 @@ def test_timeouts_that_are_fine(good, path):
 
 @pytest.mark.parametrize("bad", [5, b"x", [], "", "\n", "x" * 201, "\ud800", object()], ids=shown)
 def test_labels(bad, tmp_path):
-    raises(InputError, "label must be a printable text", Ledger, ZCDP(1), path=tmp_path / "a", label=bad)
+    raises(
+        InputError,
+        "label must be a printable text",
+        Ledger,
+        ZCDP(1),
+        path=tmp_path / "a",
+        label=bad,
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,7 +106,9 @@ def test_relations(bad, place):
     assert ledger.spent.is_zero
 
 
-@pytest.mark.parametrize("bad", [None, 1, "ZCDP(1)", ZCDP, Budget, ZCDP(1).cost, [], float("nan")], ids=shown)
+@pytest.mark.parametrize(
+    "bad", [None, 1, "ZCDP(1)", ZCDP, Budget, ZCDP(1).cost, [], float("nan")], ids=shown
+)
 def test_totals(bad, tmp_path):
     raises(BudgetError, "total must be ZCDP, ApproxDP or PureDP", Ledger, bad, path=tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
@@ -110,7 +121,9 @@ HUGE = [
 ]
 
 
-@pytest.mark.parametrize("cost", [0.5, None, "x", [], np.float64(0.5), Fraction(1, 2), ZCDP, *HUGE], ids=shown)
+@pytest.mark.parametrize(
+    "cost", [0.5, None, "x", [], np.float64(0.5), Fraction(1, 2), ZCDP, *HUGE], ids=shown
+)
 def test_costs(cost, place):
     ledger = Ledger(ZCDP(1), **place)
     raises(BudgetError, None, ledger.debit, cost, name="x")
@@ -120,7 +133,13 @@ def test_costs(cost, place):
 def test_costs_whose_sum_is_too_long_are_refused_before_they_are_charged(place):
     ledger = Ledger(ZCDP(1), **place)
     ledger.debit(Cost(ZCDP, (Fraction(1, 3**3000),)), name="long")
-    raises(BudgetError, "bits", ledger.debit, Cost(ZCDP, (Fraction(1, 5**4000),)), name="long, and nothing in common")
+    raises(
+        BudgetError,
+        "bits",
+        ledger.debit,
+        Cost(ZCDP, (Fraction(1, 5**4000),)),
+        name="long, and nothing in common",
+    )
     assert len(ledger.entries) == 1
     ledger.debit(Cost(ZCDP, (Fraction(1, 2**4000),)), name="tiny")
 
@@ -190,7 +209,9 @@ def test_places_without_permission(opener, what, open_folder):
 
     assert forked(refused, unprivileged=True) == 0
     folder.chmod(0o700)
-    assert [p.name for p in folder.iterdir()] == ([] if what == "folder of a new file" else ["a.ledger"])
+    assert [p.name for p in folder.iterdir()] == (
+        [] if what == "folder of a new file" else ["a.ledger"]
+    )
 
 
 def test_a_ledger_that_may_only_be_read(open_folder):
@@ -227,7 +248,11 @@ def test_a_header_field_that_is_missing_or_no_such_value_is_refused(tmp_path, fi
     for value in BAD_FIELDS:
         if value == header[field] and type(value) is type(header[field]):
             continue
-        changed = {**header, field: value} if value is not MISSING else {k: v for k, v in header.items() if k != field}
+        changed = (
+            {**header, field: value}
+            if value is not MISSING
+            else {k: v for k, v in header.items() if k != field}
+        )
         path.write_bytes(forge(as_body(changed).replace("Infinity", "1e400")))
         before = path.read_bytes()
         raises(LedgerError, None, Ledger, ZCDP(1), path=path, label=label)

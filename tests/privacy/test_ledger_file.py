@@ -58,8 +58,14 @@ def test_broken_files_are_refused_and_left_alone(path, name):
     path.write_bytes(data)
     raises(LedgerError, "ledger", reopen, path)
     raises(LedgerError, None, Ledger.from_file, path)
-    if "lost" not in name and "exchanged" not in name and "changed" not in name and "inside" not in name:
-        raises(LedgerError, None, running.debit, ZCDP(0.125), name="x")  # who has read the good file notices as well
+    if (
+        "lost" not in name
+        and "exchanged" not in name
+        and "changed" not in name
+        and "inside" not in name
+    ):
+        # who has read the good file notices as well
+        raises(LedgerError, None, running.debit, ZCDP(0.125), name="x")
     assert path.read_bytes() == data
 
 
@@ -125,7 +131,11 @@ def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
         raise KeyboardInterrupt
 
     full = failing(errno.ENOSPC)
-    for broken_write, error in ((half, LedgerError), (full, LedgerError), (interrupted, KeyboardInterrupt)):
+    for broken_write, error in (
+        (half, LedgerError),
+        (full, LedgerError),
+        (interrupted, KeyboardInterrupt),
+    ):
         monkeypatch.setattr(os, "write", broken_write)
         raises(error, None, ledger.debit, ZCDP(0.125), name="x")
         monkeypatch.undo()
@@ -155,14 +165,21 @@ def test_a_disk_that_cannot_be_read(path, monkeypatch):
     ledger, before = reopen(path), path.read_bytes()
 
     monkeypatch.setattr(os, "pread", failing(errno.EIO))
-    for use in (reopen, Ledger.from_file, Ledger.repair, lambda path: ledger.debit(ZCDP(0.125), name="x")):
+    for use in (
+        reopen,
+        Ledger.from_file,
+        Ledger.repair,
+        lambda path: ledger.debit(ZCDP(0.125), name="x"),
+    ):
         raises(LedgerError, "cannot be read: Input/output error", use, path)
     assert path.read_bytes() == before
 
 
 def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
     real = os.pread
-    monkeypatch.setattr(os, "pread", lambda fd, size, offset: real(fd, size, offset) if size == 256 else b"")
+    monkeypatch.setattr(
+        os, "pread", lambda fd, size, offset: real(fd, size, offset) if size == 256 else b""
+    )
     raises(LedgerError, "shorter while it was read", Ledger.from_file, path)
 
 
@@ -190,7 +207,9 @@ def test_failed_flush_counts_as_spent(path, monkeypatch):
 
 def test_flushed_before_debit_returns(path, monkeypatch):
     ledger, calls, real_write, real_sync = reopen(path), [], os.write, os.fsync
-    monkeypatch.setattr(os, "write", lambda fd, data: (calls.append("write"), real_write(fd, data))[1])
+    monkeypatch.setattr(
+        os, "write", lambda fd, data: (calls.append("write"), real_write(fd, data))[1]
+    )
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), real_sync(fd))[1])
     ledger.debit(ZCDP(0.125), name="x")
     assert calls == ["write", "fsync"]
@@ -320,7 +339,12 @@ def test_a_file_that_changes_during_a_debit_is_noticed(fresh, monkeypatch, chang
     """Programs that copy files heed no locks: the line must be where it belongs when the debit returns."""
     module = fcntl if call == "flock" else os
     reopen(fresh).debit(ZCDP(0.25), name="first")
-    live, data, backup, real = reopen(fresh), fresh.read_bytes(), fresh.with_name("backup"), getattr(module, call)
+    live, data, backup, real = (
+        reopen(fresh),
+        fresh.read_bytes(),
+        fresh.with_name("backup"),
+        getattr(module, call),
+    )
     backup.write_bytes(data)
 
     def late(*arguments):
@@ -330,5 +354,7 @@ def test_a_file_that_changes_during_a_debit_is_noticed(fresh, monkeypatch, chang
 
     monkeypatch.setattr(module, call, late)
     for _ in range(2):
-        raises(LedgerError, "replaced" if change == "exchanged" else None, live.debit, HALF, name="x")
+        raises(
+            LedgerError, "replaced" if change == "exchanged" else None, live.debit, HALF, name="x"
+        )
     assert change == "rolled back" or len(reopen(fresh).entries) == 1

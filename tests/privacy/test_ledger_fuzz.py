@@ -9,7 +9,17 @@ from helpers.errors import raises
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from ledger_cases import CASES, DEBIT, HEADER, NESTED, UNIT, as_body, check_contract, forge, forged_records
+from ledger_cases import (
+    CASES,
+    DEBIT,
+    HEADER,
+    NESTED,
+    UNIT,
+    as_body,
+    check_contract,
+    forge,
+    forged_records,
+)
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Ledger, PureDP, ledger_file
@@ -24,11 +34,24 @@ ODD_TEXTS = st.sampled_from([
     "", "1/2", "0/1", "1/0", "-1/2", "2/4", "1/2 ", "01/2", "1", "1e5/1", "nan", "\u0661/\u0662", "9" * 3999 + "/1",
     "1/" + "9" * 3999, "9" * 9000 + "/1", "ZCDP", "PureDP", "Budget", "replace_one", "x" * 201, "\n", "\ud800", "\0",
 ])  # fmt: skip
-ODD_NUMBERS = st.sampled_from([0, 1, 2, -1, True, 1.0, float("nan"), float("inf"), 1e308, 10**400, 2**63])
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | ODD_TEXTS | ODD_NUMBERS
+ODD_NUMBERS = st.sampled_from(
+    [0, 1, 2, -1, True, 1.0, float("nan"), float("inf"), 1e308, 10**400, 2**63]
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | ODD_TEXTS
+    | ODD_NUMBERS
+)
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | ODD_TEXTS, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4) | ODD_TEXTS, inner, max_size=3)
+    ),
 )
 AMOUNTS = st.sampled_from(
     [budget.to_dict() for budget in (ZCDP(1), ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2.0**-20))]
@@ -40,7 +63,11 @@ def damaged(draw, record):
     """A record in which a field or two, at any depth, are something else, missing or new."""
     record = json.loads(json.dumps(record))
     for _ in range(draw(st.integers(0, 2))):
-        place = draw(st.sampled_from([record] + [value for value in record.values() if isinstance(value, dict)]))
+        place = draw(
+            st.sampled_from(
+                [record] + [value for value in record.values() if isinstance(value, dict)]
+            )
+        )
         key = draw(st.sampled_from([*place, "new"]))
         what = draw(st.sampled_from(["value", "value", "amount", "remove"]))
         if what == "remove":
@@ -65,7 +92,9 @@ def forged(draw):
         for k in range(draw(st.integers(0, 3)))
     ]
     bodies, k = [as_body(record) for record in records], draw(st.integers(0, len(records) - 1))
-    bodies[k] = draw(damaged(records[k]) | ODD_BODIES | VALUES.map(lambda value: as_body({"cost": value})))
+    bodies[k] = draw(
+        damaged(records[k]) | ODD_BODIES | VALUES.map(lambda value: as_body({"cost": value}))
+    )
     return forge(*bodies)
 
 
@@ -75,7 +104,9 @@ def mutated(draw):
     data = CASES[draw(st.sampled_from(sorted(CASES)))]
     for _ in range(draw(st.integers(0, 4))):
         lines = st.integers(0, len(data) // UNIT).map(lambda line: line * UNIT)
-        begin, end = sorted((draw(lines | st.integers(0, len(data))), draw(lines | st.integers(0, len(data)))))
+        begin, end = sorted(
+            (draw(lines | st.integers(0, len(data))), draw(lines | st.integers(0, len(data))))
+        )
         piece = data[begin:end]
         data = draw(st.sampled_from([
             data[:begin] + data[end:], data[:end] + piece + data[end:], data[:end], data[begin:], piece + data[:begin] + data[end:],
@@ -114,7 +145,9 @@ def fuzz_files(kind, count, folder, seen=None, **options):
 
 
 @pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize(("count", "options"), [(100, {}), pytest.param(10_000, NEW_ONES, marks=pytest.mark.audit)])
+@pytest.mark.parametrize(
+    ("count", "options"), [(100, {}), pytest.param(10_000, NEW_ONES, marks=pytest.mark.audit)]
+)
 def test_files(kind, count, options, tmp_path):
     fuzz_files(kind, count, tmp_path, **options)
 
@@ -133,13 +166,30 @@ def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
         return decode(line, previous)
 
     monkeypatch.setattr(ledger_file, "decode", deep)
-    raises((ValueError, RecursionError, ExceptionGroup), None, fuzz_files, "forged", 300, tmp_path, **PLANTED)
+    raises(
+        (ValueError, RecursionError, ExceptionGroup),
+        None,
+        fuzz_files,
+        "forged",
+        300,
+        tmp_path,
+        **PLANTED,
+    )
 
 
-@pytest.mark.parametrize(("count", "options"), [(500, {}), pytest.param(20_000, NEW_ONES, marks=pytest.mark.audit)])
+@pytest.mark.parametrize(
+    ("count", "options"), [(500, {}), pytest.param(20_000, NEW_ONES, marks=pytest.mark.audit)]
+)
 def test_budgets(count, options):
     amounts = st.fixed_dictionaries(
-        {}, optional={"notion": SCALARS, "rho": SCALARS, "epsilon": SCALARS, "delta": SCALARS, "rho_float": SCALARS}
+        {},
+        optional={
+            "notion": SCALARS,
+            "rho": SCALARS,
+            "epsilon": SCALARS,
+            "delta": SCALARS,
+            "rho_float": SCALARS,
+        },
     )
 
     @settings(max_examples=count, deadline=None, database=None, **options)
@@ -174,7 +224,11 @@ class History(RuleBasedStateMachine):
         return self.path.read_bytes() if self.path.exists() else None
 
     def identity(self):
-        return (info.st_dev, info.st_ino) if (info := self.path.stat() if self.path.exists() else None) else None
+        return (
+            (info.st_dev, info.st_ino)
+            if (info := self.path.stat() if self.path.exists() else None)
+            else None
+        )
 
     @rule()
     def start(self):
@@ -263,12 +317,15 @@ class History(RuleBasedStateMachine):
 
 def run_history(folder, runs, steps, **options):
     machine = type("HistoryHere", (History,), {"folder": folder})
-    limits = settings(max_examples=runs, stateful_step_count=steps, deadline=None, database=None, **options)
+    limits = settings(
+        max_examples=runs, stateful_step_count=steps, deadline=None, database=None, **options
+    )
     run_state_machine_as_test(machine, settings=limits)
 
 
 @pytest.mark.parametrize(
-    ("runs", "steps", "options"), [(40, 25, {}), pytest.param(1500, 60, NEW_ONES, marks=pytest.mark.audit)]
+    ("runs", "steps", "options"),
+    [(40, 25, {}), pytest.param(1500, 60, NEW_ONES, marks=pytest.mark.audit)],
 )
 def test_history(runs, steps, options, tmp_path):
     run_history(tmp_path, runs, steps, **options)
@@ -277,6 +334,8 @@ def test_history(runs, steps, options, tmp_path):
 def test_planted_fault_in_history_is_found(tmp_path, monkeypatch):
     read = ledger_file.LedgerFile._read
     monkeypatch.setattr(  # the last line is taken as read without reading it
-        ledger_file.LedgerFile, "_check_unchanged", lambda self, file, position: len(read(self, file, 1 << 20, 0))
+        ledger_file.LedgerFile,
+        "_check_unchanged",
+        lambda self, file, position: len(read(self, file, 1 << 20, 0)),
     )
     raises((AssertionError, ExceptionGroup), None, run_history, tmp_path, 300, 25, **PLANTED)

@@ -85,17 +85,22 @@ class Workshop:
             return reopen(self.path)
         if operation == "from_file":
             return Ledger.from_file(self.path)
-        return Ledger.repair(self.path) if operation == "repair" else getattr(self.ledger, operation)
+        return (
+            Ledger.repair(self.path) if operation == "repair" else getattr(self.ledger, operation)
+        )
 
     def check_free(self, open_before):
         """Nothing is held: no descriptor, no lock, no turn."""
         assert descriptors() == open_before, "a descriptor leaked"
-        assert repr(ledger_file._gate).startswith("<unlocked"), "no other thread can open a file, or fork"
+        assert repr(ledger_file._gate).startswith("<unlocked"), (
+            "no other thread can open a file, or fork"
+        )
         assert not ledger_file._open, "forked children would close what is closed"
         if self.ledger is not None:
             assert self.ledger._turns == {}, "no other thread can work on the ledger"
         if self.path.exists():
-            with open(self.path, "rb") as file:  # another descriptor, as of another process; it does not wait
+            # another descriptor, as of another process; it does not wait
+            with open(self.path, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def check_counted(self, operation):
@@ -108,7 +113,9 @@ class Workshop:
         if self.ledger is not None:
             assert self.ledger.spent == after.spent
             assert self.ledger.debit(EIGHTH, name="afterwards") == count + 1
-        assert {name for name in os.listdir(self.path.parent) if ".torn-" not in name} == {self.path.name}
+        assert {name for name in os.listdir(self.path.parent) if ".torn-" not in name} == {
+            self.path.name
+        }
 
 
 @pytest.fixture
@@ -132,7 +139,10 @@ def interrupt_everywhere(workshop, operation, *, instructions):
         workshop.prepare(operation)
         before = descriptors()
         try:
-            with Strike(interrupt, at, instructions=instructions), one_short_write(operation == "full disk"):
+            with (
+                Strike(interrupt, at, instructions=instructions),
+                one_short_write(operation == "full disk"),
+            ):
                 workshop.run(operation)
         except KeyboardInterrupt as kept:  # with its frames, as while a handler runs that works on
             try:
@@ -196,7 +206,10 @@ def ask_everywhere(workshop, operation, *, instructions):
     for at in itertools.count(1):
         workshop.prepare(operation)
         before, answers[:], result = descriptors(), [], None
-        with Strike(ask, at, instructions=instructions) as strike, one_short_write(operation == "full disk"):
+        with (
+            Strike(ask, at, instructions=instructions) as strike,
+            one_short_write(operation == "full disk"),
+        ):
             try:
                 result = workshop.run(operation)
             except LedgerError:
@@ -225,10 +238,19 @@ def wait_for_whoever_it_is(self):
 
 def test_planted_fault_a_descriptor_that_is_noted_down_later_is_caught(workshop, monkeypatch):
     monkeypatch.setattr(ledger_file.HeldResources, "take", taken_in_two_steps)
-    raises(AssertionError, "interrupted at event", interrupt_everywhere, workshop, "spent", instructions=True)
+    raises(
+        AssertionError,
+        "interrupted at event",
+        interrupt_everywhere,
+        workshop,
+        "spent",
+        instructions=True,
+    )
 
 
-@pytest.mark.parametrize("kind", [ledger_file.HeldResources, ledger_file.OpenFile, ledger_file.Turn])
+@pytest.mark.parametrize(
+    "kind", [ledger_file.HeldResources, ledger_file.OpenFile, ledger_file.Turn]
+)
 def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
     real, met = kind.__exit__, []
 
@@ -240,9 +262,23 @@ def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
             met.append(self)
 
     monkeypatch.setattr(kind, "__exit__", second_time)
-    raises(AssertionError, "interrupted at event", interrupt_everywhere, workshop, "spent", instructions=False)
+    raises(
+        AssertionError,
+        "interrupted at event",
+        interrupt_everywhere,
+        workshop,
+        "spent",
+        instructions=False,
+    )
 
 
 def test_planted_fault_a_turn_that_waits_for_its_own_thread_is_caught(workshop, monkeypatch):
     monkeypatch.setattr(ledger_file.Turn, "wait", wait_for_whoever_it_is)
-    raises(AssertionError, "nobody else is at work", ask_everywhere, workshop, "spent", instructions=False)
+    raises(
+        AssertionError,
+        "nobody else is at work",
+        ask_everywhere,
+        workshop,
+        "spent",
+        instructions=False,
+    )

@@ -18,7 +18,11 @@ FORK = multiprocessing.get_context("fork")
 PERSONS = {"relation": Neighbors.REPLACE_PERSON}
 PART = ZCDP(0.125)
 VISITS = pd.DataFrame(
-    {"patient": np.arange(700) % 100, "doctor": np.arange(700) // 70, "cost": np.random.default_rng(0).normal(size=700)}
+    {
+        "patient": np.arange(700) % 100,
+        "doctor": np.arange(700) // 70,
+        "cost": np.random.default_rng(0).normal(size=700),
+    }
 )
 
 
@@ -79,11 +83,19 @@ def test_every_door_to_a_ledger_names_the_person():
 
 @pytest.mark.parametrize("rows_per_person", [1, "auto"])
 @pytest.mark.parametrize(
-    "person", [VISITS["patient"].to_numpy(), VISITS["patient"].tolist(), VISITS["patient"].rename(None)]
+    "person",
+    [VISITS["patient"].to_numpy(), VISITS["patient"].tolist(), VISITS["patient"].rename(None)],
 )
 def test_identifiers_without_a_name_need_one_for_a_ledger(person, rows_per_person):
     ledger = Ledger(ZCDP(1), **PERSONS)
-    raises(BudgetError, "a Series that has a name", mean_by, person, ledger, rows_per_person=rows_per_person)
+    raises(
+        BudgetError,
+        "a Series that has a name",
+        mean_by,
+        person,
+        ledger,
+        rows_per_person=rows_per_person,
+    )
     assert ledger.spent.is_zero
     assert mean_by(person, None).n_priv == 100
 
@@ -96,7 +108,12 @@ def test_a_name_that_cannot_be_recorded_is_refused_before_the_debit():
            budget=PART, ledger=ledger)  # fmt: skip
     assert ledger.spent.is_zero
     raises(
-        BudgetError, "belongs to a ledger of REPLACE_PERSON", Ledger(ZCDP(1)).debit, PART, name="x", person="patient"
+        BudgetError,
+        "belongs to a ledger of REPLACE_PERSON",
+        Ledger(ZCDP(1)).debit,
+        PART,
+        name="x",
+        person="patient",
     )
 
 
@@ -154,7 +171,9 @@ def test_of_two_first_debits_at_once_the_second_sees_the_name(tmp_path):
         Ledger(ZCDP(1), path=path, **PERSONS)
         barrier, results = FORK.Barrier(4), FORK.SimpleQueue()
         names = ["patient", "doctor", "ward", "town"]
-        children = [FORK.Process(target=first_debit, args=(path, name, barrier, results)) for name in names]
+        children = [
+            FORK.Process(target=first_debit, args=(path, name, barrier, results)) for name in names
+        ]
         for child in children:
             child.start()
         found = dict(results.get() for _ in children)

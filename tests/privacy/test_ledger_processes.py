@@ -18,7 +18,8 @@ from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
 from fastpubpriv.privacy.ledger_file import Turn
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12: forks beside threads
+# Python 3.12: forks beside threads
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
 EIGHTH = ZCDP(0.125)
 
@@ -64,7 +65,9 @@ def debit_in_progress(ledger):
             go_on.wait()
         real(fd)
 
-    thread = threading.Thread(target=lambda: numbers.append(ledger.debit(EIGHTH, name="in progress")))
+    thread = threading.Thread(
+        target=lambda: numbers.append(ledger.debit(EIGHTH, name="in progress"))
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", flush)
         thread.start()
@@ -95,7 +98,9 @@ def test_a_child_forked_during_a_debit_does_not_keep_the_lock(path, fork):
 
 def test_planted_fault_closing_without_unlocking_is_caught(path, monkeypatch):
     real = fcntl.flock
-    monkeypatch.setattr(fcntl, "flock", lambda fd, kind: None if kind == fcntl.LOCK_UN else real(fd, kind))
+    monkeypatch.setattr(
+        fcntl, "flock", lambda fd, kind: None if kind == fcntl.LOCK_UN else real(fd, kind)
+    )
     raises(LedgerError, "locked", fork_beside_a_debit, path, c_fork)
 
 
@@ -124,7 +129,8 @@ def kill_the_parent_in_a_debit(path, fork):
 
 
 def test_a_child_does_not_keep_the_lock_of_a_killed_parent(path):
-    assert kill_the_parent_in_a_debit(path, os.fork) == 5  # the killed debit had been written, and counts
+    # the killed debit had been written, and counts
+    assert kill_the_parent_in_a_debit(path, os.fork) == 5
     # Control a child that closes nothing would keep it.
     raises(LedgerError, "locked", kill_the_parent_in_a_debit, path, c_fork)
 
@@ -242,7 +248,9 @@ def opening_child(folder, rounds, barrier, results):
     for k in range(rounds):
         barrier.wait()
         try:
-            Ledger(ZCDP(1), path=folder / f"{k}.ledger", timeout=60).debit(ZCDP(1) / 8, name="one of six")
+            Ledger(ZCDP(1), path=folder / f"{k}.ledger", timeout=60).debit(
+                ZCDP(1) / 8, name="one of six"
+            )
         except Exception as error:
             failures.append(f"{type(error).__name__}: {error}")
     results.put(failures)
@@ -250,9 +258,14 @@ def opening_child(folder, rounds, barrier, results):
 
 def test_six_processes_open_a_new_ledger_at_once(tmp_path):
     rounds, barrier, results = 40, FORK.Barrier(6), FORK.SimpleQueue()
-    children = [FORK.Process(target=opening_child, args=(tmp_path, rounds, barrier, results)) for _ in range(6)]
+    children = [
+        FORK.Process(target=opening_child, args=(tmp_path, rounds, barrier, results))
+        for _ in range(6)
+    ]
     assert answers(children, results) == [[]] * 6
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{k}.ledger" for k in range(rounds))
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        f"{k}.ledger" for k in range(rounds)
+    )
     for k in range(rounds):
         assert Ledger.from_file(tmp_path / f"{k}.ledger").spent == ZCDP(0.75).cost
 
@@ -279,7 +292,9 @@ def test_another_process_may_come_first_at_any_moment(tmp_path, call):
 
 def test_planted_fault_a_vanished_temporary_file_as_an_error_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(os.path, "lexists", lambda path: False)
-    raises(LedgerError, "cannot be created: No such file", come_second, tmp_path / "a.ledger", "link")
+    raises(
+        LedgerError, "cannot be created: No such file", come_second, tmp_path / "a.ledger", "link"
+    )
 
 
 def test_a_link_that_fails_for_another_reason_is_told(tmp_path, monkeypatch):

@@ -16,7 +16,9 @@ def words(pattern, rng, shape):
     if pattern in ("large diagonal", "negative diagonal"):
         words = np.zeros(shape, dtype=np.int64)
         if len(shape) >= 2 and shape[-1] == shape[-2]:
-            words[..., np.arange(shape[-1]), np.arange(shape[-1])] = 2**62 if pattern == "large diagonal" else -(2**62)
+            words[..., np.arange(shape[-1]), np.arange(shape[-1])] = (
+                2**62 if pattern == "large diagonal" else -(2**62)
+            )
         return words
     if pattern == "one":
         flat = np.zeros(size, dtype=np.int64)
@@ -54,7 +56,9 @@ class Adversary(transcripts.Transcript):
             return None
         if isinstance(event, SelectionEvent):
             most = event.candidates
-            return np.array([float({"zeros": 0, "top": most - 1}.get(pattern, self.rng.integers(most)))])
+            return np.array(
+                [float({"zeros": 0, "top": most - 1}.get(pattern, self.rng.integers(most)))]
+            )
         if isinstance(event, StableHistogramEvent):
             return self.bins(pattern, name, event)
         half = 0.0 if isinstance(event, LaplaceEvent) else 0.5
@@ -64,9 +68,13 @@ class Adversary(transcripts.Transcript):
         """A table (histogram, count, key ...): none, one, or as many bins as there are rows, anywhere."""
         rows, most = [], max(1, min(self.n, event.draws // event.histograms))
         for index in range(event.histograms):
-            size = {"zeros": 0, "minus one": 1, "one": 1, "top": most}.get(pattern, int(self.rng.integers(most + 1)))
+            size = {"zeros": 0, "minus one": 1, "one": 1, "top": most}.get(
+                pattern, int(self.rng.integers(most + 1))
+            )
             dyadic = "scales" in name or "dyadic" in name
-            low, high = (LEAST_EXPONENT, LARGEST_EXPONENT) if dyadic else (-LARGEST_KEY, LARGEST_KEY)
+            low, high = (
+                (LEAST_EXPONENT, LARGEST_EXPONENT) if dyadic else (-LARGEST_KEY, LARGEST_KEY)
+            )
             steps = np.repeat(np.minimum(np.arange(size), high - low)[:, None], 4, axis=1)
             if pattern == "bottom":
                 keys = low + steps

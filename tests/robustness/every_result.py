@@ -80,5 +80,9 @@ def made(name):
     """The result of that class, computed once; those with columns have a name that a page must not take for a tag."""
     if name not in FOUND:
         result = MADE[name]()
-        FOUND[name] = dataclasses.replace(result, columns=("age", SECOND)) if isinstance(result, Result) else result
+        FOUND[name] = (
+            dataclasses.replace(result, columns=("age", SECOND))
+            if isinstance(result, Result)
+            else result
+        )
     return FOUND[name]

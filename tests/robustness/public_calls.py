@@ -16,17 +16,24 @@ import numpy as np
 import pandas as pd
 
 import fastpubpriv as fpp
-from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
+from fastpubpriv.mixtures.list_decoding import (
+    decode_axis_aligned,
+    decode_gaussians,
+    decode_means,
+    decode_variances,
+)
 from fastpubpriv.privacy import Cost, Neighbors
 from fastpubpriv.training import OutputPerturbation
 from fastpubpriv.training.methods import METHODS
 
 DIM = 2
 RNG = np.random.default_rng(11)
-ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) + np.array([30.0, 5.0])])[
-    RNG.permutation(300)
-]
-PUBLIC = np.concatenate([RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])])
+ROWS = np.concatenate(
+    [RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) + np.array([30.0, 5.0])]
+)[RNG.permutation(300)]
+PUBLIC = np.concatenate(
+    [RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])]
+)
 LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
 SIGNS = pd.DataFrame(np.sign(ROWS), columns=["a", "b"])
 MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
@@ -38,7 +45,11 @@ ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
 def listed(count, dim):
     """A list of `count` mixtures of two components."""
     rng, weights = np.random.default_rng(count), np.full((count, 2), 0.5)
-    return weights, rng.normal(size=(count, 2, dim)) * 10.0, np.exp(rng.normal(size=(count, 2, dim)))
+    return (
+        weights,
+        rng.normal(size=(count, 2, dim)) * 10.0,
+        np.exp(rng.normal(size=(count, 2, dim))),
+    )
 
 
 @dataclass(frozen=True)
@@ -74,14 +85,49 @@ class Call:
 def quiet(function, *args, **options):
     """Call without the warnings that are about accuracy, weak deltas, seeds and status."""
     with warnings.catch_warnings():
-        for kind in ("AccuracyWarning", "PrivacyWarning", "ExperimentalWarning", "SeededNoiseWarning"):
+        for kind in (
+            "AccuracyWarning",
+            "PrivacyWarning",
+            "ExperimentalWarning",
+            "SeededNoiseWarning",
+        ):
             warnings.simplefilter("ignore", getattr(fpp, kind))
         return function(*args, **options)
 
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
-PROBABILITIES = [TINY, 1e-300, 1e-100, 1e-16, 0.5, 1.0 - 2.0**-53, 0.0, 1.0, -1.0, math.nan, math.inf, "x", None]
-LENGTHS = [TINY, 1e-160, 1e-150, 1e-9, 1.0, 1e9, 1e150, 1e160, HUGE, 0.0, -1.0, math.nan, math.inf, "x", None]
+PROBABILITIES = [
+    TINY,
+    1e-300,
+    1e-100,
+    1e-16,
+    0.5,
+    1.0 - 2.0**-53,
+    0.0,
+    1.0,
+    -1.0,
+    math.nan,
+    math.inf,
+    "x",
+    None,
+]
+LENGTHS = [
+    TINY,
+    1e-160,
+    1e-150,
+    1e-9,
+    1.0,
+    1e9,
+    1e150,
+    1e160,
+    HUGE,
+    0.0,
+    -1.0,
+    math.nan,
+    math.inf,
+    "x",
+    None,
+]
 COUNTS = [1, 2, 3, 7, 24, 64, 1000, 2**31, 0, -1, 1.5, math.nan, True, "auto", "x", None]
 MATRICES = [
     None, TINY, 1.0, HUGE, [1.0, 1e-300], [1e300, 1e-300], np.eye(2), np.eye(2) * 1e-300, np.diag([1e300, 1e-300]),
@@ -277,7 +323,8 @@ CALLS = {
             ("train", fpp.train, ROWS, PUBLIC, {"loss": "squared"}, METHODS),
         )
         for method in methods
-        if method not in ("throw_away", "output_perturbation")  # the first never asks the rows; the second is below
+        # the first never asks the rows; the second is below
+        if method not in ("throw_away", "output_perturbation")
     },
     "train, output_perturbation": Call(
         fpp.train,
@@ -334,7 +381,11 @@ def spending_functions():
         if parts[1] in ("cli", "torch") or any(part.startswith("_") for part in parts):
             continue
         for name, function in vars(importlib.import_module(module.name)).items():
-            if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.name:
+            if (
+                name.startswith("_")
+                or not inspect.isfunction(function)
+                or function.__module__ != module.name
+            ):
                 continue
             if {"budget", "ledger"} <= set(inspect.signature(function).parameters):
                 found[f"{module.name}.{name}"] = function

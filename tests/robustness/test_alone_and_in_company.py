@@ -22,7 +22,12 @@ from company_cases import (
 )
 from helpers.accounts import opened
 from own_losses import COMPILED, OWN, OWN_SCORES, ROWS
-from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
+from releases import (
+    release_cell_counts,
+    release_code_counts,
+    release_shell_counts,
+    release_statistic_sum,
+)
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, local
@@ -41,7 +46,8 @@ from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, coordi
 from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
-    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
+    # matrices are small: a second thread would only wait
+    pytest.mark.usefixtures("one_blas_thread"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
@@ -84,12 +90,20 @@ def estimators_of(dim):
     few = {"n_components": K, "candidates": 4, "budget": AMPLE_DELTA}
     whole = {"n_components": K, "min_weight": 0.3, "budget": AMPLE, "x_pub": public}
     grids = [BinGrid(width=0.5, levels=2), *[None] * (dim - 1)]
-    products = [ProductBins(grids=[BinGrid(width=1.0), DyadicBins()], columns=(0, dim - 1))] if dim > 1 else []
+    products = (
+        [ProductBins(grids=[BinGrid(width=1.0), DyadicBins()], columns=(0, dim - 1))]
+        if dim > 1
+        else []
+    )
 
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE}
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "missing": "neutral"}
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "clipping": "gaussian"}
-    groups = {"by": -1, "groups": [-1, 1], "x_pub": np.column_stack([one_public, np.sign(one_public[:, :1])])}
+    groups = {
+        "by": -1,
+        "groups": [-1, 1],
+        "x_pub": np.column_stack([one_public, np.sign(one_public[:, :1])]),
+    }
     yield "estimate_mean", np.column_stack([one, np.sign(one[:, :1])]), {**groups, "budget": AMPLE}
     yield "quantiles", one, {"x_pub": one_public, "budget": AMPLE}
     yield "describe", one, {"x_pub": one_public, "budget": AMPLE}
@@ -98,13 +112,25 @@ def estimators_of(dim):
     yield "value_counts", signs, {"column": "c0", "keys": [1, -1], "budget": AMPLE}
     yield "crosstab", signs, {"columns": list(listed_signs), "keys": listed_signs, "budget": AMPLE}
     yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}
-    yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
+    yield (
+        "coinpress_mean",
+        one,
+        {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance},
+    )
     yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}
-    yield "private_pca", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1}
+    yield (
+        "private_pca",
+        one,
+        {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1},
+    )
     for method in ("lifted_coinpress", "pairs"):
         yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
     for structure in ("mean", "diagonal", "full"):
-        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "structure": structure}
+        yield (
+            "estimate_gaussian",
+            one,
+            {"x_pub": one_public, "budget": AMPLE, "structure": structure},
+        )
     for method in searches.METHODS:
         yield "learn_separated_mixture", private, {**whole, "method": method}
     yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}
@@ -114,12 +140,20 @@ def estimators_of(dim):
         options = {"score": score, "method": method, "draws": 64}
         yield "select_hypothesis", one, {"hypotheses": listed, "budget": PureDP(10), **options}
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
-    yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public, "budget": PureDP(45)}
+    yield (
+        "learn_axis_aligned_mixture",
+        private,
+        {**few, "method": "dp_em", "x_pub": public, "budget": PureDP(45)},
+    )
     # With fewer public rows than private ones the rounds of many columns are worth their noise.
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public[:12]}
     yield "learn_separated_mixture", private, {**whole, "method": "soft_em", "x_pub": public[:12]}
     label = (one[:, :1] > 0.0) + 0.0
-    labeled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
+    labeled = {
+        "x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]),
+        "label": -1,
+        "budget": AMPLE,
+    }
     whole_rows = np.column_stack([one, label])
     yield "linear_regression", whole_rows, {**labeled, "method": "newton"}
     for method in TRAINING:
@@ -128,19 +162,34 @@ def estimators_of(dim):
             given = {"loss": "huber", "method": OutputPerturbation(steps=5)}
         yield "train", whole_rows, {**labeled, **given}
     yield "logistic_regression", whole_rows, {**labeled, "method": "newton"}
-    weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
+    weights = {
+        "class_weight": {0: 1.0, 1: 3.0},
+        "weights_pub": np.arange(len(one_public)) % 3 + 1.0,
+    }
     yield "logistic_regression", whole_rows, {**labeled, "method": "newton", **weights}
     ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
     yield "linear_regression", whole_rows, {**labeled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     for loss in ("huber", ROWS, COMPILED, OWN):
         yield "train", whole_rows, {**labeled, "loss": loss, "method": steps}
-    yield "train", whole_rows, {**labeled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)}
+    yield (
+        "train",
+        whole_rows,
+        {**labeled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)},
+    )
     from_zero = SemiDP(steps=2, step_size=0.1, priv_weight=1.0, start="zero")
     yield "train", whole_rows, {**labeled, "loss": OWN_SCORES, "method": from_zero}
     if dim == 8:
-        yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
-        yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
+        yield (
+            "learn_axis_aligned_mixture",
+            private[:60],
+            {**few, "method": "anchors", "covariance": covariance},
+        )
+        yield (
+            "decode_axis_aligned",
+            private,
+            {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance},
+        )
     if dim == 1:
         yield "decode_variances", private, {"budget": AMPLE_DELTA, "min_weight": 0.3}
         yield "decode_means", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "std": 1.0}
@@ -158,7 +207,8 @@ def takers():
         and next(iter(inspect.signature(value).parameters), "") == "x_priv"
         and name not in NOT_ESTIMATORS
         and not name.startswith("_")
-        and not module.__name__.startswith("fastpubpriv.local")  # one user's row at a time, not a table
+        # one user's row at a time, not a table
+        and not module.__name__.startswith("fastpubpriv.local")
     }
 
 
@@ -191,16 +241,30 @@ def passes_below(dim):
     few = local.SubsetSelection(dim + 1, 4.0, words=4)
     codes = few.privatize(rng.normal(size=(N, dim + 1)))
     yield "codes", lambda: local.Aggregator(few).add(codes)
-    yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
-    labeled = Partition((0,), (BinRule(0.25),), labels=partial(only_code, chosen=[dim - 1], columns=[column] * dim))
-    yield "groups", lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows)
+    yield (
+        "cells",
+        lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options),
+    )
+    labeled = Partition(
+        (0,), (BinRule(0.25),), labels=partial(only_code, chosen=[dim - 1], columns=[column] * dim)
+    )
+    yield (
+        "groups",
+        lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows),
+    )
     yield "labels", lambda: stable.count_bins(rows, [labeled], ALONE)
     edges = np.array([0.5, 1.0, 2.0, 8.0])
     whitening = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=np.eye(dim) + 0.1)
     yield (
         "shells",
         lambda: release_shell_counts(
-            gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance / 2, executor=ALONE
+            gaussian,
+            rows,
+            whitening,
+            name="c",
+            edges=edges,
+            cost=gaussian.allowance / 2,
+            executor=ALONE,
         ),
     )
 
@@ -248,7 +312,9 @@ def test_rows_contribute_the_same_alone_and_in_company(dim):
 @pytest.mark.parametrize("dim", [1, 8, 130])
 def test_labeled_rows_are_turned_alone(dim):
     """The copies that regression keeps of its rows: the same bits in blocks of any size, and a product in their place is caught."""
-    name, rows, options = next(each for each in estimators_of(dim) if each[2].get("method") == "newton")
+    name, rows, options = next(
+        each for each in estimators_of(dim) if each[2].get("method") == "newton"
+    )
     seen, honest = [], coordinates.each_row
 
     def keep(source, rotation, width):
@@ -272,11 +338,15 @@ def test_groups_by_position_do_not_see_each_other(dim):
     rows = rng.normal(size=(33, dim))
     rows[::4] *= 1e9
     rows[5], rows[7, 0] = np.nan, np.inf
-    base = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=np.linalg.qr(rng.normal(size=(dim, dim)))[0])
+    base = AffineMap(
+        dim=dim, center=rng.normal(size=dim), matrix=np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    )
     query = group_covariances.GroupQuery(base=base, groups=11)
     whole, valid = ALONE.run(query, private_rows(rows))
     for size in (1, 2, 3):
-        parts = Rows.from_chunks(lambda size=size: (rows[k : k + size] for k in range(0, 33, size)), n=33, dim=dim)
+        parts = Rows.from_chunks(
+            lambda size=size: (rows[k : k + size] for k in range(0, 33, size)), n=33, dim=dim
+        )
         found, usable = ALONE.run(query, parts)
         assert found.tobytes() == whole.tobytes()
         assert usable.tolist() == valid.tolist()
@@ -290,13 +360,28 @@ def found_wrong(dim, call, bisected=20):
     with recording() as recorder:
         call()
     rows = np.random.default_rng(5).normal(size=(6, dim))
-    return [words for each in recorder.passes for words in differences(each, rows, np.random.default_rng(1), bisected)]
+    return [
+        words
+        for each in recorder.passes
+        for words in differences(each, rows, np.random.default_rng(1), bisected)
+    ]
 
 
 def statistic_sum(dim, statistic, out_dim):
-    account, rows = opened(AMPLE, draws=1000), private_rows(np.random.default_rng(2).normal(size=(20, dim)))
+    account, rows = (
+        opened(AMPLE, draws=1000),
+        private_rows(np.random.default_rng(2).normal(size=(20, dim))),
+    )
     release_statistic_sum(
-        account, rows, statistic, name="x", dim=out_dim, radius=4.0, cost=account.allowance, row_cost=1, executor=ALONE
+        account,
+        rows,
+        statistic,
+        name="x",
+        dim=out_dim,
+        radius=4.0,
+        cost=account.allowance,
+        row_cost=1,
+        executor=ALONE,
     )
 
 
@@ -325,9 +410,15 @@ def test_a_product_is_caught(dim):
 
 
 def test_a_whitening_by_a_product_is_caught():
-    name, rows, options = next(each for each in estimators_of(8) if each[0] == "decode_axis_aligned")
+    name, rows, options = next(
+        each for each in estimators_of(8) if each[0] == "decode_axis_aligned"
+    )
     with mock.patch.object(Mapped, "__call__", lambda self, chunk: chunk @ self.matrix.T):
-        wrong = found_wrong(8, lambda: seeded(takers()[name], rows, threads=1, progress=False, **options), bisected=1)
+        wrong = found_wrong(
+            8,
+            lambda: seeded(takers()[name], rows, threads=1, progress=False, **options),
+            bisected=1,
+        )
     assert any("other bits alone" in words for words in wrong)
 
 
@@ -341,7 +432,9 @@ def test_a_label_from_a_norm_is_caught():
     rows = private_rows(np.random.default_rng(2).normal(size=(20, 16)))
     for labels in (nearest, centered):
         partition = Partition((0,), (BinRule(1.0),), labels=labels)
-        wrong = found_wrong(16, lambda partition=partition: stable.count_bins(rows, [partition], ALONE))
+        wrong = found_wrong(
+            16, lambda partition=partition: stable.count_bins(rows, [partition], ALONE)
+        )
         assert wrong, labels.__name__
 
 
@@ -364,7 +457,9 @@ class Hiding(Query):
 def test_a_pass_that_hides_what_it_finds_is_caught():
     """Accumulators that stay empty say nothing: such a pass has to be looked at where it writes, as `found_by` does."""
     rows = private_rows(np.ones((20, 2)))
-    assert any("finds nothing" in words for words in found_wrong(2, lambda: ALONE.run(Hiding(), rows)))
+    assert any(
+        "finds nothing" in words for words in found_wrong(2, lambda: ALONE.run(Hiding(), rows))
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 8])

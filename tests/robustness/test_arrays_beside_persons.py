@@ -49,7 +49,9 @@ def test_weights_in_a_column_stay_beside_their_rows(rows_per_person):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-@pytest.mark.parametrize("form", [pd.DataFrame, polars.from_pandas, pyarrow.Table.from_pandas, "a.csv", "a.parquet"])
+@pytest.mark.parametrize(
+    "form", [pd.DataFrame, polars.from_pandas, pyarrow.Table.from_pandas, "a.csv", "a.parquet"]
+)
 @pytest.mark.parametrize("person", ["who", None])
 def test_weights_in_a_column_of_any_table(form, person, tmp_path):
     tables = [PRIVATE if person else PRIVATE.drop(columns="who"), PUBLIC]
@@ -69,18 +71,28 @@ def test_weights_in_a_column_of_any_table(form, person, tmp_path):
 def test_a_named_weight_is_the_number_that_an_array_says():
     rows = PRIVATE.drop(columns="who")
     named = fpp.linear_regression(rows, x_pub=PUBLIC, **BY_NAME, **FEW)
-    arrays = {"weights_priv": rows["w"], "weights_pub": PUBLIC["w"], "weight_cap": 1.0, "label": "y", "columns": ["x"]}
+    arrays = {
+        "weights_priv": rows["w"],
+        "weights_pub": PUBLIC["w"],
+        "weight_cap": 1.0,
+        "label": "y",
+        "columns": ["x"],
+    }
     given = fpp.linear_regression(rows, x_pub=PUBLIC, **arrays, **FEW)
     apart = fpp.linear_regression(
         rows.drop(columns="y"), rows["y"], x_pub=PUBLIC.drop(columns="y"), y_pub=PUBLIC["y"],
         **{**BY_NAME, "label": None}, **FEW,
     )  # fmt: skip
-    chosen = fpp.linear_regression(rows.assign(z=1.0), x_pub=PUBLIC, columns=["x"], **BY_NAME, **FEW)
+    chosen = fpp.linear_regression(
+        rows.assign(z=1.0), x_pub=PUBLIC, columns=["x"], **BY_NAME, **FEW
+    )
     assert named.coefficients == given.coefficients == apart.coefficients == chosen.coefficients
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-@pytest.mark.parametrize(("function", "more"), [(fpp.logistic_regression, {}), (fpp.train, {"loss": "logistic"})])
+@pytest.mark.parametrize(
+    ("function", "more"), [(fpp.logistic_regression, {}), (fpp.train, {"loss": "logistic"})]
+)
 def test_classes_have_weights_in_a_column_too(function, more):
     """Where the weight is 1 the odds rise with x, elsewhere they fall."""
     private, public = (table.assign(y=(table["y"] > 0.0) * 1.0) for table in (PRIVATE, PUBLIC))
@@ -115,7 +127,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("function", [fpp.linear_regression, functools.partial(fpp.train, loss="squared")])
+@pytest.mark.parametrize(
+    "function", [fpp.linear_regression, functools.partial(fpp.train, loss="squared")]
+)
 def test_an_array_beside_persons_is_refused_before_the_debit(name, function):
     rows, given, argument = REFUSED[name]
     ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
@@ -145,7 +159,9 @@ def test_the_refusal_does_not_depend_on_the_number_of_rows_of_a_person():
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 def test_several_readings_of_one_table_of_persons_fit():
     weights = private_rows(PERSONS, columns=["w"])
-    found = fpp.linear_regression(FEATURES, LABELS, weights_priv=weights, **LABELED, **WEIGHED, **FEW)
+    found = fpp.linear_regression(
+        FEATURES, LABELS, weights_priv=weights, **LABELED, **WEIGHED, **FEW
+    )
     assert slope_of(found), found.coefficients
 
 
@@ -153,15 +169,32 @@ def test_arrays_beside_public_rows_of_persons_are_refused():
     people = fpp.persons(two_slopes(300, seed=1), person="who")
     by_label = {"label": "y", "weights_priv": "w", "weight_cap": 1.0, "budget": ZCDP(1)}
     raises(
-        InputError, "weights_pub=", fpp.linear_regression, PERSONS, x_pub=people, weights_pub=np.ones(300), **by_label
+        InputError,
+        "weights_pub=",
+        fpp.linear_regression,
+        PERSONS,
+        x_pub=people,
+        weights_pub=np.ones(300),
+        **by_label,
     )
-    arrays = {"x_pub": private_rows(people, columns=["x"]), "y_pub": np.ones(300), "budget": ZCDP(1)}
+    arrays = {
+        "x_pub": private_rows(people, columns=["x"]),
+        "y_pub": np.ones(300),
+        "budget": ZCDP(1),
+    }
     raises(InputError, "label=", fpp.linear_regression, FEATURES, LABELS, **arrays)
 
 
 def test_the_local_model_refuses_arrays_beside_persons():
     given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0}
-    raises(InputError, "y_priv.*order of their own", fpp.local.train, FEATURES, PRIVATE["y"].to_numpy(), **given)
+    raises(
+        InputError,
+        "y_priv.*order of their own",
+        fpp.local.train,
+        FEATURES,
+        PRIVATE["y"].to_numpy(),
+        **given,
+    )
     names = [b"%016d" % number for number in range(len(PRIVATE))]
     raises(InputError, "leave out users=", fpp.local.train, FEATURES, LABELS, users=names, **given)
 
@@ -174,15 +207,36 @@ def test_the_local_model_refuses_arrays_beside_persons():
 ])  # fmt: skip
 def test_names_of_weights_that_do_not_fit_are_refused_before_the_debit(changes, words):
     ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
-    given = {"loss": "squared", **BY_NAME, "x_pub": PUBLIC, "person": "who", "budget": ZCDP(1), **changes}
+    given = {
+        "loss": "squared",
+        **BY_NAME,
+        "x_pub": PUBLIC,
+        "person": "who",
+        "budget": ZCDP(1),
+        **changes,
+    }
     raises(InputError, words, fpp.train, PRIVATE, ledger=ledger, **given)
     assert ledger.spent.is_zero
 
 
 # ---- Record and replay of every public function, with an array for each of its arguments ------------------------------------
 
-FIRST = {call.function: name for name, call in reversed(CALLS.items()) if not call.heavy and not call.slow}
-OWN = {"x_priv", "budget", "person", "rows_per_person", "ledger", "random_state", "threads", "progress", "max_memory"}
+FIRST = {
+    call.function: name
+    for name, call in reversed(CALLS.items())
+    if not call.heavy and not call.slow
+}
+OWN = {
+    "x_priv",
+    "budget",
+    "person",
+    "rows_per_person",
+    "ledger",
+    "random_state",
+    "threads",
+    "progress",
+    "max_memory",
+}
 HOSTILE = {"x0": 1e6, "x1": -1e6, "a": 7.0, "array": 1.0}
 
 
@@ -190,9 +244,13 @@ def people(call):
     """Rows of as many persons, with one more column, `array`; and a neighbor in which one person has other cells."""
     rng = np.random.default_rng(5)
     values = np.asarray(call.rows, dtype=float)[:300]
-    names = list(call.rows.columns) if call.named else [f"x{place}" for place in range(values.shape[1])]
+    names = (
+        list(call.rows.columns) if call.named else [f"x{place}" for place in range(values.shape[1])]
+    )
     table = pd.DataFrame(values, columns=names)
-    table = table.assign(who=rng.permutation(len(table)), array=rng.integers(0, 2, len(table)) * 0.5)
+    table = table.assign(
+        who=rng.permutation(len(table)), array=rng.integers(0, 2, len(table)) * 0.5
+    )
     other = table.copy()
     for name, cell in HOSTILE.items():
         if name in other:
@@ -268,4 +326,11 @@ def test_planted_fault_an_array_beside_persons_is_caught(monkeypatch):
     assert not refused_or_replayed(call, "weights_priv", as_rows=False)
     monkeypatch.setattr(views, "require_one_order", lambda *sources: None)
     monkeypatch.setattr(labeled, "require_one_order", lambda *sources: None)
-    raises(ReplayError, "moved by|sensitivity", refused_or_replayed, call, "weights_priv", as_rows=False)
+    raises(
+        ReplayError,
+        "moved by|sensitivity",
+        refused_or_replayed,
+        call,
+        "weights_priv",
+        as_rows=False,
+    )

@@ -15,9 +15,17 @@ from fastpubpriv.privacy import Neighbors
 from fastpubpriv.release.account import before_debit
 
 RNG = np.random.default_rng(0)
-VISITS = pd.DataFrame({"who": np.repeat(np.arange(3_000), 4), "a": RNG.normal(5.0, 1.0, size=12_000)})
+VISITS = pd.DataFrame(
+    {"who": np.repeat(np.arange(3_000), 4), "a": RNG.normal(5.0, 1.0, size=12_000)}
+)
 PUBLIC = pd.DataFrame({"a": [4.0, 5.5, 6.0]})
-AUTO = {"x_pub": PUBLIC, "columns": ["a"], "person": "who", "rows_per_person": "auto", "progress": False}
+AUTO = {
+    "x_pub": PUBLIC,
+    "columns": ["a"],
+    "person": "who",
+    "rows_per_person": "auto",
+    "progress": False,
+}
 
 
 def ledger_of_persons(rho=1):
@@ -27,7 +35,9 @@ def ledger_of_persons(rho=1):
 def test_threads_leave_the_filters_of_warnings_as_they_were():
     before = list(warnings.filters)
     calls = [
-        threading.Thread(target=fpp.estimate_mean, args=(VISITS,), kwargs={**AUTO, "budget": fpp.ZCDP(0.5)})
+        threading.Thread(
+            target=fpp.estimate_mean, args=(VISITS,), kwargs={**AUTO, "budget": fpp.ZCDP(0.5)}
+        )
         for _ in range(4)
     ]
     for call in calls:
@@ -56,7 +66,9 @@ def test_no_warning_of_another_thread_is_lost():
     assert sum(each.category is fpp.SeededNoiseWarning for each in caught) == 200
 
 
-@pytest.mark.parametrize("change", [{"random_state": 1}, {"bounds": (50.0, 60.0)}], ids=["seed", "bounds"])
+@pytest.mark.parametrize(
+    "change", [{"random_state": 1}, {"bounds": (50.0, 60.0)}], ids=["seed", "bounds"]
+)
 def test_warnings_as_errors_debit_nothing(change):
     ledger = ledger_of_persons()
     with warnings.catch_warnings(action="error"), pytest.raises(UserWarning):
@@ -94,7 +106,9 @@ def visits_of_two_groups():
 def test_a_mixture_is_paid_once_and_learned_from_the_rows():
     """This function debits at a place of its own, which a rehearsal must not pass."""
     visits, ledger = visits_of_two_groups(), ledger_of_persons()
-    public = pd.DataFrame({"a": np.concatenate([RNG.normal(-38.0, 1.0, 20), RNG.normal(38.0, 1.0, 20)])})
+    public = pd.DataFrame(
+        {"a": np.concatenate([RNG.normal(-38.0, 1.0, 20), RNG.normal(38.0, 1.0, 20)])}
+    )
     result = fpp.learn_axis_aligned_mixture(
         visits, **{**AUTO, "x_pub": public}, n_components=2, budget=fpp.ZCDP(1), ledger=ledger
     )
@@ -118,16 +132,22 @@ def refusing(above, error, events):
             events.append(f"reads {x_priv.rows_per_person}")
             if when == "after" and x_priv.rows_per_person > above:
                 raise error("too many rows of a person")
-        return fpp.estimate_mean.__wrapped__(x_priv, x_pub=PUBLIC[:1], budget=budget, progress=False)
+        return fpp.estimate_mean.__wrapped__(
+            x_priv, x_pub=PUBLIC[:1], budget=budget, progress=False
+        )
 
     return user_level.user_level(call)
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
-@pytest.mark.parametrize("error", [fpp.InputError, fpp.BudgetError, fpp.InfeasibleError, fpp.OutOfMemoryError])
+@pytest.mark.parametrize(
+    "error", [fpp.InputError, fpp.BudgetError, fpp.InfeasibleError, fpp.OutOfMemoryError]
+)
 def test_rows_are_halved_while_the_call_refuses_before_it_reads(error):
     events = []
-    result = refusing(1, error, events)(VISITS, person="who", rows_per_person="auto", budget=fpp.ZCDP(10))
+    result = refusing(1, error, events)(
+        VISITS, person="who", rows_per_person="auto", budget=fpp.ZCDP(10)
+    )
     assert events == ["refuses 2", "refuses 4", "refuses 2", "reads 1"]  # the first is a rehearsal
     assert result.releases[0]["rows_per_person"] == 1
     assert result.releases[0]["share_of_rows_used"] == pytest.approx(0.25, abs=0.05)
@@ -136,7 +156,13 @@ def test_rows_are_halved_while_the_call_refuses_before_it_reads(error):
 @pytest.mark.parametrize("error", [fpp.InputError, fpp.BudgetError, RuntimeError])
 def test_an_error_after_the_first_pass_starts_no_second_run(error):
     events, ledger = [], ledger_of_persons(10)
-    asked = {"person": "who", "rows_per_person": "auto", "budget": fpp.ZCDP(10), "ledger": ledger, "when": "after"}
+    asked = {
+        "person": "who",
+        "rows_per_person": "auto",
+        "budget": fpp.ZCDP(10),
+        "ledger": ledger,
+        "when": "after",
+    }
     with pytest.raises(error, match="too many rows"):
         refusing(1, error, events)(VISITS, **asked)
     assert events == ["reads 4"]
@@ -165,7 +191,9 @@ def test_no_call_warns_with_an_error_after_its_debit(name, scale):
     debits = []
     with warnings.catch_warnings(action="error"), before_debit(lambda: debits.append(name)):
         try:
-            call.function(call.rows, **{"threads": 1, "progress": False, **call.options}, budget=budget)
+            call.function(
+                call.rows, **{"threads": 1, "progress": False, **call.options}, budget=budget
+            )
         except UserWarning:
             assert debits == []
         except fpp.FastPubPrivError:

@@ -35,7 +35,9 @@ def fit_for_ever(ledger_path, marks_path, data):
     os.write(marks, b"ready\n")
     while True:
         rows = SpyRows(data, Marks(marks, done))
-        estimate_mean(rows, x_pub=np.zeros(2), budget=SMALL, steps=2, ledger=ledger, threads=1, progress=False)
+        estimate_mean(
+            rows, x_pub=np.zeros(2), budget=SMALL, steps=2, ledger=ledger, threads=1, progress=False
+        )
         rows.log.append("output")
         done += 1
 
@@ -74,14 +76,21 @@ def test_kill_at_random_times(times, tmp_path):
     assert spent == len(ledger.entries) * SMALL.rho
     assert spent >= outputs * SMALL.rho
     assert outputs > 0
-    assert len(ledger.entries) <= outputs + times  # at most the call that was killed is charged without an output
+    # at most the call that was killed is charged without an output
+    assert len(ledger.entries) <= outputs + times
     assert reads >= 2 * outputs
     assert all(path.name.startswith(("ledger.jsonl", "marks")) for path in tmp_path.iterdir())
 
 
 def test_control_the_check_finds_a_read_before_its_debit():
     check([("read", 0), ("output", 0)], entries=1)
-    raises(AssertionError, "read without a debit", check, [("read", 0), ("output", 0), ("read", 1)], entries=1)
+    raises(
+        AssertionError,
+        "read without a debit",
+        check,
+        [("read", 0), ("output", 0), ("read", 1)],
+        entries=1,
+    )
 
 
 LONG = 400_000_000
@@ -99,9 +108,19 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
         rows = Rows.from_chunks(lambda: (CHUNK for _ in range(LONG // len(CHUNK))), n=LONG, dim=8)
     ledger = Ledger(ZCDP(1))
     with ctrl_c(once=lambda: not ledger.spent.is_zero, after=0.15):
-        coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads, progress=False)
+        coinpress_mean(
+            rows,
+            center=0,
+            radius=5,
+            budget=ZCDP(0.5),
+            ledger=ledger,
+            threads=threads,
+            progress=False,
+        )
     assert ledger.spent == ZCDP(0.5).cost
-    result = coinpress_mean(CHUNK, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads)
+    result = coinpress_mean(
+        CHUNK, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads
+    )
     assert np.all(np.isfinite(result.mean))
     assert ledger.remaining.is_zero
 

@@ -24,7 +24,9 @@ def check_bits(call, chunks):
     assert len(far) <= 1
 
 
-@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not (call.heavy or call.named)])
+@pytest.mark.parametrize(
+    "name", [name for name, call in CALLS.items() if not (call.heavy or call.named)]
+)
 def test_the_same_bits_as_in_memory(name):
     with dask.config.set(scheduler="synchronous"):
         check_bits(CALLS[name], 7)
@@ -40,7 +42,12 @@ def test_what_is_sent_names_neither_account_nor_keys(name):
         assert call.bits(chunked(call.rows, 4)) == call.bits()
     named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
     assert "fastpubpriv.sources.remote" in named
-    secret = ("fastpubpriv.release", "fastpubpriv.keys", "fastpubpriv.privacy", "fastpubpriv.session")
+    secret = (
+        "fastpubpriv.release",
+        "fastpubpriv.keys",
+        "fastpubpriv.privacy",
+        "fastpubpriv.session",
+    )
     assert [module for module in named if module.startswith(secret)] == []
 
 
@@ -59,14 +66,21 @@ def test_gradient_training(method):
     public = {"x_pub": x[:20] + 0.1, "y_pub": y[:20]}
 
     def fitted(x_priv, y_priv):
-        budget, more = fpp.ApproxDP(5, 1e-6), {"method": TRAINED[method], "random_state": 1, "progress": False}
-        return quiet(fpp.train, x_priv, y_priv, loss="squared", budget=budget, **public, **more).to_dict()
+        budget, more = (
+            fpp.ApproxDP(5, 1e-6),
+            {"method": TRAINED[method], "random_state": 1, "progress": False},
+        )
+        return quiet(
+            fpp.train, x_priv, y_priv, loss="squared", budget=budget, **public, **more
+        ).to_dict()
 
     with Wire().used():
         assert fitted(chunked(x, 5), chunked(y, 5)) == fitted(x, y)
 
 
-@pytest.mark.parametrize("randomizer", [PrivUnit(4, 2.0), PrivUnitG(4, 2.0)], ids=["privunit", "privunitg"])
+@pytest.mark.parametrize(
+    "randomizer", [PrivUnit(4, 2.0), PrivUnitG(4, 2.0)], ids=["privunit", "privunitg"]
+)
 def test_reports_are_summed_where_they_are(randomizer):
     rows = np.random.default_rng(1).normal(size=(90, 4))
     payload = quiet(randomizer.privatize, rows, random_state=2).payload
@@ -79,7 +93,9 @@ def test_reports_are_summed_where_they_are(randomizer):
 def test_reports_are_drawn_here():
     """Rows of a collection are read in order: the coins of a row depend on its place."""
     rows, randomizer = np.random.default_rng(1).normal(size=(90, 4)), PrivUnit(4, 2.0)
-    drawn = [quiet(randomizer.privatize, x, random_state=2).to_bytes() for x in (rows, chunked(rows, 6))]
+    drawn = [
+        quiet(randomizer.privatize, x, random_state=2).to_bytes() for x in (rows, chunked(rows, 6))
+    ]
     assert drawn[0] == drawn[1]
 
 
@@ -88,7 +104,17 @@ def test_a_lost_cluster_costs_the_budget_and_says_nothing():
         raise RuntimeError("Alice-SSN-123")
 
     ledger, rows = fpp.Ledger(fpp.ZCDP(2)), chunked(np.ones((50, 2)), 5)
-    with dask.config.set(scheduler=lost), pytest.raises(InputError, match="did not finish") as caught:
-        quiet(fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), ledger=ledger, progress=False)
+    with (
+        dask.config.set(scheduler=lost),
+        pytest.raises(InputError, match="did not finish") as caught,
+    ):
+        quiet(
+            fpp.estimate_mean,
+            rows,
+            x_pub=np.zeros((3, 2)),
+            budget=fpp.ZCDP(1),
+            ledger=ledger,
+            progress=False,
+        )
     assert "Alice" not in repr((caught.value, caught.value.__context__, caught.value.__cause__))
     assert len(ledger.entries) == 1

@@ -22,15 +22,25 @@ distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph", "ignore::ResourceWarning")
 CHUNKS, KILLS = 50, 50
 # One of each family; all of them under `audit`.
-FAMILIES = ["estimate_mean", "learn_separated_mixture, tree", "stable_histogram, grid", "train, newton"]
+FAMILIES = [
+    "estimate_mean",
+    "learn_separated_mixture, tree",
+    "stable_histogram, grid",
+    "train, newton",
+]
 
 
 @pytest.fixture(scope="module")
 def client():
-    settings = {"distributed.scheduler.allowed-failures": 50, "distributed.worker.memory.terminate": False}
+    settings = {
+        "distributed.scheduler.allowed-failures": 50,
+        "distributed.worker.memory.terminate": False,
+    }
     with (
         dask.config.set(settings),
-        distributed.LocalCluster(n_workers=4, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster) as found,
     ):
         yield found
@@ -50,7 +60,10 @@ def test_a_client_of_ones_own_and_chunks_that_stay(client):
     options = {"x_pub": x[:9] + 0.1, "budget": fpp.ZCDP(1), "random_state": 1}
     rows = Rows.from_dask(chunked(x, CHUNKS).persist(), client=client)
     with pytest.warns(fpp.SeededNoiseWarning):
-        found = [fpp.estimate_mean(source, progress=bar, **options) for source, bar in ((rows, True), (x, False))]
+        found = [
+            fpp.estimate_mean(source, progress=bar, **options)
+            for source, bar in ((rows, True), (x, False))
+        ]
     assert found[0].to_dict() == found[1].to_dict()
 
 
@@ -63,7 +76,15 @@ def test_a_worker_says_nothing_of_an_error(client):
 
     part = dask.delayed(fail)(1.23456789e77)
     rows = Rows.from_dask(da.from_delayed(part, (40, 2), float), client=client)
-    raises(InputError, "withheld", fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), progress=False)
+    raises(
+        InputError,
+        "withheld",
+        fpp.estimate_mean,
+        rows,
+        x_pub=np.zeros((3, 2)),
+        budget=fpp.ZCDP(1),
+        progress=False,
+    )
     # The control: an error that nobody guards is written down.
     raises(ValueError, None, client.submit(int, "Bob", pure=False).result)
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
@@ -79,7 +100,8 @@ def test_killed_workers_change_nothing(client):
     expected, dice = call.bits(), random.Random(4)
     for _ in range(KILLS):
         ledger = fpp.Ledger(fpp.ZCDP(1))
-        client.cluster.scale(4)  # where a machine is too busy to start another process in time, Dask gives it up
+        # where a machine is too busy to start another process in time, Dask gives it up
+        client.cluster.scale(4)
         client.wait_for_workers(2)
         victim = dice.choice(list(client.run(os.getpid, on_error="ignore").values()))
         timer = threading.Timer(dice.uniform(0.0, 3.0), os.kill, [victim, signal.SIGKILL])

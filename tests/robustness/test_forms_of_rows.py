@@ -143,12 +143,18 @@ def test_several_columns(name):
 
 def test_results_evaluate_lines():
     gaussian = quiet(fpp.estimate_gaussian, LINE, x_pub=PUBLIC, **GAUSSIAN, **SEEDED)
-    directions = quiet(fpp.private_pca, LINE, center=0.0, radius=60.0, n_components=1, **GAUSSIAN, **SEEDED)
+    directions = quiet(
+        fpp.private_pca, LINE, center=0.0, radius=60.0, n_components=1, **GAUSSIAN, **SEEDED
+    )
     mixture = fpp.public_only(PUBLIC, n_components=2)
     for made in LINES.values():
         rows = made(PUBLIC)
-        np.testing.assert_array_equal(gaussian.log_prob(rows), gaussian.log_prob(PUBLIC.reshape(-1, 1)))
-        np.testing.assert_array_equal(directions.transform(rows), directions.transform(PUBLIC.reshape(-1, 1)))
+        np.testing.assert_array_equal(
+            gaussian.log_prob(rows), gaussian.log_prob(PUBLIC.reshape(-1, 1))
+        )
+        np.testing.assert_array_equal(
+            directions.transform(rows), directions.transform(PUBLIC.reshape(-1, 1))
+        )
         np.testing.assert_array_equal(mixture.predict(rows), mixture.predict(PUBLIC.reshape(-1, 1)))
         assert mixture.predict_proba(rows).shape == (24, 2)
 
@@ -161,7 +167,11 @@ FAMILIES = ["estimate_mean", "linear_regression, newton"]
 def stored(x, names):
     """The rows as an Arrow table, between two columns that nobody asked for."""
     note = pa.array([f"a remark, {k}" for k in range(len(x))])
-    columns = {"note": note, **{name: x[:, k] for k, name in enumerate(names)}, "other": np.arange(len(x))}
+    columns = {
+        "note": note,
+        **{name: x[:, k] for k, name in enumerate(names)},
+        "other": np.arange(len(x)),
+    }
     return pa.table(columns)
 
 
@@ -194,7 +204,8 @@ def arrow_file(folder, x, names):
 def arrow_stream(folder, x, names):
     table = stored(x, names)
     return private_rows(
-        lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=41)), columns=names
+        lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=41)),
+        columns=names,
     )
 
 
@@ -218,7 +229,9 @@ def npy_file(folder, x):
 
 UNNAMED = {
     "npy file": npy_file,
-    "function of chunks": lambda _, x: Rows.from_chunks(lambda: np.array_split(x, 7), n=len(x), dim=x.shape[1]),
+    "function of chunks": lambda _, x: Rows.from_chunks(
+        lambda: np.array_split(x, 7), n=len(x), dim=x.shape[1]
+    ),
 }
 
 
@@ -228,7 +241,11 @@ def named_arguments(call, names):
     found = {} if public is None else {"x_pub": pd.DataFrame(public, columns=names)}
     for last in {"label", "by"} & call.options.keys():
         return {**found, "columns": names[:-1], last: names[-1]}
-    return {**found, "columns": names} if "columns" in inspect.signature(call.function).parameters else found
+    return (
+        {**found, "columns": names}
+        if "columns" in inspect.signature(call.function).parameters
+        else found
+    )
 
 
 @pytest.mark.parametrize("name", [
@@ -262,7 +279,9 @@ def test_labels_in_a_file_of_their_own(tmp_path):
     both = call.rows
     features = parquet_file(tmp_path, both[:, :-1], ["x0"])
     (tmp_path / "labels").mkdir()
-    labels = private_rows(parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"])
+    labels = private_rows(
+        parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"]
+    )
     public = call.options["x_pub"]
     beside_it = {"x_pub": pd.DataFrame({"x0": public[:, 0]}), "y_pub": public[:, 1]}
     found = outcome(call, features, y_priv=labels, columns=["x0"], label=None, **beside_it)
@@ -273,14 +292,19 @@ def test_a_planted_reader_that_loses_the_order_is_seen(tmp_path):
     """Pairs of rows depend on the order: files read in another order than they are named give other bits."""
     call = CALLS["estimate_gaussian, pairs"]
     paths = parquet_list(tmp_path, call.rows, ["x0", "x1"])
-    found = [outcome(call, private_rows(files, columns=["x0", "x1"])) for files in (paths, paths[::-1])]
+    found = [
+        outcome(call, private_rows(files, columns=["x0", "x1"])) for files in (paths, paths[::-1])
+    ]
     assert found[0] == outcome(call, call.rows) != found[1]
 
 
 # ---- Public rows as people have them, for every function that takes some: a finite answer, or advice before anything is spent.
 RNG_OF_WILD = np.random.default_rng(31)
 DIM, CENTER, SPREAD = 4, np.array([10.0, -3.0, 500.0, 0.1]), np.array([2.0, 1.0, 80.0, 0.01])
-PRIVATE, PUBLIC_OF_WILD = RNG_OF_WILD.normal(CENTER, SPREAD, (1000, DIM)), RNG_OF_WILD.normal(CENTER, SPREAD, (30, DIM))
+PRIVATE, PUBLIC_OF_WILD = (
+    RNG_OF_WILD.normal(CENTER, SPREAD, (1000, DIM)),
+    RNG_OF_WILD.normal(CENTER, SPREAD, (30, DIM)),
+)
 NAMES = ("height", "angle", "weight", "share")
 
 
@@ -291,14 +315,19 @@ def with_column(rows, j, values):
 
 
 def one_hot(count):
-    return np.column_stack([RNG_OF_WILD.normal(size=count), np.eye(3)[RNG_OF_WILD.integers(0, 3, count)]])
+    return np.column_stack(
+        [RNG_OF_WILD.normal(size=count), np.eye(3)[RNG_OF_WILD.integers(0, 3, count)]]
+    )
 
 
 RARE = with_column(PRIVATE, 3, RNG_OF_WILD.random(1000) < 0.01)
 SITUATIONS = {
     "ordinary": (PRIVATE, PUBLIC_OF_WILD),
     "a constant column": (PRIVATE, with_column(PUBLIC_OF_WILD, 1, 7.0)),
-    "a constant column on both sides": (with_column(PRIVATE, 1, 7.0), with_column(PUBLIC_OF_WILD, 1, 7.0)),
+    "a constant column on both sides": (
+        with_column(PRIVATE, 1, 7.0),
+        with_column(PUBLIC_OF_WILD, 1, 7.0),
+    ),
     "all columns constant": (PRIVATE, np.repeat(PUBLIC_OF_WILD[:1], 30, axis=0)),
     "all zero": (PRIVATE * 0.0, PUBLIC_OF_WILD * 0.0),
     "collinear": (
@@ -307,7 +336,10 @@ SITUATIONS = {
     ),
     "a column twice": (PRIVATE[:, [0, 0, 2, 3]], PUBLIC_OF_WILD[:, [0, 0, 2, 3]]),
     "a rare event that no public row saw": (RARE, with_column(PUBLIC_OF_WILD, 3, 0.0)),
-    "a rare event that one public row saw": (RARE, with_column(PUBLIC_OF_WILD, 3, np.arange(30) == 4)),
+    "a rare event that one public row saw": (
+        RARE,
+        with_column(PUBLIC_OF_WILD, 3, np.arange(30) == 4),
+    ),
     "one-hot columns": (one_hot(1000), one_hot(30)),
     "one row": (PRIVATE, PUBLIC_OF_WILD[:1]),
     "two rows": (PRIVATE, PUBLIC_OF_WILD[:2]),
@@ -318,7 +350,10 @@ SITUATIONS = {
     "far too narrow": (PRIVATE, CENTER + 0.01 * (PUBLIC_OF_WILD - CENTER)),
     "one column in another unit": (PRIVATE, PUBLIC_OF_WILD * [1.0, 1.0, 1e6, 1.0]),
     "an outlier": (PRIVATE, np.vstack([[1e6, -3.0, 500.0, 0.1], PUBLIC_OF_WILD[1:]])),
-    "columns of very different scale": (PRIVATE * [1e12, 1.0, 1e-12, 1.0], PUBLIC_OF_WILD * [1e12, 1.0, 1e-12, 1.0]),
+    "columns of very different scale": (
+        PRIVATE * [1e12, 1.0, 1e-12, 1.0],
+        PUBLIC_OF_WILD * [1e12, 1.0, 1e-12, 1.0],
+    ),
 }
 # Calls of the table, and what they are given otherwise.
 WILD_CALLS = {
@@ -382,7 +417,9 @@ def test_functions_of_public_rows_alone(name, situation):
 def test_fewer_public_rows_than_columns(name):
     rng = np.random.default_rng(5)
     private, public = (rng.normal(size=(n, 12)) * np.arange(1.0, 13.0) for n in (2000, 5))
-    result, words = attempt(CALLS[name], private, x_pub=public, **GAUSSIAN, **SEEDED, **WILD_CALLS[name])
+    result, words = attempt(
+        CALLS[name], private, x_pub=public, **GAUSSIAN, **SEEDED, **WILD_CALLS[name]
+    )
     if result is None:
         assert "at least" in words
         return
@@ -409,7 +446,9 @@ def test_a_mean_says_which_columns_it_cannot_see():
     result, _ = estimated(fpp.estimate_mean, "a constant column on both sides")
     assert result.part_reasons[1] == ("constant",)
     assert result.mean[1] == 7.0
-    assert result.to_frame()["status"].to_dict() == dict(zip(NAMES, result.part_status, strict=True))
+    assert result.to_frame()["status"].to_dict() == dict(
+        zip(NAMES, result.part_status, strict=True)
+    )
     result, _ = estimated(fpp.estimate_mean, "a rare event that no public row saw")
     assert result.part_status[3] != "ok"
 
@@ -462,12 +501,17 @@ def calls(dim, n=10):
     rng = np.random.default_rng(0)
     x, pub = rng.normal(size=(n, dim)), rng.normal(size=(10, dim))
     y, given = np.arange(n) % 2.0, {"budget": fpp.ZCDP(1)}
-    ball, some = {"center": 0.0, "radius": 1e3}, {"n_components": 2, "min_weight": 0.3, "x_pub": pub}
+    ball, some = (
+        {"center": 0.0, "radius": 1e3},
+        {"n_components": 2, "min_weight": 0.3, "x_pub": pub},
+    )
     labeled = {"x_pub": pub, "y_pub": np.arange(10) % 2.0}
     return {
         "counted columns": partial(fpp.estimate_mean, x, x_pub=pub, **given),
         "quantiles": partial(fpp.quantiles, x, x_pub=pub, **given),
-        "means of groups": partial(fpp.estimate_mean, x, x_pub=pub, by=-1, groups=[0.0, 1.0], **given),
+        "means of groups": partial(
+            fpp.estimate_mean, x, x_pub=pub, by=-1, groups=[0.0, 1.0], **given
+        ),
         "description": partial(fpp.describe, x, x_pub=pub, **given),
         "Gaussian": partial(fpp.estimate_gaussian, x, x_pub=pub, **given),
         "covariance": partial(fpp.coinpress_covariance, x, scale=2.0, center=0.0, **given),
@@ -477,10 +521,14 @@ def calls(dim, n=10):
         "regression": partial(fpp.linear_regression, x, y, **labeled, **given),
         "classes": partial(fpp.logistic_regression, x, y, **labeled, **given),
         "gradients": partial(fpp.train, x, y, loss="logistic", method="dp_sgd", **labeled, **given),
-        "perturbed": partial(fpp.train, x, y, loss="logistic", method="output_perturbation", **labeled, **given),
+        "perturbed": partial(
+            fpp.train, x, y, loss="logistic", method="output_perturbation", **labeled, **given
+        ),
         "no public rows": partial(fpp.no_public_baseline, x, n_components=2, radius=1e3, **given),
         "public rows": lambda ledger: fpp.public_only(pub, n_components=2),
-        "histogram": partial(fpp.stable_histogram, x, bins=fpp.BinGrid(width=1.0), budget=fpp.ApproxDP(1, 1e-6)),
+        "histogram": partial(
+            fpp.stable_histogram, x, bins=fpp.BinGrid(width=1.0), budget=fpp.ApproxDP(1, 1e-6)
+        ),
         "ball": partial(fpp.coinpress_mean, x, **ball, **given),
         "narrowed": partial(fpp.estimate_mean, x, x_pub=pub, clipping="gaussian", **given),
         "weighted": partial(fpp.weighted_mean, x, norm_bound=1e3, **given),
@@ -501,7 +549,10 @@ def test_where_memory_is_short_nothing_is_debited():
         **os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1",
     }, capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
     assert child.returncode == 0, child.stderr
-    found = {name: (said, spent) for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())}
+    found = {
+        name: (said, spent)
+        for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())
+    }
     refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))
     # A histogram says what it needs against max_memory=, and groups have a limit of their own.
     expected = {**refused, **dict.fromkeys(SMALL, ("released", "True"))}

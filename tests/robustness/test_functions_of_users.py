@@ -43,7 +43,9 @@ def on_the_kink():
     rng = np.random.default_rng(4)
     while True:
         weights, row = rng.normal(size=(2, DIM))
-        one, other = (float(in_order(row[None], weights, backwards)[0]) for backwards in (False, True))
+        one, other = (
+            float(in_order(row[None], weights, backwards)[0]) for backwards in (False, True)
+        )
         middle = (one + other) / 2.0
         if min(one, other) < middle < max(one, other):
             return weights, row, middle
@@ -56,7 +58,9 @@ def sums_of_batches(query, rows):
         chance = float(RATE**size * (1 - RATE) ** (4 - size))
         for places in combinations(range(4), size):
             sums = query.zeros()
-            gradient_sums._add_batch(query, private_rows(rows), np.array(places, dtype=np.int64), sums)
+            gradient_sums._add_batch(
+                query, private_rows(rows), np.array(places, dtype=np.int64), sums
+            )
             found.append((chance, query.answer(sums)))
     return found
 
@@ -69,7 +73,10 @@ def hockey_stick(first, second, along, std, epsilon):
     places = [[float(sums @ along) / std for _, sums in each] for each in (first, second)]
     edges = np.linspace(min(map(min, places)) - 12.0, max(map(max, places)) + 12.0, 200_001)
     masses = [
-        sum(chance * np.diff(special.ndtr(edges - place)) for (chance, _), place in zip(each, at, strict=True))
+        sum(
+            chance * np.diff(special.ndtr(edges - place))
+            for (chance, _), place in zip(each, at, strict=True)
+        )
         for each, at in zip((first, second), places, strict=True)
     ]
     return float(np.maximum(masses[0] - np.exp(epsilon) * masses[1], 0.0).sum())
@@ -86,7 +93,8 @@ def true_delta(epsilon, delta):
     across = [total - (total @ along) * along for each in sums for _, total in each]
     assert np.max(np.abs(across)) <= 4 * DIM  # nothing but rounding leaves the line
     return max(
-        hockey_stick(one, other, along, grid.event.noise_std, epsilon) for one, other in (sums, reversed(list(sums)))
+        hockey_stick(one, other, along, grid.event.noise_std, epsilon)
+        for one, other in (sums, reversed(list(sums)))
     )
 
 
@@ -123,7 +131,9 @@ class Watching(OwnLoss):
 def shared(calls, private):
     """The calls that had several private labels, or a private one beside others; and how many private rows were shown."""
     hidden = [np.isin(labels, private) for labels in calls]
-    return [each for each in hidden if each.any() and len(each) > 1], sum(int(each.sum()) for each in hidden)
+    return [each for each in hidden if each.any() and len(each) > 1], sum(
+        int(each.sum()) for each in hidden
+    )
 
 
 METHODS = {
@@ -138,7 +148,12 @@ METHODS = {
 def test_a_gradient_sees_one_row(name):
     x, y = table()
     loss, method = Watching(), dataclasses.replace(METHODS[name], start="zero", scaling="none")
-    given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy(), "budget": ApproxDP(2, 1e-3), "method": method}
+    given = {
+        "x_pub": x[:20].copy(),
+        "y_pub": y[:20].copy(),
+        "budget": ApproxDP(2, 1e-3),
+        "method": method,
+    }
     seeded(train, x[20:], y[20:], loss=loss, threads=2, **given)
     several, seen = shared(loss.calls, y[20:])
     assert not several
@@ -163,7 +178,13 @@ def test_a_user_of_local_training_computes_alone():
     local.train(x[20:], y[20:], loss=loss, **public, **options)
     several, count = shared(loss.calls, y[20:])
     assert (several, count) == ([], 40)
-    local.train(x[20:], y[20:], loss=Loss(name="own", residual=own_residual, residuals=residuals), **public, **options)
+    local.train(
+        x[20:],
+        y[20:],
+        loss=Loss(name="own", residual=own_residual, residuals=residuals),
+        **public,
+        **options,
+    )
     assert seen
     assert shared(seen, y[20:]) == ([], 0)  # private rows are asked about by `residual`
 
@@ -193,7 +214,9 @@ class Failing(OwnLoss):
             raise ValueError(f"secret {x}")
         if y[0] == 1002.0:
             raise SystemExit("secret")
-        return {1003.0: found[0], 1004.0: "secret", 1005.0: found * np.nan, 1006.0: None}.get(float(y[0]), found)
+        return {1003.0: found[0], 1004.0: "secret", 1005.0: found * np.nan, 1006.0: None}.get(
+            float(y[0]), found
+        )
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -206,11 +229,15 @@ def test_a_row_at_which_a_function_fails_counts_for_nothing():
     hidden[:7] = 1000.0 + np.arange(7)
     given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy(), "budget": PureDP(2)}
     ledger = Ledger(PureDP(2))
-    found = seeded(train, x[20:], hidden, loss=Failing(), method=METHODS["full"], ledger=ledger, **given)
+    found = seeded(
+        train, x[20:], hidden, loss=Failing(), method=METHODS["full"], ledger=ledger, **given
+    )
     assert np.isfinite(found.coefficients).all()
     options = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0, "random_state": 1}
     with pytest.warns(UserWarning, match="can be repeated"):
-        assert np.isfinite(local.train(x[20:], hidden, loss=Failing(), **options).coefficients).all()
+        assert np.isfinite(
+            local.train(x[20:], hidden, loss=Failing(), **options).coefficients
+        ).all()
 
 
 def test_a_row_that_is_not_whole_is_not_shown():
@@ -219,7 +246,9 @@ def test_a_row_that_is_not_whole_is_not_shown():
     for loss in (ROWS, COMPILED, OWN):
         found = alone.loss_gradients(loss, 0.1 * np.ones(3), x, y)
         assert found.any(axis=1).tolist() == [True, False, False, False, False, True]
-    assert np.isnan(alone.row_values(lambda scores, labels: np.zeros(len(scores)), np.ones(2), np.inf)).all()
+    assert np.isnan(
+        alone.row_values(lambda scores, labels: np.zeros(len(scores)), np.ones(2), np.inf)
+    ).all()
 
 
 def raising_gradient(weights, x, y):
@@ -233,7 +262,8 @@ def test_a_compiled_function_that_fails_counts_for_nothing():
     assert alone.is_compiled(gradient)
     x, y = np.ones((4, 3)), 999.0 + np.arange(4)
     found = alone.row_gradients(gradient, np.ones(3), x, y)
-    assert found.any(axis=1).tolist() == [True, False, False, False]  # a division by zero is not finite
+    # a division by zero is not finite
+    assert found.any(axis=1).tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -241,7 +271,9 @@ def test_interrupts_and_memory_are_not_failures_of_a_row(error):
     def gradient(weights, x, y):
         raise error("secret")
 
-    caught = raises(error, None, alone.row_gradients, gradient, np.ones(3), np.ones((4, 3)), np.ones(4))
+    caught = raises(
+        error, None, alone.row_gradients, gradient, np.ones(3), np.ones((4, 3)), np.ones(4)
+    )
     assert "secret" not in str(caught)
 
 
@@ -268,8 +300,15 @@ def values_of_many(scores, labels):
 def test_a_function_that_fails_at_one_row_is_refused_before_the_debit():
     x, y = table()
     ledger, given = Ledger(PureDP(2)), {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
-    options, paid = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0}, {**given, "budget": PureDP(2), "ledger": ledger}
-    broken = Loss(name="own", residual=lambda prediction: prediction, residuals=lambda scores, labels: labels - scores)
+    options, paid = (
+        {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0},
+        {**given, "budget": PureDP(2), "ledger": ledger},
+    )
+    broken = Loss(
+        name="own",
+        residual=lambda prediction: prediction,
+        residuals=lambda scores, labels: labels - scores,
+    )
     for loss, words in ((Crowd(), "no spread"), (Squeezed(), "shape"), (broken, "fails")):
         if loss is not broken:
             raises(InputError, words, train, x, y, loss=loss, method=METHODS["full"], **paid)

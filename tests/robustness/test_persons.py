@@ -42,7 +42,9 @@ def visits(seed=0, n=400, people=60):
     value[rng.random((n, 2)) < 0.1] = np.nan
     who = np.array([f"p{i}" for i in rng.integers(0, people, n)], dtype=object)
     who[rng.random(n) < 0.05] = None
-    return pd.DataFrame({"who": who, "a": value[:, 0], "b": value[:, 1], "town": rng.choice(["x", "y", "z"], n)})
+    return pd.DataFrame(
+        {"who": who, "a": value[:, 0], "b": value[:, 1], "town": rng.choice(["x", "y", "z"], n)}
+    )
 
 
 def kept(keep):
@@ -70,7 +72,9 @@ def test_a_row_that_stands_for_a_person_is_one_of_that_persons():
     owner = {(row.a, row.b): row.who for row in table.itertuples()}
     assert len({owner[row] for row in found}) == len(found) == table["who"].nunique()
     # Not always the first one, as rows often come in an order that means something.
-    first = {(row.a, row.b) for row in table.dropna(subset="who").drop_duplicates("who").itertuples()}
+    first = {
+        (row.a, row.b) for row in table.dropna(subset="who").drop_duplicates("who").itertuples()
+    }
     assert 5 < len(found - first) < len(found)
 
 
@@ -86,7 +90,8 @@ def changed_rows(keep, seed, make=made):
     one, two = make(table, keep), make(other, keep)
     assert one.shape == two.shape
     same = ((one == two) | (np.isnan(one) & np.isnan(two))).all(axis=1)
-    return int((~same.reshape(-1, keep if isinstance(keep, int) else 1).all(axis=1)).sum())  # blocks of persons
+    # blocks of persons
+    return int((~same.reshape(-1, keep if isinstance(keep, int) else 1).all(axis=1)).sum())
 
 
 @pytest.mark.parametrize("keep", KEEPS)
@@ -97,16 +102,28 @@ def test_replacing_all_rows_of_a_person_changes_one_block(keep):
 @pytest.mark.parametrize("keep", ["row", 3])
 def test_the_order_of_the_rows_decides_nothing(keep):
     table = visits().round(1)  # with copies
-    shuffled = {made(table.sample(frac=1.0, random_state=seed), keep).tobytes() for seed in range(5)}
+    shuffled = {
+        made(table.sample(frac=1.0, random_state=seed), keep).tobytes() for seed in range(5)
+    }
     assert shuffled == {made(table, keep).tobytes()}
 
 
 def test_rows_of_a_person_are_kept_as_often_as_they_come():
     """Each copy has a hash of its own; with one for all, rare values would be kept as often as frequent ones."""
-    table = pd.DataFrame({"who": np.repeat(np.arange(2_000), 10), "a": np.tile([1.0, *[0.0] * 9], 2_000)})
+    table = pd.DataFrame(
+        {"who": np.repeat(np.arange(2_000), 10), "a": np.tile([1.0, *[0.0] * 9], 2_000)}
+    )
     for k in (1, 2, 5):
-        assert abs(fpp.persons(table, person="who", rows_per_person=k).rows(None).in_memory.mean() - 0.1) < 0.02
-    all_of_them = fpp.persons(table, person="who", rows_per_person=12).rows(None).in_memory.reshape(2_000, 12)
+        assert (
+            abs(
+                fpp.persons(table, person="who", rows_per_person=k).rows(None).in_memory.mean()
+                - 0.1
+            )
+            < 0.02
+        )
+    all_of_them = (
+        fpp.persons(table, person="who", rows_per_person=12).rows(None).in_memory.reshape(2_000, 12)
+    )
     assert np.array_equal(np.nansum(all_of_them, axis=1), np.ones(2_000))
     assert np.array_equal(np.isnan(all_of_them).sum(axis=1), np.full(2_000, 2))
 
@@ -126,7 +143,14 @@ def test_large_tables_pass_through_files_without_a_name(keep, tmp_path, monkeypa
 
     open_files = len(list(Path("/proc/self/fd").iterdir()))
     assert made(table, keep).tobytes() == whole.tobytes()
-    raises(InputError, "reading", fpp.persons, Broken(np.ones((400, 2)), "array"), person=np.arange(400), **kept(keep))
+    raises(
+        InputError,
+        "reading",
+        fpp.persons,
+        Broken(np.ones((400, 2)), "array"),
+        person=np.arange(400),
+        **kept(keep),
+    )
     assert len(list(Path("/proc/self/fd").iterdir())) == open_files
     assert [*names, *tmp_path.iterdir()] == []
 
@@ -160,7 +184,9 @@ def test_the_cut_into_chunks_changes_no_bit(keep):
     values, who = table[["a", "b"]].to_numpy(), table["who"].tolist()
     whole = fpp.persons(values, person=who, **kept(keep)).rows(None).in_memory
     for size in (1, 7, 64):
-        pieces = Rows.from_chunks(lambda size=size: (values[i : i + size] for i in range(0, 400, size)), n=400, dim=2)
+        pieces = Rows.from_chunks(
+            lambda size=size: (values[i : i + size] for i in range(0, 400, size)), n=400, dim=2
+        )
         cut = fpp.persons(pieces, person=who, **kept(keep)).rows(None).in_memory
         assert cut.tobytes() == whole.tobytes()
 
@@ -177,14 +203,22 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     whole_numbers = numbered.astype({"who": "Int64"})
     (tmp_path / "whole").mkdir()
     (tmp_path / "floats").mkdir()
-    by_number = [*forms_of(tmp_path / "whole", whole_numbers), *forms_of(tmp_path / "floats", numbered)]
-    by_number += [dask.dataframe.from_pandas(whole_numbers, npartitions=3), polars.from_pandas(numbered).lazy()]
+    by_number = [
+        *forms_of(tmp_path / "whole", whole_numbers),
+        *forms_of(tmp_path / "floats", numbered),
+    ]
+    by_number += [
+        dask.dataframe.from_pandas(whole_numbers, npartitions=3),
+        polars.from_pandas(numbered).lazy(),
+    ]
     by_number += [whole_numbers.assign(who=whole_numbers["who"].astype(object))]
     assert len({made(form, keep).tobytes() for form in by_number}) == 1
     beside = fpp.persons(table[["a", "b", "town"]], person=numbered["who"].to_numpy(), **kept(keep))
     assert beside.rows(["a", "b"]).in_memory.tobytes() == made(numbered, keep).tobytes()
     if keep in ("mean", "sum"):
-        assert np.allclose(np.sort(made(numbered, keep), axis=0), np.sort(whole, axis=0), equal_nan=True)
+        assert np.allclose(
+            np.sort(made(numbered, keep), axis=0), np.sort(whole, axis=0), equal_nan=True
+        )
 
 
 def test_texts_of_digits_choose_the_same_rows_in_every_form(tmp_path):
@@ -206,15 +240,28 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
     table = visits().assign(who=lambda t: t["who"].str[1:].astype(float))
     each = fpp.persons(table, person="who")
     numbers = table[["who", "a", "b"]]
-    for form in (numbers, polars.from_pandas(numbers).lazy(), dask.dataframe.from_pandas(numbers, npartitions=2)):
+    for form in (
+        numbers,
+        polars.from_pandas(numbers).lazy(),
+        dask.dataframe.from_pandas(numbers, npartitions=2),
+    ):
         assert fpp.persons(form, person="who").rows(None).columns == ("a", "b")
-    labels = {"y_priv": np.zeros(400), "x_pub": np.zeros((9, 2)), "y_pub": np.zeros(9), "budget": ZCDP(1)}
-    raises(InputError, "label=", fpp.linear_regression, fpp.persons(numbers, person="who"), **labels)
+    labels = {
+        "y_priv": np.zeros(400),
+        "x_pub": np.zeros((9, 2)),
+        "y_pub": np.zeros(9),
+        "budget": ZCDP(1),
+    }
+    raises(
+        InputError, "label=", fpp.linear_regression, fpp.persons(numbers, person="who"), **labels
+    )
     counts = fpp.value_counts(each, column="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
     assert counts.relation == PERSON
     assert abs(sum(counts.counts[:3]) - len(each)) < 3
     means = fpp.persons(table, person="who", keep="mean")
-    raises(InputError, 'keep="row"', fpp.value_counts, means, column="town", keys=["x"], budget=ZCDP(1))
+    raises(
+        InputError, 'keep="row"', fpp.value_counts, means, column="town", keys=["x"], budget=ZCDP(1)
+    )
 
 
 # Calls that take a row without numbers for one at a center, and so one row of each person.
@@ -239,7 +286,10 @@ def test_every_call_says_what_it_promises(name):
     each = fpp.persons(rows, person=who)
     budget = fpp.ApproxDP(1, 1e-6) if "approx" in call.notions else ZCDP(0.5)
     several = fpp.persons(rows, person=who, rows_per_person=2)
-    for given, k, relation in ((each, 1, PERSON), (several, 2, f"{PERSON}; at most 2 rows of each are used")):
+    for given, k, relation in (
+        (each, 1, PERSON),
+        (several, 2, f"{PERSON}; at most 2 rows of each are used"),
+    ):
         ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
         if k > 1 and name in ONE_ROW_EACH:
             raises(InputError, "rows_per_person=1", call, given, budget=budget, ledger=ledger)
@@ -247,17 +297,30 @@ def test_every_call_says_what_it_promises(name):
             continue
         result = call(given, budget=budget, ledger=ledger, random_state=0)
         assert (result.relation, result.n_priv, result.rows_per_person) == (relation, 300, k)
-        plain = {name: value for name, value in result.to_dict().items() if name != "rows_per_person"}
-        assert type(result).from_json(json.dumps(plain)).rows_per_person == k  # as texts of before the field
+        plain = {
+            name: value for name, value in result.to_dict().items() if name != "rows_per_person"
+        }
+        # as texts of before the field
+        assert type(result).from_json(json.dumps(plain)).rows_per_person == k
         assert sum(1 for _ in ledger.entries) == (0 if isinstance(result.spent, Cost) else 1)
         assert ledger.spent.amounts[0] == result.spent.amounts[0]
-    raises(BudgetError, "REPLACE_PERSON", call, each, budget=budget, ledger=Ledger(budget), random_state=0)
+    raises(
+        BudgetError,
+        "REPLACE_PERSON",
+        call,
+        each,
+        budget=budget,
+        ledger=Ledger(budget),
+        random_state=0,
+    )
     ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
     raises(BudgetError, "REPLACE_ONE", call, rows, budget=budget, ledger=ledger, random_state=0)
 
 
 def test_calculators_take_a_person_for_a_row():
-    assert OnePass().squared_mu(100, Neighbors.REPLACE_PERSON) == OnePass().squared_mu(100, Neighbors.REPLACE_ONE)
+    assert OnePass().squared_mu(100, Neighbors.REPLACE_PERSON) == OnePass().squared_mu(
+        100, Neighbors.REPLACE_ONE
+    )
 
 
 def test_a_public_table_of_visits_is_warned_about_at_the_line_of_the_caller():
@@ -268,7 +331,9 @@ def test_a_public_table_of_visits_is_warned_about_at_the_line_of_the_caller():
     named = [each for each in caught if "pass person='patient_id'" in str(each.message)]
     assert [each.filename for each in named] == [__file__]
     with warnings.catch_warnings(record=True, action="always") as silent:
-        fpp.estimate_mean(private, person="patient_id", x_pub=table, columns=["x"], budget=ZCDP(1.0))
+        fpp.estimate_mean(
+            private, person="patient_id", x_pub=table, columns=["x"], budget=ZCDP(1.0)
+        )
         one_each = table.drop_duplicates("patient_id")
         fpp.estimate_mean(private, x_pub=one_each, columns=["x"], budget=ZCDP(1.0))
     assert not any("person" in str(each.message) for each in silent)
@@ -294,14 +359,25 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
-        fpp.persons(table if isinstance(arguments["person"], str) else table[["a", "b"]].to_numpy(), **arguments)
+        fpp.persons(
+            table if isinstance(arguments["person"], str) else table[["a", "b"]].to_numpy(),
+            **arguments,
+        )
 
 
 def test_persons_are_made_once_and_are_not_the_public_rows():
     table = visits()[["a", "b", "who"]]
     each = fpp.persons(table, person="who")
     raises(InputError, "already", fpp.persons, each, person="who")
-    raises(InputError, "same object", fpp.estimate_mean, each, x_pub=table, columns=["a"], budget=ZCDP(1.0))
+    raises(
+        InputError,
+        "same object",
+        fpp.estimate_mean,
+        each,
+        x_pub=table,
+        columns=["a"],
+        budget=ZCDP(1.0),
+    )
 
 
 # ---- k rows of each person: the budget is spent at row level ---------------------------------------------------------
@@ -309,13 +385,21 @@ def test_persons_are_made_once_and_are_not_the_public_rows():
 
 def person_cost(k, budget):
     """What telling a person from its opposite costs: all k rows of one go from one cell to another."""
-    one = pd.DataFrame({"who": np.repeat(np.arange(40), k), "a": np.repeat(np.where(np.arange(40) == 7, 1.0, -1.0), k)})
+    one = pd.DataFrame(
+        {
+            "who": np.repeat(np.arange(40), k),
+            "a": np.repeat(np.where(np.arange(40) == 7, 1.0, -1.0), k),
+        }
+    )
     other = one.assign(a=np.where(one["who"] == 7, -1.0, one["a"]))
     seen = []
     for table in (one, other):
         with recording(script=seen[0].calls if seen else None) as recorded:
             fpp.value_counts(
-                fpp.persons(table, person="who", rows_per_person=k), column="a", keys=[-1, 1], budget=budget
+                fpp.persons(table, person="who", rows_per_person=k),
+                column="a",
+                keys=[-1, 1],
+                budget=budget,
             )
         seen.append(recorded)
     (call,), (moved,) = (each.calls for each in seen)
@@ -326,13 +410,15 @@ def person_cost(k, budget):
 @pytest.mark.parametrize("k", [1, 2, 5, 16])
 def test_a_person_costs_the_budget_and_a_forgotten_square_is_seen(k, monkeypatch):
     assert Fraction(99, 100) < person_cost(k, ZCDP(1)) <= 1
-    monkeypatch.setattr(user_level, "row_budget", lambda budget, rows: budget / rows)  # planted: k in place of k^2
+    # planted: k in place of k^2
+    monkeypatch.setattr(user_level, "row_budget", lambda budget, rows: budget / rows)
     monkeypatch.setattr(account, "person_budget", lambda budget, rows: budget * rows)
     assert (person_cost(k, ZCDP(1)) > 1) == (k > 1)
 
 
 @pytest.mark.parametrize(
-    "budget", [ZCDP(0.1), fpp.PureDP(1), *(fpp.ApproxDP(e, d) for e in (0.01, 1, 8) for d in (1e-9, 1e-4))]
+    "budget",
+    [ZCDP(0.1), fpp.PureDP(1), *(fpp.ApproxDP(e, d) for e in (0.01, 1, 8) for d in (1e-9, 1e-4))],
 )
 @pytest.mark.parametrize("k", [1, 2, 7, 100])
 def test_what_a_row_may_spend_is_the_inverse_of_group_privacy(budget, k):
@@ -353,11 +439,18 @@ def test_intervals_count_rows_of_a_person_as_alike():
     table = visits(n=3_000, people=300).fillna({"who": "p0"})
     asked = {"x_pub": pd.DataFrame({"a": [0.0]}), "columns": ["a"], "budget": ZCDP(6e4)}
     found = fpp.estimate_mean(table, person="who", rows_per_person=4, **asked)
-    plain = fpp.estimate_mean.__wrapped__(fpp.persons(table, person="who", rows_per_person=4), **asked)
+    plain = fpp.estimate_mean.__wrapped__(
+        fpp.persons(table, person="who", rows_per_person=4), **asked
+    )
     assert found.sampling_std[0] == pytest.approx(2 * plain.sampling_std[0], rel=0.03)
     assert found.rows_per_person == 4
     counts = fpp.value_counts(
-        table, column="town", keys=["x", "y", "z"], person="who", rows_per_person=4, budget=ZCDP(1e4)
+        table,
+        column="town",
+        keys=["x", "y", "z"],
+        person="who",
+        rows_per_person=4,
+        budget=ZCDP(1e4),
     )
     assert abs(counts.share[:3].sum() - 1.0) < 0.01  # of the rows that are there
 
@@ -372,7 +465,15 @@ def test_a_share_of_the_budget_chooses_how_many_rows():
             "x_pub": pd.DataFrame({"a": [0.1]}), "columns": ["a"], "person": "who", "rows_per_person": "auto",
             "ledger": ledger,
         }  # fmt: skip
-        raises(InputError, "'gaussian'", fpp.estimate_mean, table, clipping="x", budget=ZCDP(0.5), **given)
+        raises(
+            InputError,
+            "'gaussian'",
+            fpp.estimate_mean,
+            table,
+            clipping="x",
+            budget=ZCDP(0.5),
+            **given,
+        )
         raises(BudgetError, None, fpp.estimate_mean, table, budget=ZCDP(2), **given)
         assert ledger.spent.is_zero  # an error costs nothing
         result = fpp.estimate_mean(table, budget=ZCDP(0.5), **given)
@@ -406,13 +507,24 @@ def test_bad_arguments_of_calls_are_refused_in_words(given, words):
 
 
 def test_identifiers_of_several_types_are_those_of_persons():
-    table = pd.DataFrame({"who": ["7", 7, 7.0, None, "7 ", "7.0", "07", "7.50", 8], "a": np.arange(9.0)})
+    table = pd.DataFrame(
+        {"who": ["7", 7, 7.0, None, "7 ", "7.0", "07", "7.50", 8], "a": np.arange(9.0)}
+    )
     # 7 in five forms, and 07, 7.50 and 8.
-    assert fpp.persons(table, person="who").n == fpp.persons(table[["a"]], person=table["who"].tolist()).n == 4
+    assert (
+        fpp.persons(table, person="who").n
+        == fpp.persons(table[["a"]], person=table["who"].tolist()).n
+        == 4
+    )
 
 
 def test_long_identifiers_of_text_are_not_rounded_to_one_person():
-    table = pd.DataFrame({"who": ["9007199254740993", "9007199254740992", "10000000000000000001"], "a": np.arange(3.0)})
+    table = pd.DataFrame(
+        {
+            "who": ["9007199254740993", "9007199254740992", "10000000000000000001"],
+            "a": np.arange(3.0),
+        }
+    )
     assert fpp.persons(table, person="who").n == 3
 
 
@@ -423,20 +535,34 @@ def test_a_public_table_may_hold_the_identifiers_too(frames):
     visits = {"patient": np.arange(600) % 300, "minutes": rng.normal(30.0, 5.0, 600)}
     public = {name: values[:40].copy() for name, values in visits.items()}
     asked = {"budget": fpp.ZCDP(0.5), "random_state": 0, "progress": False}
-    both = fpp.estimate_mean(frames(visits), x_pub=frames(public), person="patient", rows_per_person=2, **asked)
+    both = fpp.estimate_mean(
+        frames(visits), x_pub=frames(public), person="patient", rows_per_person=2, **asked
+    )
     one = fpp.estimate_mean(
-        frames(visits), x_pub=frames({"minutes": public["minutes"]}), person="patient", rows_per_person=2, **asked
+        frames(visits),
+        x_pub=frames({"minutes": public["minutes"]}),
+        person="patient",
+        rows_per_person=2,
+        **asked,
     )
     made = fpp.persons(frames(visits), person="patient", rows_per_person=2)
-    assert both.to_json() == one.to_json() == fpp.estimate_mean(made, x_pub=frames(public), **asked).to_json()
+    assert (
+        both.to_json()
+        == one.to_json()
+        == fpp.estimate_mean(made, x_pub=frames(public), **asked).to_json()
+    )
     other = frames({"clinic": public["patient"], "minutes": public["minutes"]})
-    raises(InputError, "'clinic', which x_priv has not", fpp.estimate_mean, made, x_pub=other, **asked)
+    raises(
+        InputError, "'clinic', which x_priv has not", fpp.estimate_mean, made, x_pub=other, **asked
+    )
 
 
 FILES_OF = {
     "csv": lambda frame, path: frame.to_csv(path, index=False),
     "parquet": lambda frame, path: frame.to_parquet(path),
-    "feather": lambda frame, path: pyarrow.feather.write_feather(pyarrow.Table.from_pandas(frame), path),
+    "feather": lambda frame, path: pyarrow.feather.write_feather(
+        pyarrow.Table.from_pandas(frame), path
+    ),
 }
 
 
@@ -445,21 +571,32 @@ FILES_OF = {
 @pytest.mark.parametrize("form", [*FILES_OF, "lazy"])
 def test_a_public_file_may_hold_the_identifiers_too(form, name, tmp_path):
     rng = np.random.default_rng(1)
-    visits = pd.DataFrame({"who": np.arange(600) % 300, "a": rng.normal(size=600), "b": rng.normal(size=600)})
+    visits = pd.DataFrame(
+        {"who": np.arange(600) % 300, "a": rng.normal(size=600), "b": rng.normal(size=600)}
+    )
     public = visits[:40].assign(who="P1")
     path = tmp_path / f"public.{form}"
     given = polars.DataFrame(public).lazy() if form == "lazy" else path
     if form != "lazy":
         FILES_OF[form](public, path)
-    asked = {"budget": ZCDP(0.5), "random_state": 0, "person": "who"} | ({"label": "b"} if name.startswith("l") else {})
+    asked = {"budget": ZCDP(0.5), "random_state": 0, "person": "who"} | (
+        {"label": "b"} if name.startswith("l") else {}
+    )
     call = getattr(fpp, name)
     assert (
-        call(visits, x_pub=given, **asked).to_json() == call(visits, x_pub=public[["a", "b"]].copy(), **asked).to_json()
+        call(visits, x_pub=given, **asked).to_json()
+        == call(visits, x_pub=public[["a", "b"]].copy(), **asked).to_json()
     )
 
 
 @pytest.mark.parametrize("k", [np.zeros(3), polars.Series([1, 2]), True, 1.0, None])
 def test_a_number_of_rows_per_person_that_is_none_is_refused_in_words(k):
     raises(
-        InputError, "rows_per_person", fpp.estimate_mean, [[1.0]], x_pub=[[1.0]], budget=ZCDP(1.0), rows_per_person=k
+        InputError,
+        "rows_per_person",
+        fpp.estimate_mean,
+        [[1.0]],
+        x_pub=[[1.0]],
+        budget=ZCDP(1.0),
+        rows_per_person=k,
     )

@@ -34,12 +34,16 @@ def test_every_class_of_results_is_here():
     for module in pkgutil.walk_packages(fpp.__path__, "fastpubpriv."):
         if not module.name.endswith("_cext"):
             importlib.import_module(module.name)
-    assert {kind.__name__ for kind in below(Value) if kind.__module__.startswith("fastpubpriv")} == {*MADE, *ABSTRACT}
+    assert {
+        kind.__name__ for kind in below(Value) if kind.__module__.startswith("fastpubpriv")
+    } == {*MADE, *ABSTRACT}
     for name in MADE:
         assert type(made(name)).__name__ == name
 
 
-@pytest.mark.parametrize(("level", "words"), [(0.95, "95 %"), (0.9999, "99.99 %"), (0.99999, "0.99999")])
+@pytest.mark.parametrize(
+    ("level", "words"), [(0.95, "95 %"), (0.9999, "99.99 %"), (0.99999, "0.99999")]
+)
 def test_a_level_is_never_rounded_to_certainty(level, words):
     assert percent(level) == words
     interval = dict(made("GaussianResult")._contents(level)[1])["Interval"]
@@ -66,7 +70,9 @@ def test_json_comes_back_whole(name, tmp_path):
         assert repr(again) == repr(result)
         assert again.summary() == result.summary()
         assert getattr(again, "spent", None) == getattr(result, "spent", None)
-    raises(InputError, "nor a file that can be read", type(result).from_json, tmp_path / "other.json")
+    raises(
+        InputError, "nor a file that can be read", type(result).from_json, tmp_path / "other.json"
+    )
     raises(InputError, None, type(result).from_json, '{"kind": "Other"}')
     raises(InputError, None, type(result).from_json, json.dumps(result.to_dict() | {"more": 1}))
 
@@ -76,19 +82,37 @@ def test_a_status_follows_from_reasons_which_json_checks(name):
     result = made(name)
     # The group of all other rows, which nobody named, has no rows: its reasons stay out.
     groups = len(getattr(result, "groups", ()))
-    judged = result.part_reasons[: -(len(result.part_reasons) // groups)] if groups else result.part_reasons
+    judged = (
+        result.part_reasons[: -(len(result.part_reasons) // groups)]
+        if groups
+        else result.part_reasons
+    )
     assert result.reasons == tuple(sorted({*result.reasons}.union(*judged), key=list(Reason).index))
-    assert result.status == max((each.level for each in result.reasons), key=STATUSES.index, default="ok")
+    assert result.status == max(
+        (each.level for each in result.reasons), key=STATUSES.index, default="ok"
+    )
     assert len(result.part_status) == len(result.part_reasons)
     worse = dataclasses.replace(result, reasons=(Reason.POOR_FIT,))
     assert (worse.status, "poor_fit" in worse.reasons) == ("unreliable", True)
     assert type(result).from_json(worse.to_json()).reasons == worse.reasons
     data = worse.to_dict()
-    raises(InputError, "does not follow", type(result).from_json, json.dumps(data | {"status": "ok"}))
+    raises(
+        InputError, "does not follow", type(result).from_json, json.dumps(data | {"status": "ok"})
+    )
     for words in (["new"], "poor_fit", [3]):
-        raises(InputError, "known words|a list", type(result).from_json, json.dumps(data | {"reasons": words}))
+        raises(
+            InputError,
+            "known words|a list",
+            type(result).from_json,
+            json.dumps(data | {"reasons": words}),
+        )
     if result.part_reasons:
-        raises(InputError, None, type(result).from_json, json.dumps(data | {"part_reasons": [["wide"]] * 99}))
+        raises(
+            InputError,
+            None,
+            type(result).from_json,
+            json.dumps(data | {"part_reasons": [["wide"]] * 99}),
+        )
 
 
 @EVERY
@@ -117,7 +141,14 @@ def test_repr_says_what_was_spent_and_that_a_seed_is_not_private(name):
 def test_a_summary_says_what_a_reader_must_know(name):
     result = made(name)
     text = result.summary()
-    for part in (name, f"{result.n_priv:,} private", result.relation, "age", SECOND, "NO: the noise came from a seed"):
+    for part in (
+        name,
+        f"{result.n_priv:,} private",
+        result.relation,
+        "age",
+        SECOND,
+        "NO: the noise came from a seed",
+    ):
         assert part in text, part
     assert ("rho" if isinstance(result.spent, ZCDP) else "epsilon") in text
     for label, source in result.provenance.items():
@@ -186,7 +217,11 @@ def held(value):
 @EVERY
 def test_nothing_in_a_result_or_its_copies_can_be_changed(name):
     first = made(name)
-    for result in (first, pickle.loads(pickle.dumps(first)), type(first).from_json(first.to_json())):
+    for result in (
+        first,
+        pickle.loads(pickle.dumps(first)),
+        type(first).from_json(first.to_json()),
+    ):
         assert type(result) is type(first)
         assert result.to_dict() == first.to_dict()
         for field in dataclasses.fields(result):
@@ -217,7 +252,10 @@ def test_densities_and_samples(name):
     assert result.sample(1).shape == (1, 2)
     # A density has integral one: its mean under a wider Gaussian, as weights of importance.
     wide = dataclasses.replace(
-        made("GaussianResult"), columns=None, mean=rows.mean(axis=0), covariance=4.0 * np.cov(rows.T)
+        made("GaussianResult"),
+        columns=None,
+        mean=rows.mean(axis=0),
+        covariance=4.0 * np.cov(rows.T),
     )
     points = wide.sample(200_000, random_state=2)
     weights = np.exp(result.log_prob(points) - wide.log_prob(points))
@@ -228,25 +266,31 @@ def test_a_selection_is_a_mixture_too():
     result = made("SelectionResult")
     for use in (result.log_prob, result.predict, result.predict_proba):
         assert np.array_equal(use(ROWS[:9]), getattr(result.mixture, use.__name__)(ROWS[:9]))
-    assert np.array_equal(result.sample(5, random_state=1), result.mixture.sample(5, random_state=1))
+    assert np.array_equal(
+        result.sample(5, random_state=1), result.mixture.sample(5, random_state=1)
+    )
 
 
 def test_the_density_of_a_histogram():
     item = made("HistogramResult")[0]
     middles = (item.lower + item.upper) / 2.0
     assert np.exp(item.log_prob(middles)) == pytest.approx(item.counts / item.counts.sum() / 1.0)
-    assert item.log_prob(item.upper) == pytest.approx(item.log_prob(middles))  # the upper end belongs to the bin
+    # the upper end belongs to the bin
+    assert item.log_prob(item.upper) == pytest.approx(item.log_prob(middles))
     assert np.all(np.isneginf(item.log_prob([[-1e9], [1e9]])))
     joint = seeded(
         fpp.stable_histogram, ROWS, budget=STRONG,
         bins=fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=20.0)], columns=[0, 1]),
     )[0]  # fmt: skip
     middles = (joint.lower + joint.upper) / 2.0
-    assert np.exp(joint.log_prob(middles)) == pytest.approx(joint.counts / joint.counts.sum() / 20.0)
+    assert np.exp(joint.log_prob(middles)) == pytest.approx(
+        joint.counts / joint.counts.sum() / 20.0
+    )
     corners = {tuple(key) for key in joint.keys.tolist()}
     hidden = middles[0] + [
         0.0,
-        20.0 * next(k for k in range(1, 99) if (joint.keys[0, 0], joint.keys[0, 1] + k) not in corners),
+        20.0
+        * next(k for k in range(1, 99) if (joint.keys[0, 0], joint.keys[0, 1] + k) not in corners),
     ]
     assert np.isneginf(joint.log_prob(hidden[None]))[0]
     empty = dataclasses.replace(
@@ -268,12 +312,17 @@ def result_of(budget=BUDGETS[0], **options):
 
 def holds(blob, array):
     """How many values of `array` have their bytes in `blob`."""
-    return sum(value.tobytes() in blob or value.byteswap().tobytes() in blob for value in array.ravel())
+    return sum(
+        value.tobytes() in blob or value.byteswap().tobytes() in blob for value in array.ravel()
+    )
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a_pickle_holds_no_private_bytes(budget):
-    for result in (result_of(budget), weighted_mean(PRIVATE, x_pub=PUBLIC, norm_bound=30.0, budget=budget)):
+    for result in (
+        result_of(budget),
+        weighted_mean(PRIVATE, x_pub=PUBLIC, norm_bound=30.0, budget=budget),
+    ):
         blob = pickle.dumps(result)
         assert holds(blob, PRIVATE) == 0
         assert holds(blob, result.mean) == 4  # control: the search finds what is there
@@ -291,7 +340,9 @@ def test_results_of_means_without_infinities_add_both_parts():
     assert json.loads(result.to_json())["numerics"] == {"a": 2.0, "b": None}
     # Standard error adds both parts.
     result = result_of()
-    assert result.standard_error == pytest.approx(np.sqrt(result.noise_std**2 + result.sampling_std**2))
+    assert result.standard_error == pytest.approx(
+        np.sqrt(result.noise_std**2 + result.sampling_std**2)
+    )
     assert result.sampling_std == pytest.approx(np.full(4, 7 / 50))
 
 
@@ -299,9 +350,16 @@ def test_a_prediction_leaves_out_columns_that_the_model_has_not():
     pandas = pytest.importorskip("pandas")
     pyarrow = pytest.importorskip("pyarrow")
     rng = np.random.default_rng(0)
-    frame = pandas.DataFrame({"size": rng.normal(size=900), "name": "text", "price": rng.normal(size=900)})
+    frame = pandas.DataFrame(
+        {"size": rng.normal(size=900), "name": "text", "price": rng.normal(size=900)}
+    )
     model = seeded(
-        fpp.linear_regression, frame[100:], x_pub=frame[:100], columns=["size"], label="price", budget=ZCDP(1)
+        fpp.linear_regression,
+        frame[100:],
+        x_pub=frame[:100],
+        columns=["size"],
+        label="price",
+        budget=ZCDP(1),
     )
     wanted = model.predict(frame[["size"]][:9])
     assert np.array_equal(model.predict(frame[:9]), wanted)

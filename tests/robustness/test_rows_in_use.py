@@ -63,7 +63,9 @@ def test_counts_are_of_the_rows_in_use(k):
 @pytest.mark.parametrize("k", KS)
 def test_a_table_of_two_columns_has_no_cell_for_rows_that_are_not_there(k):
     halves = VISITS.assign(high=(VISITS["x"] > 10.0) * 1.0)
-    result = fpp.crosstab(halves, columns=["g", "high"], keys={"g": list(SHARES), "high": [0, 1]}, **asked(k))
+    result = fpp.crosstab(
+        halves, columns=["g", "high"], keys={"g": list(SHARES), "high": [0, 1]}, **asked(k)
+    )
     used = rows_in_use(result.rows_per_person)
     assert result.to_table().shape == (5, 4)
     assert abs(result.share.sum() - 1.0) < 1e-9
@@ -90,7 +92,9 @@ def test_a_mean_has_rows_used_and_no_missing_values(k):
 
 @pytest.mark.parametrize("k", KS)
 def test_means_of_groups_hold_the_truth_of_each(k):
-    result = fpp.estimate_mean(VISITS, x_pub=PUBLIC, columns=["x"], by="g", groups=list(SHARES), **asked(k))
+    result = fpp.estimate_mean(
+        VISITS, x_pub=PUBLIC, columns=["x"], by="g", groups=list(SHARES), **asked(k)
+    )
     lower, upper = result.confidence_interval(LEVEL)
     assert result.n_priv == PERSONS
     assert holds((lower[:3], upper[:3]), 10.0)
@@ -101,7 +105,9 @@ def test_means_of_groups_hold_the_truth_of_each(k):
 @pytest.mark.parametrize("by", [None, "g"])
 def test_quantiles_hold_the_truth(k, by):
     grouped = {} if by is None else {"by": by, "groups": list(SHARES)}
-    result = fpp.quantiles(VISITS, x_pub=PUBLIC, columns=["x"], q=[0.25, 0.5], **grouped, **asked(k))
+    result = fpp.quantiles(
+        VISITS, x_pub=PUBLIC, columns=["x"], q=[0.25, 0.5], **grouped, **asked(k)
+    )
     lower, upper = result.confidence_interval(LEVEL)
     assert result.n_priv == PERSONS
     assert holds((lower[:3], upper[:3]), [10.0 - 0.67449, 10.0])
@@ -164,8 +170,21 @@ def test_texts_that_nobody_listed_have_shares_of_rows_in_use(k):
 
 def test_the_longest_texts_leave_no_room_for_rows_that_are_not_there():
     ledger = Ledger(fpp.ApproxDP(1, 1e-6), relation=Neighbors.REPLACE_PERSON)
-    options = {"person": "id", "rows_per_person": 2, "budget": fpp.ApproxDP(1, 1e-6), "ledger": ledger}
-    raises(InputError, "smaller max_bytes", fpp.value_counts, VISITS, column="g", max_bytes=MOST_BYTES, **options)
+    options = {
+        "person": "id",
+        "rows_per_person": 2,
+        "budget": fpp.ApproxDP(1, 1e-6),
+        "ledger": ledger,
+    }
+    raises(
+        InputError,
+        "smaller max_bytes",
+        fpp.value_counts,
+        VISITS,
+        column="g",
+        max_bytes=MOST_BYTES,
+        **options,
+    )
     assert ledger.spent.is_zero
 
 
@@ -208,9 +227,15 @@ def test_what_an_answer_is_about_is_its_first_fact():
         lines[k] = next(line for line in facts if line.startswith("Answers about"))
         assert "Rows   " not in result.summary()
         assert "of the counts of at most" in result.summary()
-    assert lines[1].endswith("at most 1 row of each of 2,500 persons; how many of them have more is not released")
-    assert lines[3].endswith("at most 3 rows of each of 2,500 persons; how many of them have more is not released")
-    means = fpp.estimate_mean(fpp.persons(VISITS[["id", "x"]], person="id", keep="mean"), x_pub=[10.0], budget=ZCDP(1))
+    assert lines[1].endswith(
+        "at most 1 row of each of 2,500 persons; how many of them have more is not released"
+    )
+    assert lines[3].endswith(
+        "at most 3 rows of each of 2,500 persons; how many of them have more is not released"
+    )
+    means = fpp.estimate_mean(
+        fpp.persons(VISITS[["id", "x"]], person="id", keep="mean"), x_pub=[10.0], budget=ZCDP(1)
+    )
     assert means.about == "the mean of the rows of each of 2,500 persons"
     assert fpp.estimate_mean(VISITS[["x"]], x_pub=[10.0], budget=ZCDP(1)).about == ""
 
@@ -223,7 +248,9 @@ def heavy_visits(heavy, persons=1_000):
 
 def test_auto_says_when_persons_with_more_rows_are_many():
     found = [
-        fpp.value_counts(heavy_visits(100), column="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)})
+        fpp.value_counts(
+            heavy_visits(100), column="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)}
+        )
         for _ in range(20)
     ]
     few = [each for each in found if each.rows_per_person < 30]
@@ -231,21 +258,28 @@ def test_auto_says_when_persons_with_more_rows_are_many():
     assert all("rows_left_out" in each.reasons for each in few)
     assert all(each.about.endswith("] of them have more") for each in few)
     held = [
-        each.releases[0]["persons_with_more_lower"] < 0.1 < each.releases[0]["persons_with_more_upper"] for each in few
+        each.releases[0]["persons_with_more_lower"]
+        < 0.1
+        < each.releases[0]["persons_with_more_upper"]
+        for each in few
     ]
     assert np.mean(held) > 0.8
 
 
 def test_auto_says_nothing_where_no_person_has_more_rows():
     found = [
-        fpp.value_counts(heavy_visits(0), column="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)})
+        fpp.value_counts(
+            heavy_visits(0), column="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)}
+        )
         for _ in range(20)
     ]
     assert not any("rows_left_out" in each.reasons for each in found)
 
 
 def test_rows_chosen_before_the_call_have_the_reason_too():
-    chosen = fpp.persons(heavy_visits(100), person="id", rows_per_person="auto", budget_for_k=ZCDP(0.00625))
+    chosen = fpp.persons(
+        heavy_visits(100), person="id", rows_per_person="auto", budget_for_k=ZCDP(0.00625)
+    )
     result = fpp.value_counts(chosen, column="x", keys=[1], budget=ZCDP(0.1))
     assert chosen.rows_per_person < 30  # else nothing is tested
     assert "rows_left_out" in result.reasons
@@ -257,7 +291,9 @@ def test_the_share_of_persons_with_more_rows_lies_in_its_interval(law):
     rng = np.random.default_rng(0)
     truth, held = np.array([0.0, 0.0, 100.0, 20.0, 0.0, 0.0]), []
     for _ in range(2_000):
-        noise = rng.normal(0.0, 12.0, 6) if law == "gaussian" else rng.laplace(0.0, 12.0 / 2**0.5, 6)
+        noise = (
+            rng.normal(0.0, 12.0, 6) if law == "gaussian" else rng.laplace(0.0, 12.0 / 2**0.5, 6)
+        )
         released = truth + noise
         seen = np.where(released < 24.0, 0.0, released)
         told = persons_with_more(released, seen, 12.0, law, 1_000)
@@ -271,7 +307,9 @@ def test_a_person_whose_rows_become_fewer_costs_no_more_than_the_budget():
     calls = []
     for rows in (many, fewer):
         with recording(script=calls or None) as recorded:
-            fpp.value_counts(rows, column="x", keys=[0, 1], person="id", rows_per_person=3, budget=ZCDP(1))
+            fpp.value_counts(
+                rows, column="x", keys=[0, 1], person="id", rows_per_person=3, budget=ZCDP(1)
+            )
         calls = recorded.calls if not calls else [*calls, *recorded.calls]
     before, after = calls
     moved = (before.query - after.query).astype(object)

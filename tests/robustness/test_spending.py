@@ -34,7 +34,13 @@ from spies import SpyLedger, SpyRows
 
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, Rows, select_hypothesis, session
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
+from fastpubpriv.errors import (
+    BudgetError,
+    FastPubPrivError,
+    InfeasibleError,
+    InputError,
+    OutOfMemoryError,
+)
 from fastpubpriv.estimators import mean
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.mechanisms import selection as choosing
@@ -75,7 +81,9 @@ def outcome(call, given, *, adversary=None):
         except Exception as error:
             failure = error
     if failure is not None:
-        assert spent_nothing(ledger), f"{type(failure).__name__} after the debit, with {options}: {failure}"
+        assert spent_nothing(ledger), (
+            f"{type(failure).__name__} after the debit, with {options}: {failure}"
+        )
         return failure
     result.to_json()
     repr(result)
@@ -86,7 +94,14 @@ def outcome(call, given, *, adversary=None):
 def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(call):
     for notion in call.notions:
         log, ledger = [], ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
-        raises(BudgetError, "ADD_REMOVE_ONE", call, SpyRows(call.rows, log), budget=NOTIONS[notion], ledger=ledger)
+        raises(
+            BudgetError,
+            "ADD_REMOVE_ONE",
+            call,
+            SpyRows(call.rows, log),
+            budget=NOTIONS[notion],
+            ledger=ledger,
+        )
         assert spent_nothing(ledger)
         assert log == []
 
@@ -109,9 +124,12 @@ def check_budgets(name, budgets):
             assert isinstance(found, BudgetError | InputError | InfeasibleError), found
             continue
         added = found.numerics.get("implementation_delta", 0.0)
-        stated = sum((Fraction(one["delta"]) for one in found.releases if "delta" in one), Fraction(0))
+        stated = sum(
+            (Fraction(one["delta"]) for one in found.releases if "delta" in one), Fraction(0)
+        )
         if isinstance(budget, ApproxDP):
-            blocks = 2 if "decode" in name or "learn_axis" in name else 1  # each block of rows has all of the budget
+            # each block of rows has all of the budget
+            blocks = 2 if "decode" in name or "learn_axis" in name else 1
             assert Fraction(added) <= budget.delta
             assert stated <= blocks * budget.delta
             assert found.spent.amounts[0] <= budget.epsilon
@@ -127,7 +145,10 @@ def test_large_and_small_budgets_are_kept_or_refused_at_the_door(name):
 @pytest.mark.audit
 @every
 def test_the_whole_range_of_budgets_is_kept_or_refused_at_the_door(name):
-    check_budgets(name, [budget for budget in SHARED["budget"] if isinstance(budget, ZCDP | PureDP | ApproxDP)])
+    check_budgets(
+        name,
+        [budget for budget in SHARED["budget"] if isinstance(budget, ZCDP | PureDP | ApproxDP)],
+    )
 
 
 def drawn(name, seed):
@@ -177,23 +198,36 @@ def test_many_released_extremes_have_results(name, pattern):
     call = CALLS[name]
     for seed in range(1 if call.heavy else 4):
         for notion in call.notions:
-            outcome(call, {"budget": NOTIONS[notion]}, adversary=Adversary(pattern, seed, len(call.rows)))
+            outcome(
+                call,
+                {"budget": NOTIONS[notion]},
+                adversary=Adversary(pattern, seed, len(call.rows)),
+            )
 
 
 def test_the_bound_of_a_choice_is_finite_for_any_failure_probability():
     for probability in (5e-324, 1e-300, 0.5, 1.0 - 2.0**-53):
         result = quiet(
-            select_hypothesis, LINE, hypotheses=listed(12, 1), budget=PureDP(1), accuracy=0.5, failure_prob=probability
+            select_hypothesis,
+            LINE,
+            hypotheses=listed(12, 1),
+            budget=PureDP(1),
+            accuracy=0.5,
+            failure_prob=probability,
         )
         assert 0.0 < result.slack < 100.0
     plain = choosing.slack_at(10, 1000, 1.0, 0.05)
-    assert plain == pytest.approx(2.0 * np.sqrt(np.log(90 * 4 / 0.05) / 2000) + 2.0 * np.log(200 * 4) / 1000 + 0.001)
+    assert plain == pytest.approx(
+        2.0 * np.sqrt(np.log(90 * 4 / 0.05) / 2000) + 2.0 * np.log(200 * 4) / 1000 + 0.001
+    )
 
 
 def test_control_an_error_after_the_debit_is_caught(monkeypatch):
     """The fault that was there: a division by a probability so small that a quarter of it is zero, after the debit."""
     honest = choosing.slack_at
-    monkeypatch.setattr("fastpubpriv.mixtures.select._result", lambda *a, **k: 1.0 / (k["slack"] and 5e-324 / 4.0))
+    monkeypatch.setattr(
+        "fastpubpriv.mixtures.select._result", lambda *a, **k: 1.0 / (k["slack"] and 5e-324 / 4.0)
+    )
     assert honest(10, 100, 1.0, 5e-324) > 0.0
     words = "ZeroDivisionError after the debit"
     raises(AssertionError, words, outcome, CALLS["select_hypothesis, cells"], {"budget": PureDP(1)})
@@ -215,8 +249,12 @@ def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
 def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
     """The event is made after a released number; where there is none the exact accounting stands ready."""
     honest = decoders.paper_event
-    monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: honest(*a, **k) if k["histograms"] == 12 else None)
-    found = decode_gaussians(LINE * 1.0, budget=ApproxDP(8, 1e-6), accounting="paper", min_weight=0.9, max_scales=12)
+    monkeypatch.setattr(
+        decoders, "paper_event", lambda *a, **k: honest(*a, **k) if k["histograms"] == 12 else None
+    )
+    found = decode_gaussians(
+        LINE * 1.0, budget=ApproxDP(8, 1e-6), accounting="paper", min_weight=0.9, max_scales=12
+    )
     assert len(found.scales) == 1
     monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: None)
     budget = ApproxDP(8, 1e-6)
@@ -244,7 +282,8 @@ def test_more_rows_than_a_choice_compares_are_refused_before_the_debit(dim, n):
 
 
 @pytest.mark.parametrize(("name", "given", "kind"), [
-    ("coinpress_mean", {"budget": ZCDP(1), "random_state": 10**5000}, InputError),  # it has no decimal digits
+    # it has no decimal digits
+    ("coinpress_mean", {"budget": ZCDP(1), "random_state": 10**5000}, InputError),
     ("coinpress_mean", {"budget": ZCDP(1), "accuracy": 1}, TypeError),
     ("decode_variances, theory", {"budget": NOTIONS["approx"], "min_weight": 1e-300}, FastPubPrivError),
 ])  # fmt: skip
@@ -252,13 +291,17 @@ def test_what_was_once_debited_first_is_refused_before(name, given, kind):
     assert isinstance(outcome(CALLS[name], given), kind)
 
 
-def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the_budget(monkeypatch):
+def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the_budget(
+    monkeypatch,
+):
     def no_room(*_args, **_options):
         raise MemoryError("Unable to allocate 1 TiB for an array with shape (5, 7)")
 
     ledger = Ledger(ZCDP(1))
     monkeypatch.setattr(mean, "mean_result", no_room)
-    found = raises(OutOfMemoryError, "stays debited", CALLS["coinpress_mean"], budget=ZCDP(1), ledger=ledger)
+    found = raises(
+        OutOfMemoryError, "stays debited", CALLS["coinpress_mean"], budget=ZCDP(1), ledger=ledger
+    )
     assert found.__cause__ is None
     assert found.__suppress_context__
     assert ledger.spent.amounts == (1,)
@@ -297,10 +340,14 @@ def test_the_order_of_rows_changes_no_bit(name):
 CONTENTS = {
     "nothing but missing numbers": lambda rows: np.full_like(rows, np.nan),
     "infinite": lambda rows: np.full_like(rows, np.inf),
-    "the largest numbers": lambda rows: np.full_like(rows, 1.7e308) * np.where(rows > 0.0, 1.0, -1.0),
+    "the largest numbers": lambda rows: (
+        np.full_like(rows, 1.7e308) * np.where(rows > 0.0, 1.0, -1.0)
+    ),
     "the least numbers": lambda rows: np.full_like(rows, 5e-324),
     "equal rows": np.ones_like,
-    "signalling NaN": lambda rows: np.full(rows.shape, 0x7FF4000000000001, dtype=np.uint64).view(np.float64),
+    "signalling NaN": lambda rows: np.full(rows.shape, 0x7FF4000000000001, dtype=np.uint64).view(
+        np.float64
+    ),
     "a few hostile rows": lambda rows: np.concatenate(
         [rows[:-4], *(np.full_like(rows[:1], bad) for bad in (np.nan, np.inf, -1.7e308, -0.0))]
     ),
@@ -359,21 +406,35 @@ def wrong_for(call):
     for name, parameter in inspect.signature(call.function).parameters.items():
         free = name == "ledger" and call.options.get("structure") == "public"
         values = [] if free else WRONG.get(name, [])
-        yield from ((name, value) for value in values if not (value is None and parameter.default is None))
+        yield from (
+            (name, value) for value in values if not (value is None and parameter.default is None)
+        )
 
 
 @each_light_call
 def test_what_is_wrong_everywhere_is_refused_before_anything_is_read(call):
     for name, value in wrong_for(call):
         log = []
-        given = {"ledger": SpyLedger(ample(NOTIONS[call.notions[0]]).total, log), "budget": NOTIONS[call.notions[0]]}
-        caught = raises(FastPubPrivError, None, call, **{"x_priv": SpyRows(call.rows, log), **given, name: value})
+        given = {
+            "ledger": SpyLedger(ample(NOTIONS[call.notions[0]]).total, log),
+            "budget": NOTIONS[call.notions[0]],
+        }
+        caught = raises(
+            FastPubPrivError,
+            None,
+            call,
+            **{"x_priv": SpyRows(call.rows, log), **given, name: value},
+        )
         assert any(word in str(caught).lower() for word in ADVICE), caught
         assert log == [], (name, value)
 
 
 # Not those that ask about some of the blocks only, or read nothing.
-WHOLE = {name: call for name, call in LIGHT.items() if "ladder, public" not in name and not name.startswith("decode_")}
+WHOLE = {
+    name: call
+    for name, call in LIGHT.items()
+    if "ladder, public" not in name and not name.startswith("decode_")
+}
 
 
 @pytest.mark.parametrize("call", WHOLE.values(), ids=WHOLE)
@@ -406,13 +467,19 @@ def test_the_same_integers_are_asked_about_in_any_chunks(name):
     call = CALLS[name]
     for index, size in enumerate((1, 7)):
         budget = NOTIONS[call.notions[index % len(call.notions)]]
-        record_replay(lambda x, b=budget: call(x, budget=b), *pair(call), budget=budget, pieces=size)
+        record_replay(
+            lambda x, b=budget: call(x, budget=b), *pair(call), budget=budget, pieces=size
+        )
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if not (name in SHORT or call.named)])
+@pytest.mark.parametrize(
+    "name", [name for name, call in CALLS.items() if not (name in SHORT or call.named)]
+)
 def test_the_same_integers_are_asked_about_in_any_chunks_of_many_rows(name):
     call = CALLS[name]
     for notion in call.notions:
         budget = NOTIONS[notion]
-        record_replay(lambda x, b=budget: call(x, budget=b), *pair(call), budget=budget, pieces=4999)
+        record_replay(
+            lambda x, b=budget: call(x, budget=b), *pair(call), budget=budget, pieces=4999
+        )

@@ -57,7 +57,22 @@ def test_a_directory_is_no_file(read, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "columns", [5, math.nan, True, "a", b"a", {"a"}, {"a": 1}, [["a"]], [{}], [math.nan], [None], lambda: 0, ["a", "a"]]
+    "columns",
+    [
+        5,
+        math.nan,
+        True,
+        "a",
+        b"a",
+        {"a"},
+        {"a": 1},
+        [["a"]],
+        [{}],
+        [math.nan],
+        [None],
+        lambda: 0,
+        ["a", "a"],
+    ],
 )
 def test_columns_of_rows(columns):
     frame = pd.DataFrame({"a": [1.0, 2.0]})
@@ -122,11 +137,15 @@ FUNCTIONS = {call.function: call for name, call in reversed(CALLS.items()) if "g
 
 @pytest.mark.parametrize("call", FUNCTIONS.values(), ids=lambda call: call.function.__name__)
 def test_types_of_words_are_what_is_accepted(call):
-    defaults = {name: each.default for name, each in inspect.signature(call.function).parameters.items()}
+    defaults = {
+        name: each.default for name, each in inspect.signature(call.function).parameters.items()
+    }
     for name, hint in get_type_hints(call.function).items():
         kinds = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal]
         for kind in kinds:
-            error = raises(InputError, "typo", call, budget=NOTIONS[call.notions[0]], **{name: "typo"})
+            error = raises(
+                InputError, "typo", call, budget=NOTIONS[call.notions[0]], **{name: "typo"}
+            )
             assert set(re.findall(r"'(\w+)'", str(error))) == {*get_args(kind), "typo"}
         assert kinds or not isinstance(defaults.get(name), str)
 
@@ -150,13 +169,19 @@ def test_results_at_what_are_no_rows(rows):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
 def test_rows_that_are_not_finite(bad):
     found, rows = made("MixtureResult"), [[1.0, 2.0], [bad, 3.0]]
-    for method in (made("GaussianResult").log_prob, found.predict, found.predict_proba, found.log_prob):
+    for method in (
+        made("GaussianResult").log_prob,
+        found.predict,
+        found.predict_proba,
+        found.log_prob,
+    ):
         raises(InputError, "must be finite", method, rows)
     assert made("ClusterTree").assign(rows)[1] == -1
     assert not np.isfinite(made("PCAResult").transform(rows)[1]).any()
 
 
-each_reader = pytest.mark.parametrize("name", [name for name in MADE if name != "ClusterTree"])  # trees: see below
+# trees: see below
+each_reader = pytest.mark.parametrize("name", [name for name in MADE if name != "ClusterTree"])
 USES = {
     "GaussianResult": [
         lambda r: r.log_prob(X[:3]), lambda r: r.sample(2), lambda r: r.confidence_ellipse(),
@@ -178,7 +203,13 @@ JUNK = [
 
 def places(value, path=()):
     yield path
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, item in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield from places(item, (*path, key))
 
 
@@ -260,7 +291,9 @@ def test_json_texts_that_are_damaged(name):
 
 
 def test_dictionaries_of_trees_and_budgets():
-    tree = ClusterTree.root(2).split_ball(0, origin=[0.0, 0.0], projection=None, center=[1.0, 1.0], radius=2.0)
+    tree = ClusterTree.root(2).split_ball(
+        0, origin=[0.0, 0.0], projection=None, center=[1.0, 1.0], radius=2.0
+    )
     readers = [(ClusterTree.from_dict, tree.to_dict())]
     for budget in (fpp.ZCDP(0.5), ApproxDP(1, 1e-6), fpp.PureDP(1)):
         readers += [(Budget.from_dict, budget.to_dict()), (Cost.from_dict, budget.cost.to_dict())]

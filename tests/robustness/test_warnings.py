@@ -27,8 +27,14 @@ def twice():
 
 CALLS = {
     "seed": (lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, **GIVEN), "random_state is an int"),
-    "delta": (lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=fpp.ApproxDP(1.0, 0.1)), "delta = 0.1"),
-    "bounds": (lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, bounds=(5, 6), budget=fpp.ZCDP(1)), "beyond bounds="),
+    "delta": (
+        lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=fpp.ApproxDP(1.0, 0.1)),
+        "delta = 0.1",
+    ),
+    "bounds": (
+        lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, bounds=(5, 6), budget=fpp.ZCDP(1)),
+        "beyond bounds=",
+    ),
     "mean": (lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, **TINY), "estimate_mean:"),
     "groups": (
         lambda: fpp.estimate_mean(BY_SIGN, x_pub=BY_SIGN[:40].copy(), by=-1, groups=[7.0], **TINY),
@@ -39,11 +45,23 @@ CALLS = {
         lambda: fpp.linear_regression(ROWS, x_pub=PUBLIC, label=-1, method="newton", **TINY),
         "gain little or nothing",
     ),
-    "components": (lambda: fpp.private_pca(ROWS, center=0.0, radius=9.0, n_components=1, **TINY), "private_pca:"),
+    "components": (
+        lambda: fpp.private_pca(ROWS, center=0.0, radius=9.0, n_components=1, **TINY),
+        "private_pca:",
+    ),
     "covariance": (lambda: fpp.coinpress_covariance(100.0 * ROWS, scale=1.0, **GIVEN), "clipped ("),
-    "Gaussian": (lambda: fpp.estimate_gaussian(ROWS, x_pub=PUBLIC, structure="full", **SMALL), "unresolved ("),
-    "one group": (lambda: fpp.estimate_mean(EQUAL, x_pub=EQUAL[:40].copy(), by=-1, **GIVEN), "): -1.0, 1.0"),
-    "mixture": (lambda: fpp.learn_separated_mixture(ROWS, x_pub=PUBLIC, n_components=2, **SMALL), "component 1"),
+    "Gaussian": (
+        lambda: fpp.estimate_gaussian(ROWS, x_pub=PUBLIC, structure="full", **SMALL),
+        "unresolved (",
+    ),
+    "one group": (
+        lambda: fpp.estimate_mean(EQUAL, x_pub=EQUAL[:40].copy(), by=-1, **GIVEN),
+        "): -1.0, 1.0",
+    ),
+    "mixture": (
+        lambda: fpp.learn_separated_mixture(ROWS, x_pub=PUBLIC, n_components=2, **SMALL),
+        "component 1",
+    ),
     "fits": (twice, "without a ledger"),
 }
 

@@ -45,7 +45,9 @@ def routing():
 
 def table(n=4000, seed=0):
     rng = np.random.default_rng(seed)
-    rows = pd.DataFrame(rng.normal(size=(n, 3)) * [10.0, 5.0, 900.0] + [40.0, 170.0, 3000.0], columns=NAMES)
+    rows = pd.DataFrame(
+        rng.normal(size=(n, 3)) * [10.0, 5.0, 900.0] + [40.0, 170.0, 3000.0], columns=NAMES
+    )
     label = rows["age"] * 2.0 - rows["height"] + rng.normal(size=n)
     return rows, label
 
@@ -97,7 +99,11 @@ def test_fit_keeps_the_result_and_says_what_it_needs(kind):
     raises(InputError, r"needs public rows", model.fit, rows, label)
     if "Regression" in kind.__name__:
         raises(InputError, "pass y_pub= beside X_pub=", model.fit, rows, label, X_pub=rows)
-    given = {"X_pub": rows, "y_pub": label > label.mean()} if "Regression" in kind.__name__ else {"X_pub": rows}
+    given = (
+        {"X_pub": rows, "y_pub": label > label.mean()}
+        if "Regression" in kind.__name__
+        else {"X_pub": rows}
+    )
     for settings, words in (
         ({"budget": None}, "budget must be"),
         ({"ledger": Ledger(ZCDP(1))}, "path of a ledger file"),
@@ -117,12 +123,20 @@ def test_the_models_are_right():
     assert logistic.predict_proba(rows[:5]).shape == (5, 2)
     gaussian = fitted(ours.PublicPrivateGaussian, rows, label)
     np.testing.assert_allclose(gaussian.mean_, rows.mean(), rtol=0.01)
-    scaled = fitted(ours.PublicPrivateScaler, rows, label).set_output(transform="pandas").transform(rows)
+    scaled = (
+        fitted(ours.PublicPrivateScaler, rows, label).set_output(transform="pandas").transform(rows)
+    )
     assert list(scaled.columns) == list(NAMES)
     np.testing.assert_allclose(scaled.std(), 1.0, atol=0.1)
     directions = fitted(ours.SemiPrivatePCA, rows, label)
-    assert directions.get_feature_names_out().tolist() == ["semiprivatepca0", "semiprivatepca1", "semiprivatepca2"]
-    np.testing.assert_allclose(directions.inverse_transform(directions.transform(rows)), rows, rtol=1e-6)
+    assert directions.get_feature_names_out().tolist() == [
+        "semiprivatepca0",
+        "semiprivatepca1",
+        "semiprivatepca2",
+    ]
+    np.testing.assert_allclose(
+        directions.inverse_transform(directions.transform(rows)), rows, rtol=1e-6
+    )
 
 
 def test_a_private_label_outside_of_the_classes_never_raises():
@@ -133,7 +147,9 @@ def test_a_private_label_outside_of_the_classes_never_raises():
     model.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
     assert "a private word" not in repr(model.result_) + str(model.__dict__)
     with pytest.raises(InputError, match="two classes"):
-        clone(model).set_params(classes=("no",)).fit(rows, label, X_pub=rows[:100], y_pub=label[:100])
+        clone(model).set_params(classes=("no",)).fit(
+            rows, label, X_pub=rows[:100], y_pub=label[:100]
+        )
 
 
 def test_a_pipeline_transforms_the_public_rows_too(routing):
@@ -156,10 +172,22 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
     clone(model).fit(rows[100:], label[100:], **public)
     assert len(entries_of(path)) == 2
     # Five folds would cost 2.5, and 1 is left: two of them are paid for, the others are refused before a row is read.
-    raises(BudgetError, None, cross_val_score, model, rows, label, cv=5, params=public, error_score="raise")
+    raises(
+        BudgetError,
+        None,
+        cross_val_score,
+        model,
+        rows,
+        label,
+        cv=5,
+        params=public,
+        error_score="raise",
+    )
     assert len(entries_of(path)) == 4
     with pytest.raises(BudgetError):
-        GridSearchCV(model, {"method": ["newton", "auto"]}, cv=2, error_score="raise").fit(rows, label, **public)
+        GridSearchCV(model, {"method": ["newton", "auto"]}, cv=2, error_score="raise").fit(
+            rows, label, **public
+        )
     assert len(entries_of(path)) == 4
 
 
@@ -174,12 +202,19 @@ def test_without_a_ledger_repeated_fits_are_not_silent():
 def test_a_search_pays_for_every_fit_and_warns_once_at_the_line_of_the_caller(routing, tmp_path):
     rows, label = table(1000)
     public = {"X_pub": rows[:100], "y_pub": label[:100]}
-    for ledger, words in ((None, r"fit number 5 .* rho = 1.25 together"), (ledger_of(tmp_path, 20), "best_score_")):
+    for ledger, words in (
+        (None, r"fit number 5 .* rho = 1.25 together"),
+        (ledger_of(tmp_path, 20), "best_score_"),
+    ):
         model = ours.SemiPrivateLinearRegression(ZCDP(0.25), ledger=ledger)
         with pytest.warns(PrivacyWarning) as caught:
-            GridSearchCV(model, {"tails": ["any", "light"]}, cv=2).fit(rows[100:], label[100:], **public)
+            GridSearchCV(model, {"tails": ["any", "light"]}, cv=2).fit(
+                rows[100:], label[100:], **public
+            )
         found = [each for each in caught if each.category is PrivacyWarning]
-        assert [bool(re.search(words, str(each.message))) for each in found] == [True, False][: len(found)]
+        assert [bool(re.search(words, str(each.message))) for each in found] == [True, False][
+            : len(found)
+        ]
         assert len(found) == (2 if ledger is None else 1)
         if ledger is not None:
             with Ledger.from_file(ledger) as paid:
@@ -204,7 +239,11 @@ def with_public_rows(kind):
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
             y = np.asarray(y)
-            y_pub = np.resize(np.unique(y)[:2], 60) if "Logistic" in kind.__name__ else public.sum(axis=1)
+            y_pub = (
+                np.resize(np.unique(y)[:2], 60)
+                if "Logistic" in kind.__name__
+                else public.sum(axis=1)
+            )
             return super().fit(X, y, X_pub=x_pub, y_pub=y_pub)
 
     # Pickles look for a class by its name in its module.
@@ -221,7 +260,9 @@ FORM = "the error is one of this library, which names our arguments and never qu
 NO_PUBLIC = "here the public rows are made up, and know nothing of the labels"
 CLASSES = "the two classes are public; another private label counts as missing"
 # By check: why it fails, and the start of what it fails with.
-OTHER_WORDS = r"AssertionError\('The error message should contain one of the following patterns:.*Got "
+OTHER_WORDS = (
+    r"AssertionError\('The error message should contain one of the following patterns:.*Got "
+)
 EXCUSED = {
     "check_complex_data": (FORM, OTHER_WORDS + "x_priv: rows must be real numbers"),
     "check_dtype_object": (PRIVATE, r"AssertionError\(.Did not raise: \[<class 'TypeError'>\]"),
@@ -253,25 +294,38 @@ EXPECTED = {name: reason for name, (reason, _) in EXCUSED.items()}
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_scikit_learns_own_checks(kind):
-    arguments = {"n_components": 1, "min_weight": 0.9} if kind is ours.PublicPrivateGaussianMixture else {}
+    arguments = (
+        {"n_components": 1, "min_weight": 0.9} if kind is ours.PublicPrivateGaussianMixture else {}
+    )
     estimator = CHECKED[kind](ZCDP(50), random_state=1, **arguments)
     found = check_estimator(estimator, expected_failed_checks=EXPECTED, on_fail=None, on_skip=None)
-    bad = {item["check_name"]: repr(item["exception"])[:300] for item in found if item["status"] == "failed"}
+    bad = {
+        item["check_name"]: repr(item["exception"])[:300]
+        for item in found
+        if item["status"] == "failed"
+    }
     assert bad == {}
     assert sum(item["status"] == "passed" for item in found) > 25
-    excused = [(item["check_name"], repr(item["exception"])) for item in found if item["status"] == "xfail"]
+    excused = [
+        (item["check_name"], repr(item["exception"])) for item in found if item["status"] == "xfail"
+    ]
     assert "check_complex_data" in dict(excused)
-    otherwise = [(name, text) for name, text in excused if not re.match(f"(?s:{EXCUSED[name][1]})", text)]
+    otherwise = [
+        (name, text) for name, text in excused if not re.match(f"(?s:{EXCUSED[name][1]})", text)
+    ]
     assert otherwise == []
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")  # several fits without a ledger
+# several fits without a ledger
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
 def test_what_is_stated_reaches_the_fit():
     rows, label = table(3000)
     rows["month"] = np.arange(3000) % 3
     public = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": np.arange(200) % 2}
     stated = {"x_bounds": {"age": (-90.0, 170.0)}, "y_bounds": (-900.0, 900.0), "y_scale": 1.0}
-    model = ours.SemiPrivateLinearRegression(BUDGET, random_state=1, categories={"month": "public"}, **stated)
+    model = ours.SemiPrivateLinearRegression(
+        BUDGET, random_state=1, categories={"month": "public"}, **stated
+    )
     model.fit(rows[200:], label[200:], **public)
     assert model.result_.n_pub == 100
     assert model.result_.provenance["scales"] == "argument and public rows"
@@ -319,7 +373,9 @@ def test_bad_input_is_refused_before_the_debit(name, tmp_path):
     assert not entries_of(path)
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.PrivacyWarning")
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.PrivacyWarning"
+)
 @pytest.mark.parametrize("frames", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("kind", ["Linear", "Logistic"])
 def test_a_column_of_weights_is_named_in_place_of_its_numbers(kind, frames):
@@ -331,13 +387,23 @@ def test_a_column_of_weights_is_named_in_place_of_its_numbers(kind, frames):
     weights = np.arange(3000) % 2.0
     named = {"age": rows["age"].to_numpy(), "w": weights, "height": rows["height"].to_numpy()}
     private, public = (
-        frames({name: cells[part] for name, cells in named.items()}) for part in (slice(200, None), slice(200))
+        frames({name: cells[part] for name, cells in named.items()})
+        for part in (slice(200, None), slice(200))
     )
-    model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, weight_cap=1.0, method="newton")
-    by_name = model.fit(private, label[200:], X_pub=public, y_pub=label[:200], weights_pub="w", weights_priv="w")
+    model = getattr(ours, f"SemiPrivate{kind}Regression")(
+        BUDGET, random_state=1, weight_cap=1.0, method="newton"
+    )
+    by_name = model.fit(
+        private, label[200:], X_pub=public, y_pub=label[:200], weights_pub="w", weights_priv="w"
+    )
     found = by_name.coef_
     assert by_name.feature_names_in_.tolist() == ["age", "height"]
-    given = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": weights[:200], "weights_priv": weights[200:]}
+    given = {
+        "X_pub": rows[:200],
+        "y_pub": label[:200],
+        "weights_pub": weights[:200],
+        "weights_priv": weights[200:],
+    }
     np.testing.assert_array_equal(model.fit(rows[200:], label[200:], **given).coef_, found)
     missing = {"X_pub": public, "y_pub": label[:200], "weights_pub": "w", "weights_priv": "v"}
     raises(InputError, "weights_priv.*'v'", model.fit, private, label[200:], **missing)
@@ -349,10 +415,17 @@ def test_weights_of_private_rows_reach_the_fit(kind):
     rows, label = table(3000)
     label = label if kind == "Linear" else (label > label.mean()).astype(float)
     weights = np.arange(3000) % 2.0
-    given = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": weights[:200], "weights_priv": weights[200:]}
+    given = {
+        "X_pub": rows[:200],
+        "y_pub": label[:200],
+        "weights_pub": weights[:200],
+        "weights_priv": weights[200:],
+    }
     found = []
     for other in (label, np.where(weights == 0.0, 1.0 - label, label)):
-        model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, weight_cap=1.0, method="newton")
+        model = getattr(ours, f"SemiPrivate{kind}Regression")(
+            BUDGET, random_state=1, weight_cap=1.0, method="newton"
+        )
         with warnings.catch_warnings(action="ignore"):
             found.append(model.fit(rows[200:], other[200:], **given).coef_)
     np.testing.assert_array_equal(*found)
@@ -389,8 +462,12 @@ def answer(model, x):
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_every_form_are_fitted_and_asked_about(kind, form, tmp_path):
     """The same numbers as those of the array of one column."""
-    label = COLUMN * 2.0 + 3.0 if "Linear" in kind.__name__ else np.where(COLUMN > 40.0, "yes", "no")
-    public = {"X_pub": COLUMN[:100, None], "y_pub": label[:100]} if "Regression" in kind.__name__ else {}
+    label = (
+        COLUMN * 2.0 + 3.0 if "Linear" in kind.__name__ else np.where(COLUMN > 40.0, "yes", "no")
+    )
+    public = (
+        {"X_pub": COLUMN[:100, None], "y_pub": label[:100]} if "Regression" in kind.__name__ else {}
+    )
     public = public or {"X_pub": COLUMN[:100, None]}
     plain = made(kind).fit(COLUMN[100:, None], label[100:], **public)
     if form in ("Series", "frame", "LazyFrame", "path"):
@@ -404,8 +481,15 @@ def test_rows_of_every_form_are_fitted_and_asked_about(kind, form, tmp_path):
 
 
 def test_rows_with_other_columns_than_those_of_the_fit_are_refused():
-    model = made(ours.PublicPrivateScaler).fit(pd.Series(COLUMN, name="age"), X_pub=pd.DataFrame({"age": [40.0, 41.0]}))
-    raises(InputError, "2 columns, and the rows of the fit had 1", model.transform, private_rows(np.ones((5, 2))))
+    model = made(ours.PublicPrivateScaler).fit(
+        pd.Series(COLUMN, name="age"), X_pub=pd.DataFrame({"age": [40.0, 41.0]})
+    )
+    raises(
+        InputError,
+        "2 columns, and the rows of the fit had 1",
+        model.transform,
+        private_rows(np.ones((5, 2))),
+    )
     raises(InputError, "no column 'age'", model.transform, pl.LazyFrame({"height": [1.0]}))
 
 
@@ -448,7 +532,9 @@ def test_public_rows_in_both_places_are_refused_before_the_debit(kind, tmp_path)
 def test_searches_and_pipelines_need_no_routing_with_public_rows_of_the_estimator():
     rows, label = table(10_000)
     model = in_estimator(ours.SemiPrivateLinearRegression, rows[:200], label[:200])
-    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2, error_score="raise").fit(rows[200:], label[200:])
+    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2, error_score="raise").fit(
+        rows[200:], label[200:]
+    )
     assert search.best_estimator_.score(rows, label) > 0.98
     pipeline = make_pipeline(model).fit(rows[200:], label[200:])
     assert pipeline.score(rows, label) > 0.98
@@ -478,5 +564,7 @@ def test_a_column_of_weights_in_a_file_is_no_feature(form, tmp_path):
         rows.to_csv(path, index=False) if form == "csv" else rows.to_parquet(path)
     read = (lambda path: pl.read_parquet(path).lazy()) if form == "lazy" else str
     model = ours.SemiPrivateLinearRegression(ZCDP(1.0), weight_cap=1.0, random_state=0)
-    model.fit(read(private), y[200:], X_pub=read(public), y_pub=y[:200], weights_priv="w", weights_pub="w")
+    model.fit(
+        read(private), y[200:], X_pub=read(public), y_pub=y[:200], weights_priv="w", weights_pub="w"
+    )
     assert model.coef_ == pytest.approx([2.0], abs=1e-3)

@@ -19,7 +19,9 @@ PLAIN = b"1.5,x,-2"
 
 CORPUS = [
     (row["what"], bytes.fromhex(row["record"]))
-    for row in csv.DictReader((Path(__file__).parent / "hostile_records.csv").read_text("utf-8").splitlines())
+    for row in csv.DictReader(
+        (Path(__file__).parent / "hostile_records.csv").read_text("utf-8").splitlines()
+    )
 ]
 
 
@@ -57,7 +59,11 @@ def one_row(line, width=3, chosen=(2, 0), limit=1 << 24):
         first, *others = [piece] if index % 2 else piece.split(b",")
         cells[-1] += first
         cells += others
-    return [number_of(cells[j]) for j in chosen] if len(cells) == width and line.count(b'"') % 2 == 0 else missing
+    return (
+        [number_of(cells[j]) for j in chosen]
+        if len(cells) == width and line.count(b'"') % 2 == 0
+        else missing
+    )
 
 
 def number_of(cell):

@@ -65,7 +65,9 @@ def test_every_layout_gives_the_same_integers(x):
     rows = silently(lambda: private_rows(x))
     assert (rows.n, rows.dim) == X.shape
     for chunk_rows in (1, 7, 100):
-        assert silently(lambda size=chunk_rows: column_sums(rows, chunk_rows=size)) == direct_sums(X)
+        assert silently(lambda size=chunk_rows: column_sums(rows, chunk_rows=size)) == direct_sums(
+            X
+        )
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "i8", "u8", "f2", ">i4", ">f4", "f4"])
@@ -93,7 +95,17 @@ def test_native_rows_are_views_and_large_integers_are_rounded_silently():
 
 
 @pytest.mark.parametrize(
-    "bad", [np.nan, np.inf, -np.inf, 1.7e308, 5e-324, -0.0, 1e-300, np.array(0x7FF0000000000001).view(np.float64)[()]]
+    "bad",
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        1.7e308,
+        5e-324,
+        -0.0,
+        1e-300,
+        np.array(0x7FF0000000000001).view(np.float64)[()],
+    ],
 )
 @pytest.mark.parametrize("dtype", ["f8", "f4", ">f8", "f2"])
 @pytest.mark.parametrize("threads", [1, 2])
@@ -212,7 +224,9 @@ def test_pandas_number_types():
     ]
     np.testing.assert_array_equal(values(rows), expected)
     assert values(private_rows(frame, columns=["f4"])).dtype == np.float32
-    np.testing.assert_array_equal(values(private_rows(frame, columns=["bool", "f8"])), [[1, 1.5], [0, NAN], [1, 3]])
+    np.testing.assert_array_equal(
+        values(private_rows(frame, columns=["bool", "f8"])), [[1, 1.5], [0, NAN], [1, 3]]
+    )
 
 
 def test_polars_number_types():
@@ -242,7 +256,9 @@ def test_arrow_number_types(kind, tmp_path):
     if kind == "batch":
         source = source.combine_chunks().to_batches()[0]
     if kind == "parquet":
-        pq.write_table(source.drop_columns("f2").append_column("f2", source["f2"]), tmp_path / "t.parquet")
+        pq.write_table(
+            source.drop_columns("f2").append_column("f2", source["f2"]), tmp_path / "t.parquet"
+        )
         source = tmp_path / "t.parquet"
     rows = silently(lambda: private_rows(source, columns=arrow_table().column_names))
     expected = [
@@ -251,11 +267,17 @@ def test_arrow_number_types(kind, tmp_path):
         [3, 3, 3, 3, 0, 3, 3, 2.5],
     ]
     np.testing.assert_array_equal(values(rows), expected)
-    assert values(private_rows(pa.table({"a": pa.array([1, None], pa.float32())}))).dtype == np.float32
+    assert (
+        values(private_rows(pa.table({"a": pa.array([1, None], pa.float32())}))).dtype == np.float32
+    )
 
 
 def text_sources(tmp_path):
-    data = {"a": [1.0, 2.0], "name": ["Alice-SSN-123", "Bob"], "day": [datetime.date(2013, 1, 1)] * 2}
+    data = {
+        "a": [1.0, 2.0],
+        "name": ["Alice-SSN-123", "Bob"],
+        "day": [datetime.date(2013, 1, 1)] * 2,
+    }
     table = pa.table(data)
     pq.write_table(table, tmp_path / "t.parquet")
     return {
@@ -264,10 +286,16 @@ def text_sources(tmp_path):
             {"a": [1.0, 2.0], "name": pd.Categorical(data["name"]), "day": pd.Categorical([1, 2])}
         ),
         "sparse": pd.DataFrame(
-            {"a": [1.0], "name": pd.arrays.SparseArray([7.25]), "day": pd.to_datetime(["2013-01-01"])}
+            {
+                "a": [1.0],
+                "name": pd.arrays.SparseArray([7.25]),
+                "day": pd.to_datetime(["2013-01-01"]),
+            }
         ),
         "polars": pl.DataFrame(data),
-        "enum": pl.DataFrame(data).with_columns(pl.col("name").cast(pl.Enum(["Alice-SSN-123", "Bob"]))),
+        "enum": pl.DataFrame(data).with_columns(
+            pl.col("name").cast(pl.Enum(["Alice-SSN-123", "Bob"]))
+        ),
         "arrow": table,
         "dictionary": table.set_column(1, "name", table["name"].dictionary_encode()),
         "null": table.set_column(1, "name", pa.nulls(2)),
@@ -276,13 +304,16 @@ def text_sources(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["pandas", "category", "sparse", "polars", "enum", "arrow", "dictionary", "null", "parquet"]
+    "kind",
+    ["pandas", "category", "sparse", "polars", "enum", "arrow", "dictionary", "null", "parquet"],
 )
 def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
     source = text_sources(tmp_path)[kind]
     caught = raises(InputError, r"'name'.*'day'.*pass columns=", private_rows, source)
     assert not any(word in str(caught) for word in ("Alice", "Bob", "2013", "7.25"))
-    assert "'day'" not in str(raises(InputError, r"not numeric.*'name'", private_rows, source, columns=["a", "name"]))
+    assert "'day'" not in str(
+        raises(InputError, r"not numeric.*'name'", private_rows, source, columns=["a", "name"])
+    )
     assert private_rows(source, columns=["a"]).dim == 1
 
 
@@ -326,7 +357,10 @@ def test_parquet_lists_and_broken_files(tmp_path):
     raises(InputError, "no column .y.", private_rows, [a, c])
     raises(InputError, "other columns", private_rows, [c, a])
     (tmp_path / "bad.parquet").write_bytes(b"Alice-SSN-123" * 9)
-    for path, words in ((tmp_path / "bad.parquet", "cannot be read"), (tmp_path / "no.parquet", "no file")):
+    for path, words in (
+        (tmp_path / "bad.parquet", "cannot be read"),
+        (tmp_path / "no.parquet", "no file"),
+    ):
         assert "Alice" not in str(raises(InputError, words, private_rows, path))
     raises(InputError, r"all must end in \.parquet", private_rows, [a, tmp_path / "x.csv"])
     (tmp_path / "dir.parquet").mkdir()
@@ -400,23 +434,36 @@ ODD = {2**70: 2.0**70, True: 1.0, -(2**63) - 1: -(2.0**63), "x": NAN, None: NAN}
 def test_one_odd_cell_changes_no_other(name, odd):
     """A column, the label, the weights and the keys: as objects with one odd cell the same bits as floats."""
     rng = np.random.default_rng(0)
-    public = pd.DataFrame({"x": rng.normal(size=50), "y": rng.normal(size=50), "g": np.tile([0.25, 1.0], 25)})
-    floats = pd.DataFrame({"x": rng.normal(size=600), "y": rng.normal(size=600), "g": np.tile([0.25, 1.0], 300)})
+    public = pd.DataFrame(
+        {"x": rng.normal(size=50), "y": rng.normal(size=50), "g": np.tile([0.25, 1.0], 25)}
+    )
+    floats = pd.DataFrame(
+        {"x": rng.normal(size=600), "y": rng.normal(size=600), "g": np.tile([0.25, 1.0], 300)}
+    )
     floats.loc[599, name] = ODD[odd]
     objects = floats.astype({name: object})
     objects.at[599, name] = odd
     call = {"budget": ZCDP(1), "progress": False, "random_state": 1}
     means = [estimate_mean(frame, x_pub=public, **call).mean for frame in (floats, objects)]
     assert np.array_equal(*means)
-    counts = [value_counts(frame["g"], keys=[0.25, 1], **call).counts for frame in (floats, objects)]
+    counts = [
+        value_counts(frame["g"], keys=[0.25, 1], **call).counts for frame in (floats, objects)
+    ]
     assert np.array_equal(*counts)
-    apart = {"x_pub": public[["x"]], "y_pub": public["y"], "weights_pub": public["g"], "weight_cap": 1.0}
+    apart = {
+        "x_pub": public[["x"]],
+        "y_pub": public["y"],
+        "weights_pub": public["g"],
+        "weight_cap": 1.0,
+    }
     fits = [
         linear_regression(frame[["x"]], frame["y"], weights_priv=frame["g"], **apart, **call)
         for frame in (floats, objects)
     ]
     assert np.array_equal(*[fit.coefficients for fit in fits])
-    fits = [linear_regression(frame, x_pub=public, label="y", **call) for frame in (floats, objects)]
+    fits = [
+        linear_regression(frame, x_pub=public, label="y", **call) for frame in (floats, objects)
+    ]
     assert np.array_equal(*[fit.coefficients for fit in fits])
 
 
@@ -424,7 +471,12 @@ def test_one_odd_cell_changes_no_other(name, odd):
 def test_one_odd_identifier_is_a_person_of_its_own_or_nobody(odd):
     """1,000 persons with two rows each, as floats and as objects: one row of one of them has an odd identifier."""
     ids = np.repeat(np.arange(1000.0), 2)
-    frame = pd.DataFrame({"id": pd.Series([*ids[:-1], odd], dtype=object), "x": np.repeat(np.linspace(0, 1, 1000), 2)})
+    frame = pd.DataFrame(
+        {
+            "id": pd.Series([*ids[:-1], odd], dtype=object),
+            "x": np.repeat(np.linspace(0, 1, 1000), 2),
+        }
+    )
     call = {"x_pub": pd.DataFrame({"x": [0.1, 0.5, 0.9]}), "budget": ZCDP(1e4), "progress": False}
     by_column = estimate_mean(frame, person="id", rows_per_person=2, **call)
     by_series = estimate_mean(frame[["x"]], person=frame["id"], rows_per_person=2, **call)
@@ -440,7 +492,11 @@ def test_texts_and_numbers_are_identifiers_beside_each_other():
 
 
 def test_public_objects_that_are_no_numbers_are_named():
-    private = pd.DataFrame({"a": [1.0, 2.0], "name": pd.Series(["Alice-SSN-123", "Bob"], dtype=object)})
+    private = pd.DataFrame(
+        {"a": [1.0, 2.0], "name": pd.Series(["Alice-SSN-123", "Bob"], dtype=object)}
+    )
     public = pd.DataFrame({"a": [1.0, 2.0], "name": pd.Series(["north", "south"], dtype=object)})
-    caught = raises(InputError, r"not numeric.*'name'", estimate_mean, private, x_pub=public, budget=ZCDP(1))
+    caught = raises(
+        InputError, r"not numeric.*'name'", estimate_mean, private, x_pub=public, budget=ZCDP(1)
+    )
     assert "Alice" not in str(caught)

@@ -143,7 +143,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_refused(form):
-    assert TEXT not in str(raises(InputError, None, lambda: column_sums(private_rows(REFUSED[form]()))))
+    assert TEXT not in str(
+        raises(InputError, None, lambda: column_sums(private_rows(REFUSED[form]())))
+    )
 
 
 def test_refused_arguments():
@@ -187,7 +189,9 @@ def test_a_chunk_of_another_shape_is_found(change, caplog, capfd):
     parts = [dask.delayed(moody)(begin, end) for begin, end in ((0, 100), (100, 200), (200, 301))]
     sizes = (100, 100, 101)
     rows = private_rows(
-        da.concatenate([da.from_delayed(part, (k, 3), float) for part, k in zip(parts, sizes, strict=True)])
+        da.concatenate(
+            [da.from_delayed(part, (k, 3), float) for part, k in zip(parts, sizes, strict=True)]
+        )
     )
     with caplog.at_level(logging.DEBUG):
         assert column_sums(rows) == column_sums(private_rows(X))
@@ -206,7 +210,9 @@ def test_a_value_that_is_no_number_is_missing_alone(column, odd):
     rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
     found = np.vstack(list(rows.chunks(chunk_rows=9)))
     found[~np.isfinite(found)] = np.nan  # an infinity counts as missing, too
-    np.testing.assert_array_equal(found[:, 0], [*np.array(column[:3], float), np.nan, float(column[3])])
+    np.testing.assert_array_equal(
+        found[:, 0], [*np.array(column[:3], float), np.nan, float(column[3])]
+    )
 
 
 def test_names_and_errors_of_tasks_hold_no_content():
@@ -215,8 +221,14 @@ def test_names_and_errors_of_tasks_hold_no_content():
     rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
     assert TEXT not in str(raises(InputError, "withheld", column_sums, private_rows(rows)))
     # Dask itself names data by a hash of it.
-    for collection in (da.from_array(X, chunks=100), dd.from_pandas(pd.DataFrame(X), npartitions=3)):
-        names = [key[0] if isinstance(key, tuple) else key for key in Rows.from_dask(collection).tasks.graph]
+    for collection in (
+        da.from_array(X, chunks=100),
+        dd.from_pandas(pd.DataFrame(X), npartitions=3),
+    ):
+        names = [
+            key[0] if isinstance(key, tuple) else key
+            for key in Rows.from_dask(collection).tasks.graph
+        ]
         assert names
         assert all(name.startswith("fastpubpriv-chunk-") for name in names)
 
@@ -277,7 +289,9 @@ def test_names_and_answers_hold_no_content():
         column_sums(private_rows(chunked(X, 4)))
     ours = [name for name in map(str, wire.names) if "fastpubpriv" in name]
     assert len([name for name in ours if "chunk" not in name]) == 1 + 4 + 1
-    assert all(re.fullmatch(r"\(?'?fastpubpriv-[a-z]+-[0-9a-f]{32}'?(, \d+)*\)?", name) for name in ours), ours
+    assert all(
+        re.fullmatch(r"\(?'?fastpubpriv-[a-z]+-[0-9a-f]{32}'?(, \d+)*\)?", name) for name in ours
+    ), ours
     sent = b"".join(
         pickled
         for name, pickled in zip(wire.names, wire.tasks, strict=True)

@@ -18,7 +18,15 @@ import pytest
 from clocks import PATIENCE, ctrl_c, ten_times, wait_until
 from helpers.errors import raises
 from helpers.own_thread import at_once
-from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums, streamed
+from helpers_sources import (
+    add_sums,
+    column_sums,
+    direct_sums,
+    every_source,
+    fold,
+    make_sums,
+    streamed,
+)
 from spies import SpyLedger
 
 from fastpubpriv import ZCDP, SeededNoiseWarning, estimate_mean
@@ -56,10 +64,15 @@ def test_same_bits_for_all_sources_threads_and_chunks(tmp_path):
 def test_the_comparison_of_bits_sees_floating_point_sums():
     # Planted bug: floats added up (their bits in the accumulator). The cut must show.
     def add_floats(chunk, accumulators):
-        accumulators[0].view(np.float64)[0] += float(np.nansum(chunk[np.isfinite(chunk).all(axis=1)] * 1e9))
+        accumulators[0].view(np.float64)[0] += float(
+            np.nansum(chunk[np.isfinite(chunk).all(axis=1)] * 1e9)
+        )
 
     rows = private_rows(X)
-    found = {int(fold(rows, make_sums(1), add_floats, chunk_rows=size)[0][0]) for size in (1, 3, 7, 64, 257)}
+    found = {
+        int(fold(rows, make_sums(1), add_floats, chunk_rows=size)[0][0])
+        for size in (1, 3, 7, 64, 257)
+    }
     assert len(found) > 1
 
 
@@ -69,7 +82,13 @@ def test_sums_wrap_around_silently():
 
     with warnings.catch_warnings(action="error"):
         for threads in (1, 3):
-            (total,) = fold(private_rows(X), lambda: (np.zeros(2, np.int64),), step, threads=threads, chunk_rows=1)
+            (total,) = fold(
+                private_rows(X),
+                lambda: (np.zeros(2, np.int64),),
+                step,
+                threads=threads,
+                chunk_rows=1,
+            )
             assert total.tolist() == [2**62] * 2  # 257 * 2^62 modulo 2^64
 
 
@@ -95,7 +114,9 @@ def test_threads_are_used_and_bounded():
             seen.clear()
             most[0] = 0
             all_at_work = threading.Event()
-            (total,) = fold(rows, lambda: (np.zeros(1, np.int64),), step, threads=threads, chunk_rows=10)
+            (total,) = fold(
+                rows, lambda: (np.zeros(1, np.int64),), step, threads=threads, chunk_rows=10
+            )
             assert total[0] == 257
             assert most[0] == threads
             assert threading.get_ident() in seen
@@ -112,16 +133,33 @@ def test_costly_rows_use_threads_and_make_chunks_short():
     fold(private_rows(X), make_sums(5), step, row_cost=10**6)
     # Row cost makes chunks short.
     sizes, x = [], np.zeros((5000, 4))
-    fold(private_rows(x), make_sums(4), lambda chunk, acc: sizes.append(len(chunk)), threads=1, row_cost=10**6)
+    fold(
+        private_rows(x),
+        make_sums(4),
+        lambda chunk, acc: sizes.append(len(chunk)),
+        threads=1,
+        row_cost=10**6,
+    )
     assert max(sizes) == 20
     assert sum(sizes) == 5000
     sizes.clear()
-    fold(private_rows(x), make_sums(4), lambda chunk, acc: sizes.append(len(chunk)), threads=1, row_cost=10**12)
+    fold(
+        private_rows(x),
+        make_sums(4),
+        lambda chunk, acc: sizes.append(len(chunk)),
+        threads=1,
+        row_cost=10**12,
+    )
     assert set(sizes) == {1}
 
 
 def test_accumulators_must_be_int64_arrays():
-    for make in (lambda: [np.zeros(1, np.int64)], lambda: (np.zeros(1),), lambda: (0,), lambda: None):
+    for make in (
+        lambda: [np.zeros(1, np.int64)],
+        lambda: (np.zeros(1),),
+        lambda: (0,),
+        lambda: None,
+    ):
         raises(KernelError, None, fold, private_rows(X), make, add_sums)
 
 
@@ -137,7 +175,11 @@ def test_errors_of_a_step(kind, threads):
 
         fold(rows, make_sums(5), step, threads=threads, chunk_rows=10)
 
-    for foreign in (ValueError("Alice-SSN-123"), ZeroDivisionError(1.23456789e77), FloatingPointError("Alice-SSN-123")):
+    for foreign in (
+        ValueError("Alice-SSN-123"),
+        ZeroDivisionError(1.23456789e77),
+        FloatingPointError("Alice-SSN-123"),
+    ):
         caught = raises(InputError, "withheld", run, foreign)
         assert "Alice" not in repr(caught)
         assert caught.__context__ is None
@@ -179,7 +221,10 @@ class FailsIn(Query):
 @pytest.mark.parametrize("part", ["zeros", "merge", "answer"])
 def test_errors_of_the_other_parts_of_a_query(part):
     executor = Executor(threads=2, progress=False, chunk_rows=10)
-    for foreign, kind in ((ValueError("Alice"), InputError), (MemoryError("shape (12345678,)"), OutOfMemoryError)):
+    for foreign, kind in (
+        (ValueError("Alice"), InputError),
+        (MemoryError("shape (12345678,)"), OutOfMemoryError),
+    ):
         caught = raises(kind, None, executor.run, FailsIn(part, foreign), private_rows(X))
         assert type(caught) is kind
         assert "Alice" not in repr(caught)
@@ -187,7 +232,9 @@ def test_errors_of_the_other_parts_of_a_query(part):
         assert (caught.__cause__, caught.__context__) == (None, None)
 
 
-@pytest.mark.parametrize(("n", "threads", "wakes"), [(2000, 2, False), (2000, None, False), (400_000, 2, True)])
+@pytest.mark.parametrize(
+    ("n", "threads", "wakes"), [(2000, 2, False), (2000, None, False), (400_000, 2, True)]
+)
 def test_small_work_stays_on_the_calling_thread(n, threads, wakes, monkeypatch):
     """Also where threads are asked for: waking them would cost more than the whole pass."""
     monkeypatch.setattr(fold_module, "_INLINE_WORK_ASKED", fold_module._INLINE_WORK)
@@ -195,7 +242,8 @@ def test_small_work_stays_on_the_calling_thread(n, threads, wakes, monkeypatch):
 
     def step(chunk, accumulators):
         used.add(threading.get_ident())
-        time.sleep(0.02 if wakes else 0.0)  # so that the caller cannot do everything before a thread has come
+        # so that the caller cannot do everything before a thread has come
+        time.sleep(0.02 if wakes else 0.0)
         accumulators[0][0] += len(chunk)
 
     rows = private_rows(np.zeros((n, 5)))
@@ -203,7 +251,9 @@ def test_small_work_stays_on_the_calling_thread(n, threads, wakes, monkeypatch):
     assert (used == {threading.get_ident()}) is not wakes
 
 
-@pytest.mark.parametrize(("n", "threads"), [(100_000, 2), (450_001, 2), (1_000_000, 3), (2_000_000, 2), (7, 4)])
+@pytest.mark.parametrize(
+    ("n", "threads"), [(100_000, 2), (450_001, 2), (1_000_000, 3), (2_000_000, 2), (7, 4)]
+)
 def test_each_thread_gets_as_many_chunks(n, threads):
     rows, counted = private_rows(np.zeros((n, 20))), fold_module._CHUNKS_PER_THREAD * threads
     workers, size = Executor(threads=threads)._cut(FailsIn("add", ValueError()), rows, 20)
@@ -251,7 +301,8 @@ def test_an_interrupt_returns_at_once(kind, threads):
         fold(rows, make_sums(2), slow, threads=threads, chunk_rows=1)
     returned = len(steps)
     time.sleep(0.1)
-    assert returned <= len(steps) <= returned + threads  # nothing goes on reading, but for what was at work
+    # nothing goes on reading, but for what was at work
+    assert returned <= len(steps) <= returned + threads
     assert column_sums(private_rows(X), threads=threads, chunk_rows=9) == direct_sums(X)
 
 
@@ -260,7 +311,13 @@ def test_an_interrupt_does_not_wait_for_a_chunk_that_hangs():
     release = threading.Event()
     try:
         with ctrl_c():
-            fold(private_rows(X), make_sums(5), lambda chunk, acc: release.wait(PATIENCE), threads=2, chunk_rows=100)
+            fold(
+                private_rows(X),
+                make_sums(5),
+                lambda chunk, acc: release.wait(PATIENCE),
+                threads=2,
+                chunk_rows=100,
+            )
         assert column_sums(private_rows(X), threads=2, chunk_rows=9) == direct_sums(X)
     finally:
         release.set()
@@ -277,9 +334,12 @@ def test_fork_and_spawn(method, used_before):
         column_sums(private_rows(X), threads=2, chunk_rows=9)
     context = multiprocessing.get_context(method)
     queue = context.Queue()
-    children = [context.Process(target=_child, args=(queue,)) for _ in range(3 if method == "fork" else 1)]
+    children = [
+        context.Process(target=_child, args=(queue,)) for _ in range(3 if method == "fork" else 1)
+    ]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of fork in a process with threads
+        # Python 3.12 warns of fork in a process with threads
+        warnings.simplefilter("ignore", DeprecationWarning)
         for child in children:
             child.start()
     found = [queue.get(timeout=PATIENCE) for _ in children]
@@ -300,7 +360,12 @@ def test_a_pass_while_python_shuts_down():
         "run(); atexit.register(run)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False, env=here()
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=here(),
     )
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["[50]", "[50]"], "")
 
@@ -339,10 +404,14 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
 
         path, n = tmp_path / "x.parquet", 1_000_000
         column = pa.array(np.zeros(n))
-        pq.write_table(pa.table({f"c{i}": column for i in range(dim)}), path, row_group_size=100_000)
+        pq.write_table(
+            pa.table({f"c{i}": column for i in range(dim)}), path, row_group_size=100_000
+        )
     else:
         path = tmp_path / "x.npy"
-        big = np.lib.format.open_memmap(path, mode="w+", dtype="f8", shape=(n, dim), fortran_order="fortran" in kind)
+        big = np.lib.format.open_memmap(
+            path, mode="w+", dtype="f8", shape=(n, dim), fortran_order="fortran" in kind
+        )
         big[7, 3] = 1.0
         del big
     done = subprocess.run([
@@ -439,7 +508,9 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
         raise ValueError("Alice-SSN-123")
 
     for make in SOURCES.values():
-        raises(FastPubPrivError, "withheld", fold, make(), make_sums(5), step, threads=2, chunk_rows=10)
+        raises(
+            FastPubPrivError, "withheld", fold, make(), make_sums(5), step, threads=2, chunk_rows=10
+        )
         assert column_sums(make(), threads=2, chunk_rows=10, progress=True) == direct_sums(X)
     assert "257" in capsys.readouterr().err
 
@@ -447,7 +518,9 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
 def mean(ledger, threads):
     with warnings.catch_warnings(action="ignore", category=SeededNoiseWarning):
         public, rows = np.random.default_rng(5).normal(size=(20, 5)), np.tile(X, (400, 1))
-        return estimate_mean(rows, x_pub=public, budget=ZCDP(0.5), ledger=ledger, threads=threads, random_state=3).mean
+        return estimate_mean(
+            rows, x_pub=public, budget=ZCDP(0.5), ledger=ledger, threads=threads, random_state=3
+        ).mean
 
 
 def test_an_estimate_that_was_paid_for_is_released(no_threads):
@@ -524,7 +597,9 @@ def test_with_little_memory_for_threads_the_answer_is_the_same():
     found = dict(map(int, line.split()) for line in done.stdout.splitlines())
     assert len(found) == 20
     # With little memory left a call may find no room, and says so; half of what its 80 MB of rows take is room enough.
-    assert {room: code for room, code in found.items() if code and (code != 4 or room > 40_000_000)} == {}
+    assert {
+        room: code for room, code in found.items() if code and (code != 4 or room > 40_000_000)
+    } == {}
 
 
 # ---- `share_out`: every piece once, whatever the threads; errors without content ------------------------------------
@@ -583,7 +658,8 @@ def test_an_error_keeps_nothing_alive(threads, failure):
         def work(index):
             raise failure(f"chunk {chunk is not None}")
 
-        with pytest.raises((InputError, KernelError)):  # here: a helper's frame would be kept with the error
+        # here: a helper's frame would be kept with the error
+        with pytest.raises((InputError, KernelError)):
             share_out(work, 5, threads=threads)
         return weakref.ref(chunk)
 

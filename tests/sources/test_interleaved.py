@@ -32,7 +32,9 @@ def members(x):
 
 
 def mapped(x):
-    return np.stack([x[:, 0] + x[:, 1] * 0.25, x[:, 0] * 0.1 + x[:, 1] * -3.0 + x[:, 2] * 7.0], axis=1)
+    return np.stack(
+        [x[:, 0] + x[:, 1] * 0.25, x[:, 0] * 0.1 + x[:, 1] * -3.0 + x[:, 2] * 7.0], axis=1
+    )
 
 
 # Each view, and what it must give.
@@ -119,14 +121,19 @@ def test_one_row_changes_one_pair_and_one_block():
 def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
     matrix, kinds = np.random.default_rng(n).standard_normal((n, 3)), set()
     for name, rows in every_source(matrix, tmp_path):
-        for pairs, wanted in ((Pairs(rows), neighbors(matrix)), (DistantPairs(rows), distant(matrix))):
+        for pairs, wanted in (
+            (Pairs(rows), neighbors(matrix)),
+            (DistantPairs(rows), distant(matrix)),
+        ):
             kinds.add(pairs.random_access)
             assert (pairs.n, pairs.dim) == (n // 2, 3), name
             assert pairs.kind == f"pairs of {rows.kind}"
             assert pairs.columns == rows.columns
             assert np.array_equal(content(pairs), wanted), name
             for threads in (1, 3):
-                assert column_sums(pairs, threads=threads, chunk_rows=5) == direct_sums(wanted), name
+                assert column_sums(pairs, threads=threads, chunk_rows=5) == direct_sums(wanted), (
+                    name
+                )
     assert kinds == {True, False}
 
 
@@ -150,7 +157,10 @@ def test_odd_pairs_are_neutral_taken_in_double_and_odd_blocks_are_refused():
         [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
         [0.0, 0.0],
     ])  # fmt: skip
-    for rows in (private_rows(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
+    for rows in (
+        private_rows(hostile),
+        Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2),
+    ):
         chunk = silently(lambda rows=rows: content(Pairs(rows)))
         assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]
         (sums,) = silently(lambda rows=rows: [column_sums(Pairs(rows), threads=1)])

@@ -132,7 +132,9 @@ def test_wrong_forms_quote_nothing(name, tmp_path):
     pl.Series([NUMBER, TEXT], dtype=pl.Object),
 ], ids=["pandas", "array", "polars"])  # fmt: skip
 def test_objects_are_read_in_silence(source):
-    text = scrape(lambda: [private_rows(source), sum(len(chunk) for chunk in private_rows(source).chunks())])
+    text = scrape(
+        lambda: [private_rows(source), sum(len(chunk) for chunk in private_rows(source).chunks())]
+    )
     assert "Error" not in text
     assert not MARKERS.search(text), text
 
@@ -141,7 +143,9 @@ def test_objects_are_read_in_silence(source):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_source_lets_a_marker_out_of_a_pass(step, threads, tmp_path):
     for name, rows in every_source(marked(), tmp_path):
-        text = scrape(lambda rows=rows: fold(rows, make_sums(3), step, threads=threads, chunk_rows=4))
+        text = scrape(
+            lambda rows=rows: fold(rows, make_sums(3), step, threads=threads, chunk_rows=4)
+        )
         assert ("withheld" in text) == (step is failing_step), (name, text)
         assert not MARKERS.search(text), (name, text)
         looks = [
@@ -149,7 +153,10 @@ def test_no_source_lets_a_marker_out_of_a_pass(step, threads, tmp_path):
             lambda r: r @ r,
         ]  # fmt: skip
         for look in looks:
-            assert not MARKERS.search(scrape(lambda rows=rows, look=look: str(look(rows)))), (name, look)
+            assert not MARKERS.search(scrape(lambda rows=rows, look=look: str(look(rows)))), (
+                name,
+                look,
+            )
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -161,7 +168,9 @@ def test_text_that_turns_up_while_reading(threads, tmp_path):
         Rows.from_chunks(failing_factory, n=9, dim=3), Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3), changed,
     ):  # fmt: skip
         for run in (
-            lambda rows=rows: fold(rows, make_sums(rows.dim), add_sums, threads=threads, chunk_rows=2),
+            lambda rows=rows: fold(
+                rows, make_sums(rows.dim), add_sums, threads=threads, chunk_rows=2
+            ),
             lambda rows=rows: [None for _ in rows.chunks()] and None,
         ):
             text = scrape(run)
@@ -304,7 +313,9 @@ def test_whatever_a_factory_raises_says_nothing(make, kind, threads):
         lambda rows, **options: list(rows.chunks()),
         lambda rows, **options: column_sums(rows.slice(0, 20)),
     ):
-        caught = raises(FastPubPrivError, None, run, make(made(kind)), threads=threads, chunk_rows=5)
+        caught = raises(
+            FastPubPrivError, None, run, make(made(kind)), threads=threads, chunk_rows=5
+        )
         assert type(caught) is (OutOfMemoryError if issubclass(kind, MemoryError) else InputError)
         assert TEXT not in whole_chain(caught)
         assert caught.__context__ is None
@@ -314,7 +325,9 @@ def test_whatever_a_factory_raises_says_nothing(make, kind, threads):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_interrupt_comes_through_without_what_was_said_with_it(make, threads):
     source = make(KeyboardInterrupt(TEXT))
-    assert TEXT not in whole_chain(raises(KeyboardInterrupt, None, column_sums, source, threads=threads, chunk_rows=5))
+    assert TEXT not in whole_chain(
+        raises(KeyboardInterrupt, None, column_sums, source, threads=threads, chunk_rows=5)
+    )
 
 
 @pytest.mark.parametrize("kind", ERRORS)
@@ -328,7 +341,15 @@ def test_lists_and_columns_are_read_inside_of_the_guard(kind):
     # Columns of a frame are read inside of the guard.
     frame = pd.DataFrame({"a": X[:, 0], "b": pd.Series(Column(made(kind)))})
     ledger = Ledger(ZCDP(1))
-    caught = raises(FastPubPrivError, None, estimate_mean, frame, x_pub=np.eye(2), budget=ZCDP(0.5), ledger=ledger)
+    caught = raises(
+        FastPubPrivError,
+        None,
+        estimate_mean,
+        frame,
+        x_pub=np.eye(2),
+        budget=ZCDP(0.5),
+        ledger=ledger,
+    )
     assert TEXT not in whole_chain(caught)
 
 
@@ -345,7 +366,10 @@ def test_a_chunk_of_a_class_that_answers_for_itself():
         def __next__(self):
             raise InputError(TEXT)
 
-    for rows in (lambda: private_rows(Chunk()), lambda: column_sums(Rows.from_chunks(lambda: [Chunk()], n=1, dim=1))):
+    for rows in (
+        lambda: private_rows(Chunk()),
+        lambda: column_sums(Rows.from_chunks(lambda: [Chunk()], n=1, dim=1)),
+    ):
         assert TEXT not in whole_chain(raises(InputError, None, rows))
 
 
@@ -392,11 +416,16 @@ def test_a_bar_that_cannot_be_drawn_stops_no_pass(monkeypatch):
 def test_planted_guards_that_let_text_through(monkeypatch):
     """As before: our classes, MemoryError and whatever is no Exception pass; and the factory runs in the outer guard alone."""
     rows = [
-        make(made(kind)) for kind in (SystemExit, MemoryError) for make in (FACTORIES["call"], FACTORIES["generator"])
+        make(made(kind))
+        for kind in (SystemExit, MemoryError)
+        for make in (FACTORIES["call"], FACTORIES["generator"])
     ]
     monkeypatch.setattr(guard, "replace_error", lambda error, message="": error)
     for source in rows:
-        assert TEXT in whole_chain(raises(BaseException, None, fold, source, make_sums(2), add_sums))  # any of them
+        # any of them
+        assert TEXT in whole_chain(
+            raises(BaseException, None, fold, source, make_sums(2), add_sums)
+        )
     monkeypatch.undo()
     monkeypatch.setattr("fastpubpriv.sources.rescanned.call_foreign", guard.call_guarded)
     monkeypatch.setattr("fastpubpriv.sources.rescanned.iterate_foreign", guard.iterate_guarded)

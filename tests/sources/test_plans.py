@@ -64,10 +64,16 @@ def test_steps_of_one_row_each(name):
 def test_a_replaced_row_changes_its_own_row_only(name):
     odd = {"a": np.nan, "b": -(2**63), "f": np.float32(np.inf), "t": "1e999", "d": None, "m": None}
     other = FRAME.with_row_index("k").select(
-        pl.when(pl.col("k") == 5).then(pl.lit(value, dtype=FRAME.schema[column])).otherwise(column).alias(column)
+        pl.when(pl.col("k") == 5)
+        .then(pl.lit(value, dtype=FRAME.schema[column]))
+        .otherwise(column)
+        .alias(column)
         for column, value in odd.items()
     )
-    before, after = (np.concatenate(list(private_rows(TAKEN[name](frame.lazy())).chunks())) for frame in (FRAME, other))
+    before, after = (
+        np.concatenate(list(private_rows(TAKEN[name](frame.lazy())).chunks()))
+        for frame in (FRAME, other)
+    )
     assert len(before) == len(after)
     changed = np.flatnonzero((before.view(np.uint8) != after.view(np.uint8)).any(axis=1))
     assert set(changed.tolist()) <= {5, 5 + N}
@@ -107,7 +113,9 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_steps_are_refused_in_words(name):
     words = "not known to make each row of one row.*run the plan before"
-    assert SECRET not in str(raises(InputError, words, private_rows, REFUSED[name](FRAME.lazy()), columns=None))
+    assert SECRET not in str(
+        raises(InputError, words, private_rows, REFUSED[name](FRAME.lazy()), columns=None)
+    )
 
 
 def test_scans_of_files(tmp_path):
@@ -151,8 +159,15 @@ def test_a_harmless_option_that_polars_does_not_show_is_not_looked_at():
 def test_an_option_that_polars_does_not_show_is_refused_in_words(monkeypatch, tmp_path):
     FRAME.select("a").write_parquet(tmp_path / "x.parquet")
     _Scan.file_options = _Unreadable("rows_left_out")
-    monkeypatch.setattr(rescanned, "_check_polars_step", lambda visitor, what: rescanned._check_scan(_Scan, what))
-    raises(InputError, "not known to make each row of one row", private_rows, pl.scan_parquet(tmp_path / "x.parquet"))
+    monkeypatch.setattr(
+        rescanned, "_check_polars_step", lambda visitor, what: rescanned._check_scan(_Scan, what)
+    )
+    raises(
+        InputError,
+        "not known to make each row of one row",
+        private_rows,
+        pl.scan_parquet(tmp_path / "x.parquet"),
+    )
 
 
 def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
@@ -215,15 +230,22 @@ def test_other_dask_steps_are_refused_in_words(name):
 def test_dask_files_arrays_and_objects(tmp_path):
     """A text among numbers would end the pass."""
     with dask.config.set({"dataframe.convert-string": False}):
-        plan = dd.from_pandas(pd.DataFrame({"a": np.arange(3.0), "o": [1, SECRET, 2.0]}), npartitions=1)
+        plan = dd.from_pandas(
+            pd.DataFrame({"a": np.arange(3.0), "o": [1, SECRET, 2.0]}), npartitions=1
+        )
         assert private_rows(plan[["a"]]).n == 3
-        caught = raises(InputError, "may fail for some", private_rows, plan[["a"]].assign(c=plan.o > 1))
+        caught = raises(
+            InputError, "may fail for some", private_rows, plan[["a"]].assign(c=plan.o > 1)
+        )
     assert SECRET not in str(caught)
     # Dask files.
     PANDAS.to_parquet(tmp_path / "x.parquet")
     PANDAS.to_csv(tmp_path / "x.csv", index=False)
     assert private_rows(dd.read_parquet(tmp_path / "x.parquet")).n == N
-    for plan in (dd.read_parquet(tmp_path / "x.parquet", filters=[("a", ">", 0)]), dd.read_csv(tmp_path / "x.csv")):
+    for plan in (
+        dd.read_parquet(tmp_path / "x.parquet", filters=[("a", ">", 0)]),
+        dd.read_csv(tmp_path / "x.csv"),
+    ):
         raises(InputError, "not known to make each row of one row", private_rows, plan)
     # A dask array of unknown length is refused.
     x = da.from_array(np.column_stack([HELD["a"], HELD["b"]]), chunks=(5, 2))
@@ -296,7 +318,9 @@ def test_steps_of_an_array_of_one_row_each(name, chunks):
 def test_a_replaced_row_of_an_array_changes_one_row(name, chunks):
     other = ROWS.copy()
     other[5] = np.nan, -np.inf
-    before, after = (content(private_rows(ARRAY_TAKEN[name](array_of(rows, chunks)))) for rows in (ROWS, other))
+    before, after = (
+        content(private_rows(ARRAY_TAKEN[name](array_of(rows, chunks)))) for rows in (ROWS, other)
+    )
     assert (before.view(np.uint8) != after.view(np.uint8)).any(axis=1).sum() == 1
 
 
@@ -375,7 +399,12 @@ def test_arrays_that_are_loaded(tmp_path):
     ):  # fmt: skip
         assert np.array_equal(content(private_rows(plan)), ROWS)
         assert np.array_equal(content(private_rows((plan - 1)[:, ::-1])), ROWS[:, ::-1] - 1)
-        raises(InputError, "not known to make each row of one row", private_rows, plan - plan.mean(axis=0))
+        raises(
+            InputError,
+            "not known to make each row of one row",
+            private_rows,
+            plan - plan.mean(axis=0),
+        )
         raises(InputError, "not known to make each row of one row", private_rows, plan - plan[:1])
     table = Table(ROWS)
     twice = [da.from_array(table, chunks=(50, 2), name=False) for _ in range(2)]
@@ -398,14 +427,22 @@ def test_a_part_of_a_parquet_file_is_refused_and_its_rows_are_not_counted(tmp_pa
     for part in (fragment.subset(ds.field("a") > 55), fragment.subset(row_group_ids=[3, 3])):
         source = ds.FileSystemDataset([part], whole.schema, whole.format, whole.filesystem)
         for dataset in (source, ds.UnionDataset(whole.schema, [whole, source])):
-            caught = raises(InputError, "leaves out some row groups", estimate_mean, dataset, **asked)
+            caught = raises(
+                InputError, "leaves out some row groups", estimate_mean, dataset, **asked
+            )
             assert not re.search(r"\d", str(caught).replace("x_priv", ""))
     assert len(ledger.entries) == 0
-    same = ds.FileSystemDataset([fragment.subset(ds.field("a") >= 0)], whole.schema, whole.format, whole.filesystem)
+    same = ds.FileSystemDataset(
+        [fragment.subset(ds.field("a") >= 0)], whole.schema, whole.format, whole.filesystem
+    )
     assert content(private_rows(same)).sum() == 4950.0
 
 
 def test_counts_of_a_source_that_changes_are_not_shown():
     parts = [pa.table({"a": np.arange(7.0)}), pa.table({"a": np.arange(5.0)})]
-    rows = private_rows(lambda: parts.pop(0).to_reader() if len(parts) > 1 else parts[0].to_reader())
-    assert not re.search(r"\d", str(raises(InputError, "gave fewer rows than were declared", content, rows)))
+    rows = private_rows(
+        lambda: parts.pop(0).to_reader() if len(parts) > 1 else parts[0].to_reader()
+    )
+    assert not re.search(
+        r"\d", str(raises(InputError, "gave fewer rows than were declared", content, rows))
+    )

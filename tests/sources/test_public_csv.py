@@ -76,7 +76,11 @@ def test_a_pair_of_files_is_read_in_one_way(dialect, pair):
     pair(dialect)
     found = fpp.estimate_mean("p.csv", x_pub="q.csv", columns=["cost"], **COMMON)
     used = NUMBERS[np.arange(4000) % 3 > 0] if dialect is with_gaps else NUMBERS
-    assert found.confidence_interval(0.999)[0][0] < used.mean() < found.confidence_interval(0.999)[1][0]
+    assert (
+        found.confidence_interval(0.999)[0][0]
+        < used.mean()
+        < found.confidence_interval(0.999)[1][0]
+    )
 
 
 REFUSED = [
@@ -107,7 +111,9 @@ def test_a_public_file_of_another_dialect_is_refused_before_the_debit(dialect, w
 def test_the_command_refuses_the_same_files(dialect, words, columns, pair):
     pair(dialect)
     spending = ["--rho", "1", "--ledger", "l", "--ledger-total", "rho=1"]
-    found = CliRunner().invoke(main, ["mean", "--private", "p.csv", "--public", "q.csv", *columns, *spending])
+    found = CliRunner().invoke(
+        main, ["mean", "--private", "p.csv", "--public", "q.csv", *columns, *spending]
+    )
     assert found.exit_code != 0
     assert re.search("of the public file|is no decimal number", " ".join(found.output.split()))
     assert not Path("l").exists()
@@ -118,7 +124,11 @@ def test_lines_joined_on_request_are_joined_in_both_files(pair):
     p, q = (Rows.from_csv(name, ["cost"], join_quoted_lines=True) for name in ("p.csv", "q.csv"))
     found = fpp.estimate_mean(p, x_pub=q, **COMMON)
     assert found.n_priv == 4000
-    assert found.confidence_interval(0.999)[0][0] < NUMBERS.mean() < found.confidence_interval(0.999)[1][0]
+    assert (
+        found.confidence_interval(0.999)[0][0]
+        < NUMBERS.mean()
+        < found.confidence_interval(0.999)[1][0]
+    )
 
 
 def test_the_line_of_a_cell_counts_the_lines_within_cells_before_it(tmp_path):

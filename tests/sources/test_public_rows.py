@@ -35,7 +35,8 @@ def test_public_rows_are_a_float64_copy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "row", [X[0], X[0].tolist(), tuple(X[0]), X[0].astype("f4"), [1, 2, 3], np.array([1, 0, 1], bool)]
+    "row",
+    [X[0], X[0].tolist(), tuple(X[0]), X[0].astype("f4"), [1, 2, 3], np.array([1, 0, 1], bool)],
 )
 def test_one_dimension_is_one_row(row):
     found = public_rows(row, dim=3)
@@ -54,8 +55,12 @@ def test_rows_of_frames_and_series_are_matched_by_name():
     row = frame[["c", "a", "b"]].iloc[4]
     np.testing.assert_array_equal(public_rows(row, dim=3, names=("a", "b", "c")), X[4:5])
     np.testing.assert_array_equal(public_rows(row, columns=["b", "a"], dim=2), X[4:5, [1, 0]])
-    np.testing.assert_array_equal(public_rows(pd.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
-    np.testing.assert_array_equal(public_rows(pl.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
+    np.testing.assert_array_equal(
+        public_rows(pd.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5]
+    )
+    np.testing.assert_array_equal(
+        public_rows(pl.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5]
+    )
     raises(InputError, "'z'", public_rows, row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
     for single in (frame[["b"]].iloc[4], frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
         np.testing.assert_array_equal(public_rows(single, dim=1, names=("b",)), X[4:5, 1:2])
@@ -63,8 +68,14 @@ def test_rows_of_frames_and_series_are_matched_by_name():
     series = pd.Series(X[:, 0], name="delay")
     assert private_rows(series).columns == ("delay",)
     assert private_rows(pl.Series("delay", X[:, 0])).columns == ("delay",)
-    assert private_rows(pd.Series(X[:, 0])).columns == private_rows(pl.Series(X[:, 0])).columns == ("0",)
-    raises(InputError, "matched by name", public_rows, series.rename("other"), dim=1, names=("delay",))
+    assert (
+        private_rows(pd.Series(X[:, 0])).columns
+        == private_rows(pl.Series(X[:, 0])).columns
+        == ("0",)
+    )
+    raises(
+        InputError, "matched by name", public_rows, series.rename("other"), dim=1, names=("delay",)
+    )
     raises(InputError, "share memory", refuse_shared_memory, series, series[3:9])
 
 
@@ -79,11 +90,16 @@ def test_non_finite_values_are_named(bad):
 
 
 def test_scales_that_break_squares_too_few_rows_and_wrong_width():
-    for scale, words in ((1e300, "stay below 1e[+]150.*row"), (1e-300, "below 1e-150.*Change the unit")):
+    for scale, words in (
+        (1e300, "stay below 1e[+]150.*row"),
+        (1e-300, "below 1e-150.*Change the unit"),
+    ):
         raises(InputError, words, public_rows, X * scale)
     for fine in (X * 1e140, X * 1e-140, np.zeros((2, 3))):
         assert public_rows(fine).shape[1] == 3
-    raises(InputError, "at least 4 public rows are needed here, got 3", public_rows, X[:3], min_rows=4)
+    raises(
+        InputError, "at least 4 public rows are needed here, got 3", public_rows, X[:3], min_rows=4
+    )
     raises(InputError, "public rows have 3 columns and private rows have 5", public_rows, X, dim=5)
     for empty in (X[:0], X[:, :0]):
         raises(InputError, r"no rows|no columns", public_rows, empty)
@@ -126,7 +142,14 @@ def test_data_kept_apart_are_accepted_and_doubt_counts_as_shared(tmp_path, monke
     ):  # fmt: skip
         refuse_shared_memory(ours, theirs)
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
-    raises(InputError, "share memory", refuse_shared_memory, table.slice(0, 21), table.slice(20), columns=["a"])
+    raises(
+        InputError,
+        "share memory",
+        refuse_shared_memory,
+        table.slice(0, 21),
+        table.slice(20),
+        columns=["a"],
+    )
 
     # Overlap too hard to decide counts as shared.
     def too_hard(*args, **kwargs):
@@ -140,8 +163,16 @@ def test_data_kept_apart_are_accepted_and_doubt_counts_as_shared(tmp_path, monke
 def test_a_message_about_a_file_names_the_file_and_says_what_separates_columns(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age;income\n34;52000\n", encoding="utf-8")
-    raises(InputError, r"people\.csv' has no column 'age'; it has 'age;income'", public_rows, path, columns=["age"])
-    with pytest.raises(InputError, match=r"people\.csv' \(names between commas\) has no column 'age'$"):
+    raises(
+        InputError,
+        r"people\.csv' has no column 'age'; it has 'age;income'",
+        public_rows,
+        path,
+        columns=["age"],
+    )
+    with pytest.raises(
+        InputError, match=r"people\.csv' \(names between commas\) has no column 'age'$"
+    ):
         private_rows(path, columns=["age"])
 
 
@@ -153,17 +184,24 @@ BOTH = np.column_stack([X_OF_LABELED, Y])
 
 
 def test_a_column_of_the_table_is_moved_to_the_end():
-    for table in (FRAME[["y", "c", "a", "b"]], pl.DataFrame(FRAME[["y", "c", "a", "b"]].to_dict("list"))):
+    for table in (
+        FRAME[["y", "c", "a", "b"]],
+        pl.DataFrame(FRAME[["y", "c", "a", "b"]].to_dict("list")),
+    ):
         rows = labeled_rows(table, None, label="y", columns=None)
         assert rows.columns == ("c", "a", "b", "y")
         np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
-        chosen = labeled_rows(table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"])
+        chosen = labeled_rows(
+            table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"]
+        )
         np.testing.assert_array_equal(content(chosen), FRAME[["b", "y"]])
 
 
 @pytest.mark.parametrize(("one", "other"), [(2, 3), (8, 1), (1, 5)])
 def test_streams_cut_at_other_places(one, other):
-    rows = labeled_rows(streamed(X_OF_LABELED, one), streamed(Y[:, None], other), label=None, columns=None)
+    rows = labeled_rows(
+        streamed(X_OF_LABELED, one), streamed(Y[:, None], other), label=None, columns=None
+    )
     for size in (1, 2, 3, 8, None):
         np.testing.assert_array_equal(content(rows, chunk_rows=size), BOTH)
     np.testing.assert_array_equal(content(rows, 3, 7, 2), BOTH[3:7])
@@ -178,7 +216,12 @@ def test_public_rows_follow_the_order_of_the_private_ones():
     np.testing.assert_array_equal(found, FRAME[["c", "a", "b", "y"]] + 0.5)
     features = labeled_rows(FRAME[["c", "a", "b"]], Y, label=None, columns=None)
     found = public_labeled(
-        FRAME[["a", "b", "c"]].copy(), Y + 0.5, label=None, columns=None, private=features, x_priv=FRAME
+        FRAME[["a", "b", "c"]].copy(),
+        Y + 0.5,
+        label=None,
+        columns=None,
+        private=features,
+        x_priv=FRAME,
     )
     np.testing.assert_array_equal(found[:, :3], FRAME[["c", "a", "b"]])
     np.testing.assert_array_equal(found[:, 3], Y + 0.5)
@@ -192,7 +235,17 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     assert np.isnan(found[2, 1])
     assert np.isfinite(np.delete(found.ravel(), 2 * 4 + 1)).all()
     table[3, 0] = np.inf
-    raises(InputError, "inf", public_labeled, table, Y, label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
+    raises(
+        InputError,
+        "inf",
+        public_labeled,
+        table,
+        Y,
+        label=None,
+        columns=None,
+        private=rows,
+        x_priv=X_OF_LABELED,
+    )
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -202,4 +255,9 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     ({"x": FRAME[["y"]], "label": "y"}, "beside the label"), ({"x": X_OF_LABELED[:, :1], "label": -1}, "beside the label"),
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused(given, words):
-    raises(InputError, words, labeled_rows, **{"x": FRAME, "y": None, "label": None, "columns": None, **given})
+    raises(
+        InputError,
+        words,
+        labeled_rows,
+        **{"x": FRAME, "y": None, "label": None, "columns": None, **given},
+    )

@@ -30,7 +30,9 @@ def directory(table, folder):
     """Three files in two folders; what a writer leaves beside them is not read."""
     for name, first, last in (("x/2", 0, 50), ("x/3", 50, 51), ("y/1", 51, N)):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
-        pq.write_table(table.slice(first, last - first), folder / f"{name}.parquet", row_group_size=20)
+        pq.write_table(
+            table.slice(first, last - first), folder / f"{name}.parquet", row_group_size=20
+        )
     (folder / "_SUCCESS").write_text(TEXT)
     (folder / "x" / "_metadata.parquet").write_text(TEXT)
     (folder / "notes.txt").write_text(TEXT)
@@ -38,7 +40,9 @@ def directory(table, folder):
 
 
 def stream(table):
-    return lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=30))
+    return lambda: pa.RecordBatchReader.from_batches(
+        table.schema, table.to_batches(max_chunksize=30)
+    )
 
 
 KINDS = {
@@ -65,9 +69,14 @@ def test_rows_and_ranges(kind, tmp_path):
     for size in (1, 3, 7, 64, None):
         assert content(rows, chunk_rows=size).tobytes() == direct.tobytes()
     for begin, end in ((0, 1), (49, 52), (50, 51), (100, rows.n), (3, 60), (rows.n, rows.n)):
-        assert b"".join(c.tobytes() for c in rows.chunks(begin, end, 11)) == direct[begin:end].tobytes()
+        assert (
+            b"".join(c.tobytes() for c in rows.chunks(begin, end, 11))
+            == direct[begin:end].tobytes()
+        )
     for view in (Pairs, DistantPairs, lambda r: r.slice(2, 150)):
-        assert column_sums(view(rows), chunk_rows=9, threads=2) == column_sums(view(private_rows(direct)))
+        assert column_sums(view(rows), chunk_rows=9, threads=2) == column_sums(
+            view(private_rows(direct))
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,7 +91,9 @@ def test_a_row_is_read_without_regard_to_the_others(kind, tmp_path):
         changed = content(opened(kind, table, tmp_path / str(number)), chunk_rows=13)
         direct = content(rows, chunk_rows=17)
         assert np.array_equal(
-            np.delete(changed, 100 - shift, axis=0), np.delete(direct, 100 - shift, axis=0), equal_nan=True
+            np.delete(changed, 100 - shift, axis=0),
+            np.delete(direct, 100 - shift, axis=0),
+            equal_nan=True,
         )
         assert np.array_equal(changed[100 - shift], other[100], equal_nan=True)
 
@@ -99,7 +110,9 @@ def test_types_and_chosen_columns(kind, tmp_path):
         assert content(rows).dtype == direct.dtype
         assert np.array_equal(content(rows), direct, equal_nan=True)
     for columns in (None, ["t"], ["f", "d"], ["z"]):
-        assert TEXT not in str(raises(InputError, None, opened, kind, table, tmp_path, columns=columns))
+        assert TEXT not in str(
+            raises(InputError, None, opened, kind, table, tmp_path, columns=columns)
+        )
 
 
 def test_files_whose_types_differ(tmp_path):
@@ -116,12 +129,29 @@ def test_files_whose_types_differ(tmp_path):
 
 
 def test_keys_of_folders_are_columns(tmp_path):
-    table = pa.table({"a": [1.0, 2.0, 3.0, 4.0], "year": [2020, 2021, 2020, 2021], "place": ["x", "y", "x", "y"]})
+    table = pa.table(
+        {"a": [1.0, 2.0, 3.0, 4.0], "year": [2020, 2021, 2020, 2021], "place": ["x", "y", "x", "y"]}
+    )
     pq.write_to_dataset(table.select(["a", "year"]), tmp_path / "years", partition_cols=["year"])
     pq.write_to_dataset(table.select(["a", "place"]), tmp_path / "places", partition_cols=["place"])
-    assert content(private_rows(tmp_path / "years")).tolist() == [[1, 2020], [3, 2020], [2, 2021], [4, 2021]]
-    assert content(private_rows(tmp_path / "years", columns=["year"])).tolist() == [[2020], [2020], [2021], [2021]]
-    assert content(private_rows(tmp_path / "places", columns=["a"])).tolist() == [[1], [3], [2], [4]]
+    assert content(private_rows(tmp_path / "years")).tolist() == [
+        [1, 2020],
+        [3, 2020],
+        [2, 2021],
+        [4, 2021],
+    ]
+    assert content(private_rows(tmp_path / "years", columns=["year"])).tolist() == [
+        [2020],
+        [2020],
+        [2021],
+        [2021],
+    ]
+    assert content(private_rows(tmp_path / "places", columns=["a"])).tolist() == [
+        [1],
+        [3],
+        [2],
+        [4],
+    ]
     raises(InputError, "'place'", private_rows, tmp_path / "places")
 
 
@@ -209,7 +239,10 @@ X_OF_TRUNCATED = np.random.default_rng(0).normal(size=(40_000, 3))
 
 
 def written(folder, suffix):
-    path, table = folder / f"x.{suffix}", pa.table({f"c{i}": X_OF_TRUNCATED[:, i] for i in range(3)})
+    path, table = (
+        folder / f"x.{suffix}",
+        pa.table({f"c{i}": X_OF_TRUNCATED[:, i] for i in range(3)}),
+    )
     if suffix == "npy":
         np.save(path, X_OF_TRUNCATED)
     elif suffix == "parquet":

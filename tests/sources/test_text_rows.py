@@ -52,14 +52,18 @@ def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers():
     """All texts of up to six of the characters that the quick way is used for; a digit stands for all ten."""
     for size in range(1, 7):
         texts = [bytes(codes) for codes in itertools.product(b"0+-.e", repeat=size)]
-        texts += [text.replace(b"e", b"E").replace(b"0", b"9") for text in texts if b"e" in text][:: size**2]
+        texts += [text.replace(b"e", b"E").replace(b"0", b"9") for text in texts if b"e" in text][
+            :: size**2
+        ]
         slow = numbers([*texts, b"x"])[:-1]  # one text, and the whole batch goes the slow way
         assert same(slow, [number_of(text) for text in texts])
         numeral = ~np.isnan(slow)
         quick = [text for text, good in zip(texts, numeral, strict=True) if good]
         assert text_files._is_simple(pa.array(quick))
         assert same(numbers(quick), slow[numeral])
-        for text in [text for text, good in zip(texts, numeral, strict=True) if not good][:: size**3]:
+        for text in [text for text, good in zip(texts, numeral, strict=True) if not good][
+            :: size**3
+        ]:
             assert text_files._parsed(pa.array([text.decode()])) is None, text
             assert same(numbers([text]), [NAN]), text
 
@@ -69,7 +73,10 @@ def test_numbers_are_rounded_to_the_nearest_double_by_each_parser(monkeypatch):
     bits = rng.integers(0, 2**64, 2000, dtype=np.uint64).view(np.float64)
     doubles = bits[np.isfinite(bits)]
     texts = [repr(x).encode() for x in doubles.tolist()]
-    texts += [b"%d.%de%d" % (a, b, c) for a, b, c in rng.integers(0, 10**9, (2000, 3)) % [10**9, 10**9, 330]]
+    texts += [
+        b"%d.%de%d" % (a, b, c)
+        for a, b, c in rng.integers(0, 10**9, (2000, 3)) % [10**9, 10**9, 330]
+    ]
     # Half way between two doubles, and a little beyond: parsers that stop reading round these wrongly.
     texts += [
         b"9007199254740993", b"9007199254740993." + b"0" * 800 + b"1", b"2.4703282292062328e-324", b"1e400",
@@ -97,7 +104,9 @@ def test_each_line_counts_and_none_is_lost(tmp_path):
         ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]), ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]), ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
         ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]), ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
     ):  # fmt: skip
-        np.testing.assert_array_equal(values_of(private_rows(write(tmp_path / "t.csv", text))), expected)
+        np.testing.assert_array_equal(
+            values_of(private_rows(write(tmp_path / "t.csv", text))), expected
+        )
 
 
 def test_quoted_lines_are_joined_on_request_only(tmp_path):
@@ -122,7 +131,9 @@ def test_several_pieces_and_compressed_files(tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=(6000, 3)).round(6)
     pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "t.csv", index=False)
     pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "t.csv.gz", index=False)
-    pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "T.CSV.BZ2", index=False, compression="bz2")
+    pd.DataFrame(x, columns=list("abc")).to_csv(
+        tmp_path / "T.CSV.BZ2", index=False, compression="bz2"
+    )
     assert (tmp_path / "t.csv").stat().st_size > 100_000
     for name in ("t.csv", "t.csv.gz", "T.CSV.BZ2"):
         rows = private_rows(tmp_path / name)
@@ -156,7 +167,10 @@ def test_names_in_the_header(tmp_path):
 def test_a_file_that_changes(tmp_path):
     path = write(tmp_path / "t.csv", "secret,b\n1,2\n3,4\n")
     rows = private_rows(path)
-    for text, words in (("secret,b\n1,2\n", "gave fewer rows"), ("secret,b\n1,2\n3,4\nAlice\n", "gave more rows")):
+    for text, words in (
+        ("secret,b\n1,2\n", "gave fewer rows"),
+        ("secret,b\n1,2\n3,4\nAlice\n", "gave more rows"),
+    ):
         write(path, text)
         caught = raises(InputError, words, list, rows.chunks())
         assert caught.__context__ is None
@@ -167,20 +181,50 @@ def test_a_file_that_changes(tmp_path):
 # ---- Fuzzing of the CSV path: files of hostile records, read in pieces of all sizes, against a plain reading of each line.
 # The short run is an ordinary test; the long one belongs to `make audit`. What they find goes to hostile_records.csv.
 SLOW = [HealthCheck.too_slow]
-SHORT = settings(max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
+SHORT = settings(
+    max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW
+)
 LONG = settings(max_examples=10_000, deadline=None, suppress_health_check=SLOW)
 WORDS = [
-    *(b'"', b",", b"\r", b"\v", b" ", b"\t", b"\f", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xc3", b"\xe2\x80\xa8"),
-    *(b"1", b"-2.5", b"+4", b"1e400", b"1e-400", b".5", b"6.", b"e5", b"E", b"nan", b"-INF", b"infinity", b"nan(1)"),
+    *(
+        b'"',
+        b",",
+        b"\r",
+        b"\v",
+        b" ",
+        b"\t",
+        b"\f",
+        b"\0",
+        b"\xef\xbb\xbf",
+        b"\xff",
+        b"\xc3",
+        b"\xe2\x80\xa8",
+    ),
+    *(
+        b"1",
+        b"-2.5",
+        b"+4",
+        b"1e400",
+        b"1e-400",
+        b".5",
+        b"6.",
+        b"e5",
+        b"E",
+        b"nan",
+        b"-INF",
+        b"infinity",
+        b"nan(1)",
+    ),
     *(b"NA", b"null", b"0x10", b"1_0", b"Alice", b'""', b'","', b'1,"', b"x" * 50, b"7" * 50),
 ]
 records = st.one_of(
     st.sampled_from([record for _, record in CORPUS]),
     st.lists(st.sampled_from(WORDS), max_size=9).map(b"".join),
     # Three cells, so that numbers are reached and not only ragged lines.
-    st.tuples(*[st.lists(st.sampled_from([w for w in WORDS if b"," not in w]), max_size=3).map(b"".join)] * 3).map(
-        b",".join
-    ),
+    st.tuples(
+        *[st.lists(st.sampled_from([w for w in WORDS if b"," not in w]), max_size=3).map(b"".join)]
+        * 3
+    ).map(b",".join),
     st.binary(max_size=30).map(lambda raw: raw.replace(b"\n", b"")),
 )
 
@@ -203,7 +247,9 @@ def check_file(content, mark, piece, limit):
         patch.setattr(text_files, "_PIECE_BYTES", piece)
         patch.setattr(text_files, "MAX_LINE_BYTES", limit)
         found = values_of(csv_rows(Path(folder), text))
-    expected = [one_row(r + e.removesuffix(b"\n"), limit=limit) for r, e in zip(some, ends, strict=True)]
+    expected = [
+        one_row(r + e.removesuffix(b"\n"), limit=limit) for r, e in zip(some, ends, strict=True)
+    ]
     assert same(found, expected)
 
 
@@ -211,14 +257,28 @@ def check_replacement(some, index, record, piece):
     """A replaced record changes no other row."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(text_files, "_PIECE_BYTES", piece)
-        assert rows_changed(lambda *file: csv_rows(*file), Path(folder), some, index % len(some), record) == 0
+        assert (
+            rows_changed(
+                lambda *file: csv_rows(*file), Path(folder), some, index % len(some), record
+            )
+            == 0
+        )
 
 
-FILES = given(files(), st.sampled_from([b"", b"\xef\xbb\xbf"]), st.integers(1, 80), st.sampled_from([40, 100, 1 << 24]))
-REPLACEMENTS = given(st.lists(records, min_size=1, max_size=12), st.integers(0, 11), records, st.integers(1, 80))
+FILES = given(
+    files(),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    st.integers(1, 80),
+    st.sampled_from([40, 100, 1 << 24]),
+)
+REPLACEMENTS = given(
+    st.lists(records, min_size=1, max_size=12), st.integers(0, 11), records, st.integers(1, 80)
+)
 
 
-@pytest.mark.parametrize("run", [SHORT, pytest.param(LONG, marks=pytest.mark.audit)], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "run", [SHORT, pytest.param(LONG, marks=pytest.mark.audit)], ids=["short", "long"]
+)
 def test_rows_are_what_their_lines_give_alone_and_a_replaced_record_changes_no_other(run):
     run(FILES(check_file))()
     run(REPLACEMENTS(check_replacement))()
@@ -235,7 +295,10 @@ def quotes_that_join_lines(monkeypatch):
 
 @pytest.mark.parametrize(
     ("fault", "run"),
-    [(a_filter_that_knows_too_little, FILES(check_file)), (quotes_that_join_lines, REPLACEMENTS(check_replacement))],
+    [
+        (a_filter_that_knows_too_little, FILES(check_file)),
+        (quotes_that_join_lines, REPLACEMENTS(check_replacement)),
+    ],
 )
 def test_the_fuzzer_finds_planted_faults(fault, run, monkeypatch):
     fault(monkeypatch)
@@ -259,27 +322,37 @@ def with_each_byte(*forms):
 
 
 def test_every_text_reader_is_listed():
-    text = {suffix for suffix in SUFFIXES.replace(" or", ",").replace(",", "").split() if ".csv" in suffix}
+    text = {
+        suffix
+        for suffix in SUFFIXES.replace(" or", ",").replace(",", "").split()
+        if ".csv" in suffix
+    }
     assert set(TEXT_READERS) == text
-    assert len(SUFFIXES.split()) == 9  # a new suffix of text must be in TEXT_READERS; of something else, only here
+    # a new suffix of text must be in TEXT_READERS; of something else, only here
+    assert len(SUFFIXES.split()) == 9
 
 
 @READERS
 def test_the_corpus_and_each_byte_give_the_row_that_the_record_gives_alone(read, tmp_path):
     corpus = [record for _, record in CORPUS]
-    records = corpus + with_each_byte(b"?5,x,6", b"5?,x,6", b"5,x,?6", b"5,x,6?", b"5?5,x,6", b"5,?,6")
+    records = corpus + with_each_byte(
+        b"?5,x,6", b"5?,x,6", b"5,x,?6", b"5,x,6?", b"5?5,x,6", b"5,?,6"
+    )
     mixed = [record for hostile in records for record in (hostile, PLAIN)]
     for end in (b"\n", b"\r\n"):
         found = values_of(read(tmp_path, file_of(mixed, end=end)))
         assert same(found, [one_row(record + end[:-1]) for record in mixed])
         for record in corpus:
-            assert same(values_of(read(tmp_path, file_of([record], end=end))), [one_row(record + end[:-1])]), record
+            assert same(
+                values_of(read(tmp_path, file_of([record], end=end))), [one_row(record + end[:-1])]
+            ), record
 
 
 @READERS
 def test_a_replaced_record_changes_its_own_row_only(read, tmp_path):
     records = [record for _, record in CORPUS]
-    if read is TEXT_READERS[".csv"]:  # what is compressed is the same text, so that a few records will do
+    # what is compressed is the same text, so that a few records will do
+    if read is TEXT_READERS[".csv"]:
         records += with_each_byte(b"?5,x,6", b"5,x,6?")
     before = values_of(read(tmp_path, file_of(AROUND)))
     for at, record in enumerate(records):
@@ -294,7 +367,8 @@ LONG_OF_TEXT = {
 
 
 @pytest.mark.parametrize(
-    ("suffix", "fill"), [*((".csv", fill) for fill in LONG_OF_TEXT), (".csv.gz", "bytes"), (".csv.bz2", "bytes")]
+    ("suffix", "fill"),
+    [*((".csv", fill) for fill in LONG_OF_TEXT), (".csv.gz", "bytes"), (".csv.bz2", "bytes")],
 )
 def test_long_cells_at_several_offsets(suffix, fill, tmp_path):
     """In the column that is not read, in one that is, and in quotes, each from the first to the third mebibyte of the file."""
@@ -314,7 +388,9 @@ def test_a_line_beyond_the_limit_is_a_row_of_missing_values(tmp_path, monkeypatc
         for end in (b"\n", b"\r\n"):
             for length in (999, 1000, 1001, 1002, 5000):
                 record = (b"1,%s,2" % (b"x" * 5000))[: length - 2] + b",2"
-                found = values_of(TEXT_READERS[".csv"](tmp_path, file_of([PLAIN, record, PLAIN], end=end)))
+                found = values_of(
+                    TEXT_READERS[".csv"](tmp_path, file_of([PLAIN, record, PLAIN], end=end))
+                )
                 expected = [one_row(r + end[:-1], limit=1000) for r in (PLAIN, record, PLAIN)]
                 assert same(found, expected)
                 assert np.isnan(found[1]).all() == (length + len(end) - 1 > 1000)
@@ -328,12 +404,16 @@ def by_arrow(folder, text):
     )
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     table = pa.csv.read_csv(folder / "t.csv", parse_options=parse, convert_options=options)
-    columns = [text_files._numerals(table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN]
+    columns = [
+        text_files._numerals(table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN
+    ]
     matrix = np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
     return private_rows(matrix)
 
 
-@pytest.mark.parametrize("record", [b'1,"x,2', b"1,x\ry,2", b"1,2", b"1,x,y,2", b"", b"1," + b"x" * 2 * MIB + b",2"])
+@pytest.mark.parametrize(
+    "record", [b'1,"x,2', b"1,x\ry,2", b"1,2", b"1,x,y,2", b"", b"1," + b"x" * 2 * MIB + b",2"]
+)
 def test_a_reader_that_trusts_a_parser_of_whole_files_is_caught(record, tmp_path):
     assert rows_changed(by_arrow, tmp_path, [PLAIN] * 9, 4, b"3,x,4") == 0
     assert rows_changed(by_arrow, tmp_path, [PLAIN] * 9, 4, record) > 0
@@ -343,7 +423,9 @@ def blanks_of_two_kinds(monkeypatch):
     """The reader as it was: a first try on the whole batch, where more bytes are blanks than in the second."""
     parsed = text_files._parsed
     monkeypatch.setattr(text_files, "_is_simple", lambda texts: True)
-    monkeypatch.setattr(text_files, "_parsed", lambda texts: parsed(pa.compute.ascii_trim_whitespace(texts)))
+    monkeypatch.setattr(
+        text_files, "_parsed", lambda texts: parsed(pa.compute.ascii_trim_whitespace(texts))
+    )
     monkeypatch.setattr(text_files, "_BLANKS", " ")
 
 
@@ -378,4 +460,6 @@ def test_one_row_of_every_source_is_one_row(tmp_path):
         for name, rows in every_source(changed, tmp_path):
             found = values_of(rows)
             assert same(found[17], changed[17]), name
-            assert np.delete(found, 17, 0).tobytes() == np.delete(before[name], 17, 0).tobytes(), name
+            assert np.delete(found, 17, 0).tobytes() == np.delete(before[name], 17, 0).tobytes(), (
+                name
+            )

@@ -27,12 +27,29 @@ X = np.random.default_rng(3).normal(5.0, 2.0, (6000, 3))
         X > 5.0,
         np.asfortranarray(X.astype(np.float32)),
     ],
-    ids=["double", "single", "fortran", "big-endian", "integers", "one column", "flags", "single by columns"],
+    ids=[
+        "double",
+        "single",
+        "fortran",
+        "big-endian",
+        "integers",
+        "one column",
+        "flags",
+        "single by columns",
+    ],
 )
 def test_the_rows_of_a_numpy_file_are_those_of_its_map(array, tmp_path):
     np.save(tmp_path / "x.npy", array)
-    mapped, read = private_rows(tmp_path / "x.npy"), private_rows(tmp_path / "x.npy", memory_map=False)
-    assert (read.n, read.dim, read.kind, read.columns) == (mapped.n, mapped.dim, mapped.kind, mapped.columns)
+    mapped, read = (
+        private_rows(tmp_path / "x.npy"),
+        private_rows(tmp_path / "x.npy", memory_map=False),
+    )
+    assert (read.n, read.dim, read.kind, read.columns) == (
+        mapped.n,
+        mapped.dim,
+        mapped.kind,
+        mapped.columns,
+    )
     for rows in ((0, None, None), (3, 17, 5)):
         found, expected = content(read, *rows), content(mapped, *rows)
         assert found.dtype == expected.dtype
@@ -57,7 +74,8 @@ WRITERS = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_rows_of_a_table_are_those_of_its_map(name, tmp_path):
     WRITERS[name](
-        pa.table({"a": X[:, 0], "text": ["x"] * len(X), "b": X[:, 1].astype(np.float32)}), str(tmp_path / name)
+        pa.table({"a": X[:, 0], "text": ["x"] * len(X), "b": X[:, 1].astype(np.float32)}),
+        str(tmp_path / name),
     )
     mapped = private_rows(tmp_path / name, columns=["b", "a"])
     read = private_rows(tmp_path / name, columns=["b", "a"], memory_map=False)
@@ -87,7 +105,9 @@ def test_a_list_of_files_is_read_without_a_map(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", [X, [[1.0]], Rows.from_chunks(lambda: [X], n=6000, dim=3)], ids=["array", "list", "rows"]
+    "source",
+    [X, [[1.0]], Rows.from_chunks(lambda: [X], n=6000, dim=3)],
+    ids=["array", "list", "rows"],
 )
 def test_only_files_are_read_without_a_map(source):
     with pytest.raises(InputError, match="memory_map=False is for the path of a file"):

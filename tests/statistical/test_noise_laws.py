@@ -55,7 +55,8 @@ def pmf(law, log2_scale):
     scale = 2**log2_scale
     if law == "gaussian":
         k = np.arange(0, 8 * scale)
-        half = special.ndtr(-k / scale) - special.ndtr(-(k + 1) / scale)  # lower tail: no cancellation
+        # lower tail: no cancellation
+        half = special.ndtr(-k / scale) - special.ndtr(-(k + 1) / scale)
         return -8 * scale, np.concatenate([half[::-1], half])
     k, q = np.arange(-40 * scale, 40 * scale), np.exp(-1 / scale)
     return int(k[0]), (1 - q) / (1 + q) * np.exp(-np.abs(k) / scale)
@@ -127,7 +128,11 @@ def correlation_p(x):
     y = x / np.sqrt(np.mean(np.square(x, dtype=np.float64)))
     magnitude = np.abs(y) - np.abs(y).mean()
     magnitude /= np.sqrt(np.mean(magnitude**2))
-    z = [np.dot(v[:-lag], v[lag:]) / np.sqrt(len(v) - lag) for v in (y, magnitude) for lag in (1, noise.DRAW_BLOCK)]
+    z = [
+        np.dot(v[:-lag], v[lag:]) / np.sqrt(len(v) - lag)
+        for v in (y, magnitude)
+        for lag in (1, noise.DRAW_BLOCK)
+    ]
     return min(1.0, 4 * two_sided(np.abs(z).max()))
 
 
@@ -143,7 +148,9 @@ def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
     else:
         q = np.exp(-(2.0**-log2_scale))
         probability = 2 * np.exp(-np.array(cuts, dtype=float)) / (1 + q)
-    return len(cuts) * min(stats.binomtest(int(k), n, p).pvalue for k, p in zip(beyond, probability, strict=True))
+    return len(cuts) * min(
+        stats.binomtest(int(k), n, p).pvalue for k, p in zip(beyond, probability, strict=True)
+    )
 
 
 def cells_p(law, log2_scale, pieces):
@@ -180,7 +187,10 @@ def test_noise_has_its_law(check, law, log2_scale, n):
 
 @pytest.mark.parametrize("law", DRAW)
 def test_forced_slow_path_has_the_law(law):
-    draws, key = np.empty(1_000_000, dtype=np.int64), inp(np.frombuffer(key_of("slow", law), dtype=np.uint8))
+    draws, key = (
+        np.empty(1_000_000, dtype=np.int64),
+        inp(np.frombuffer(key_of("slow", law), dtype=np.uint8)),
+    )
     check(lib.fpp_test_noise_i64(key, 0, len(draws), list(DRAW).index(law), 8, -4, out(draws)))
     assert chi_squared_p(law, 8, histogram(law, 8, [draws])) > ALPHA
     assert variance_p(law, 8, [draws]) > ALPHA
@@ -191,8 +201,16 @@ def test_uniform_below_and_permutations_have_their_laws():
     u = noise.uniform(key_of("uniform"), n)
     assert stats.kstwobign.sf(np.abs(np.sort(u) - np.arange(n) / n).max() * np.sqrt(n)) > ALPHA
     assert stats.chisquare(np.bincount((u * 2.0**53).astype(np.int64) & 255)).pvalue > ALPHA
-    assert stats.chisquare(np.bincount(noise.below(key_of("below"), n, 1000), minlength=1000)).pvalue > ALPHA
-    assert stats.chisquare(np.bincount(noise.below(key_of("big"), n, 3 * 2**61) >> 61, minlength=3)).pvalue > ALPHA
+    assert (
+        stats.chisquare(np.bincount(noise.below(key_of("below"), n, 1000), minlength=1000)).pvalue
+        > ALPHA
+    )
+    assert (
+        stats.chisquare(
+            np.bincount(noise.below(key_of("big"), n, 3 * 2**61) >> 61, minlength=3)
+        ).pvalue
+        > ALPHA
+    )
     # Permutations of four are equally likely.
     orders = [tuple(noise.permutation(key_of("permutation", i), 4)) for i in range(24_000)]
     counts = np.unique(orders, axis=0, return_counts=True)[1]
@@ -211,20 +229,30 @@ def floored(log2_scale, size=SMALL):
 X = floored(20)
 BLOCKS = X[: 1024 * 900].reshape(-1, 1024)
 WRONG = {
-    "a scale 2 % too large": lambda: variance_p("gaussian", 20, [np.floor(normals(1) * 1.02 * 2.0**20)]),
+    "a scale 2 % too large": lambda: variance_p(
+        "gaussian", 20, [np.floor(normals(1) * 1.02 * 2.0**20)]
+    ),
     "a Laplace scale 2 % too large": lambda: variance_p(
         "laplace", 20, [np.random.default_rng(2).laplace(size=SMALL) * 1.02 * 2.0**20]
     ),
-    "truncation in place of a floor": lambda: cells_p("gaussian", 8, [np.trunc(normals(3) * 256).astype(np.int64)]),
-    "negation in place of the complement": lambda: cells_p("gaussian", 8, [np.where(X < 0, -(~(X >> 12)), X >> 12)]),
-    "single precision": lambda: low_bits_p([np.floor(normals(6, dtype=np.float32) * 2.0**32).astype(np.int64)]),
+    "truncation in place of a floor": lambda: cells_p(
+        "gaussian", 8, [np.trunc(normals(3) * 256).astype(np.int64)]
+    ),
+    "negation in place of the complement": lambda: cells_p(
+        "gaussian", 8, [np.where(X < 0, -(~(X >> 12)), X >> 12)]
+    ),
+    "single precision": lambda: low_bits_p(
+        [np.floor(normals(6, dtype=np.float32) * 2.0**32).astype(np.int64)]
+    ),
     "a coarser grid than its integers": lambda: low_bits_p(
         [(np.round(normals(7) * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)]
     ),
     "a shift of the law": lambda: ks_p("gaussian", 20, X + (1 << 20) // 100),
     "a shift of the signs": lambda: sign_p("gaussian", [X + (1 << 20) // 100]),
     "a skew": lambda: sign_p("gaussian", [np.where(X < 0, (X * 1.02).astype(np.int64), X)]),
-    "blocks used again": lambda: correlation_p(BLOCKS[np.arange(900) - (np.arange(900) % 10 == 1)].reshape(-1)),
+    "blocks used again": lambda: correlation_p(
+        BLOCKS[np.arange(900) - (np.arange(900) % 10 == 1)].reshape(-1)
+    ),
     "draws used again": lambda: correlation_p(np.repeat(X[::50], 50)),
     "tails that are cut": lambda: tails_p("gaussian", 16, [np.clip(X >> 4, -(3 << 16), 3 << 16)]),
     "tails that are heavy": lambda: tails_p("gaussian", 16, [((X >> 4) * 1.2).astype(np.int64)]),
@@ -270,16 +298,36 @@ def test_missing_fraction_is_caught():
 # A Kolmogorov-Smirnov test fails below 1e-6, so one of the tests here fails falsely once in 20,000 runs of the file.
 N = 20_000
 LEVEL = 1e-6
-CAPS = [(2, 0.5), (3, 0.2), (3, 0.9), (10, 0.1), (10, 0.6), (64, 0.05), (64, 0.3), (1000, 0.02), (1000, 0.1)]
+CAPS = [
+    (2, 0.5),
+    (3, 0.2),
+    (3, 0.9),
+    (10, 0.1),
+    (10, 0.6),
+    (64, 0.05),
+    (64, 0.3),
+    (1000, 0.02),
+    (1000, 0.1),
+]
 
 
 def angles(dim, threshold, miss, *, gaussian=False, first=0, n=N):
     """Cosines to the row (its part along the row for a normal law), and the reports."""
-    law = ReportLaw(dim=dim, gaussian=gaussian, log2_grid=24, ball=False, threshold=threshold, miss=miss, radius=1.0)
+    law = ReportLaw(
+        dim=dim,
+        gaussian=gaussian,
+        log2_grid=24,
+        ball=False,
+        threshold=threshold,
+        miss=miss,
+        radius=1.0,
+    )
     row = np.zeros(dim)
     row[0] = 1.0
     out = np.empty((n, dim), np.int32)
-    report_integers(np.tile(row, (n, 1)), law, b"statistical test of the reports!", out, first=first)
+    report_integers(
+        np.tile(row, (n, 1)), law, b"statistical test of the reports!", out, first=first
+    )
     wide = out.astype(np.float64) * 2.0**-24
     return (wide[:, 0] if gaussian else wide[:, 0] / np.linalg.norm(wide, axis=1)), wide
 
@@ -296,10 +344,17 @@ def test_angles_inside_and_outside_of_the_cap(dim, threshold):
     edge = mass_below(dim, threshold)
     found, _ = angles(dim, threshold, 2.0**-900)
     assert found.min() > threshold - 1e-5
-    assert stats.kstest(found, lambda t: np.clip((mass_below(dim, t) - edge) / (1.0 - edge), 0.0, 1.0)).pvalue > LEVEL
+    assert (
+        stats.kstest(
+            found, lambda t: np.clip((mass_below(dim, t) - edge) / (1.0 - edge), 0.0, 1.0)
+        ).pvalue
+        > LEVEL
+    )
     found, _ = angles(dim, threshold, 1.0 - 2.0**-53, first=100_000)
     assert found.max() < threshold + 1e-5
-    assert stats.kstest(found, lambda t: np.clip(mass_below(dim, t) / edge, 0.0, 1.0)).pvalue > LEVEL
+    assert (
+        stats.kstest(found, lambda t: np.clip(mass_below(dim, t) / edge, 0.0, 1.0)).pvalue > LEVEL
+    )
 
 
 @pytest.mark.statistical
@@ -307,9 +362,15 @@ def test_angles_inside_and_outside_of_the_cap(dim, threshold):
 def test_tails_of_the_normal_law(threshold):
     inside, _ = angles(4, threshold, 2.0**-900, gaussian=True)
     top = stats.norm.sf(threshold)
-    assert stats.kstest(inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue > LEVEL
+    assert (
+        stats.kstest(inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue
+        > LEVEL
+    )
     outside, wide = angles(4, threshold, 1.0 - 2.0**-53, gaussian=True)
-    assert stats.kstest(outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)).pvalue > LEVEL
+    assert (
+        stats.kstest(outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)).pvalue
+        > LEVEL
+    )
     assert stats.kstest(wide[:, 1], "norm").pvalue > LEVEL
 
 
@@ -324,7 +385,11 @@ def test_lengths_and_directions_across_the_row(dim, threshold):
         assert stats.binomtest(int(np.count_nonzero(across[:, 0] > 0)), N).pvalue > LEVEL
     else:
         cosines = across[:, 0]
-        assert stats.kstest(cosines, lambda t: mass_below(dim - 1, t)).pvalue > LEVEL if dim > 3 else True
+        assert (
+            stats.kstest(cosines, lambda t: mass_below(dim - 1, t)).pvalue > LEVEL
+            if dim > 3
+            else True
+        )
         circle = np.arctan2(across[:, -1], across[:, 0])
         if dim == 3:
             assert stats.kstest(circle, stats.uniform(-math.pi, 2.0 * math.pi).cdf).pvalue > LEVEL
@@ -339,14 +404,33 @@ def test_a_planted_fault_is_seen():
     """A cap that is a hundredth of its threshold lower."""
     found, _ = angles(10, 0.594, 2.0**-900)
     edge = mass_below(10, 0.6)
-    assert stats.kstest(found, lambda t: np.clip((mass_below(10, t) - edge) / (1.0 - edge), 0.0, 1.0)).pvalue < LEVEL
+    assert (
+        stats.kstest(
+            found, lambda t: np.clip((mass_below(10, t) - edge) / (1.0 - edge), 0.0, 1.0)
+        ).pvalue
+        < LEVEL
+    )
 
 
 @pytest.mark.statistical
 def test_a_million_columns():
     """1000 reports on each side, 15 s of draws each; beyond 64 columns their number enters an angle by two constants alone."""
-    inside = np.concatenate([angles(10**6, 0.003, 2.0**-900, first=i, n=40)[0] for i in range(0, 1000, 40)])
+    inside = np.concatenate(
+        [angles(10**6, 0.003, 2.0**-900, first=i, n=40)[0] for i in range(0, 1000, 40)]
+    )
     top = stats.norm.sf(0.003 * 1000.0)
-    assert stats.kstest(1000.0 * inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)).pvalue > LEVEL
-    outside = np.concatenate([angles(10**6, 0.003, 1.0 - 2.0**-53, first=i, n=40)[0] for i in range(1000, 2000, 40)])
-    assert stats.kstest(1000.0 * outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)).pvalue > LEVEL
+    assert (
+        stats.kstest(
+            1000.0 * inside, lambda a: np.clip(1.0 - stats.norm.sf(a) / top, 0.0, 1.0)
+        ).pvalue
+        > LEVEL
+    )
+    outside = np.concatenate(
+        [angles(10**6, 0.003, 1.0 - 2.0**-53, first=i, n=40)[0] for i in range(1000, 2000, 40)]
+    )
+    assert (
+        stats.kstest(
+            1000.0 * outside, lambda a: np.clip(stats.norm.cdf(a) / (1.0 - top), 0.0, 1.0)
+        ).pvalue
+        > LEVEL
+    )

@@ -41,14 +41,37 @@ def rows(n=200, dim=3, seed=0):
     return x, x @ torch.arange(1.0, dim + 1.0)
 
 
-def prepare(private, *, public=None, net=None, steps=3, budget=BUDGET, seed=None, lr=0.1, momentum=0.0, **changes):
+def prepare(
+    private,
+    *,
+    public=None,
+    net=None,
+    steps=3,
+    budget=BUDGET,
+    seed=None,
+    lr=0.1,
+    momentum=0.0,
+    **changes,
+):
     net = line() if net is None else net
-    settings = {"batch_rows": 50, "public_batch_rows": 10, "clip_norm": 1.0, "priv_weight": 0.6} | changes
+    settings = {
+        "batch_rows": 50,
+        "public_batch_rows": 10,
+        "clip_norm": 1.0,
+        "priv_weight": 0.6,
+    } | changes
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=momentum)
     public = rows(40, seed=9) if public is None else public
     settings.setdefault("loss", squared)
     return net, make_semi_private(
-        net, optimizer, private, public=public, budget=budget, steps=steps, random_state=seed, **settings
+        net,
+        optimizer,
+        private,
+        public=public,
+        budget=budget,
+        steps=steps,
+        random_state=seed,
+        **settings,
     )
 
 
@@ -56,7 +79,9 @@ def prepare(private, *, public=None, net=None, steps=3, budget=BUDGET, seed=None
 def digits():
     x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))
-    return torch.tensor(x / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)[order], torch.tensor(y)[order]
+    return torch.tensor(x / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)[order], torch.tensor(y)[
+        order
+    ]
 
 
 def convolutional():
@@ -90,7 +115,9 @@ def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
 
 def test_a_step_is_that_of_algorithm_1():
     private, public = rows(), rows(10, seed=9)
-    net, training = prepare(private, public=public, budget=fpp.ApproxDP(1000, 1e-3), batch_rows=199, lr=0.5)
+    net, training = prepare(
+        private, public=public, budget=fpp.ApproxDP(1000, 1e-3), batch_rows=199, lr=0.5
+    )
     before = torch.cat([p.detach().ravel() for p in net.parameters()]).numpy().astype(np.float64)
     training.step()
     after = torch.cat([p.detach().ravel() for p in net.parameters()]).numpy().astype(np.float64)
@@ -204,9 +231,8 @@ def test_the_budget_is_charged_once_before_rows_are_read_and_ends():
     assert len(ledger.entries) == 1
     assert training.record()["n_priv"] == 200
     assert training.record()["relation"] == "REPLACE_ONE"
-    assert (
-        training.record()["arithmetic"] == training.arithmetic == "real"
-    )  # rows of a batch go through PyTorch together
+    # rows of a batch go through PyTorch together
+    assert training.record()["arithmetic"] == training.arithmetic == "real"
     raises(BudgetError, "all 2 steps", training.step)
     _, again = prepare(rows(), steps=2, ledger=ledger)
     raises(BudgetError, None, again.step)
@@ -236,7 +262,8 @@ def test_seeds_repeat_and_are_flagged():
 def test_refusals(changes, said):
     net = changes.pop("net", None)
     with pytest.raises(
-        (InputError, AttributeError) if net == "net" else InputError, match=None if net == "net" else said
+        (InputError, AttributeError) if net == "net" else InputError,
+        match=None if net == "net" else said,
     ):
         prepare(rows(), net=net, **changes)[1].step()
 
@@ -248,5 +275,8 @@ def test_other_budgets_are_refused():
 def test_the_examples_of_the_reference_run():
     """The book shows them and is built without PyTorch."""
     tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
-    assert {test.name.rpartition(".")[2] for test in tests} == {"make_semi_private", "SemiPrivateTraining"}
+    assert {test.name.rpartition(".")[2] for test in tests} == {
+        "make_semi_private",
+        "SemiPrivateTraining",
+    }
     assert [test.name for test in tests if doctest.DocTestRunner().run(test).failed] == []

@@ -13,7 +13,15 @@ from own_losses import Absolute
 from spies import SpyLedger, SpyRows, seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import ApproxDP, BudgetError, InputError, linear_regression, logistic_regression, train, training
+from fastpubpriv import (
+    ApproxDP,
+    BudgetError,
+    InputError,
+    linear_regression,
+    logistic_regression,
+    train,
+    training,
+)
 from fastpubpriv.training.methods import METHODS
 
 BUDGET = ApproxDP(epsilon=2, delta=1e-6)
@@ -57,7 +65,13 @@ def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
         for each in wrong:
             labels = with_label(given["y_priv"], each)
             fit = seeded(
-                train, PRIVATE, **{**given, "y_priv": labels}, loss=loss, budget=BUDGET, method=method, random_state=3
+                train,
+                PRIVATE,
+                **{**given, "y_priv": labels},
+                loss=loss,
+                budget=BUDGET,
+                method=method,
+                random_state=3,
             )
             results.append(fit.coefficients.tobytes())
             assert fit.n_priv == 1000
@@ -82,7 +96,12 @@ def raises(gradient, place):
 ], ids=["raises", "another shape", "text", "nothing", "nan", "inf", "-inf"])  # fmt: skip
 def test_a_gradient_that_fails_or_is_not_finite_at_a_private_row_adds_nothing_for_it(change):
     ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
-    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": dataclasses.replace(FEW, scaling="none")}
+    given = {
+        **NUMBERS,
+        "y_priv": labels,
+        "budget": BUDGET,
+        "method": dataclasses.replace(FEW, scaling="none"),
+    }
     found = seeded(train, PRIVATE, loss=having(change), ledger=ledger, **given)
     silent = seeded(train, PRIVATE, loss=having(partial(at_the_row, fill=0.0)), **given)
     assert found.coefficients.tobytes() == silent.coefficients.tobytes()
@@ -224,7 +243,9 @@ def test_arguments_are_refused_before_the_debit(words):
         log, given = [], {"budget": BUDGET, **given}
         rows = given.pop("x_priv", None)
         rows = SpyRows(PRIVATE, log) if rows is None else rows
-        refused = refusal((InputError, BudgetError), words, function, rows, ledger=SpyLedger(TOTAL, log), **given)
+        refused = refusal(
+            (InputError, BudgetError), words, function, rows, ledger=SpyLedger(TOTAL, log), **given
+        )
         assert log == []
         assert "Alice" not in str(refused)
 
@@ -237,7 +258,12 @@ def test_private_cells_of_another_kind_change_no_shape():
     shapes = set()
     for private in (frame[100:], strange[100:]):
         result = linear_regression(
-            private, x_pub=frame[:100].copy(), label="y", categories={"month": "public"}, budget=BUDGET, method="newton"
+            private,
+            x_pub=frame[:100].copy(),
+            label="y",
+            categories={"month": "public"},
+            budget=BUDGET,
+            method="newton",
         )
         shapes.add((result.terms, result.n_priv))
     assert len(shapes) == 1

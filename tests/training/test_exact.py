@@ -9,7 +9,16 @@ from helpers.neighbors import pair_at
 from spies import seeded
 from training.test_regression import split
 
-from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    InputError,
+    PureDP,
+    linear_regression,
+    logistic_regression,
+    plan,
+    train,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import exact, methods, newton, public_fits
@@ -83,7 +92,12 @@ def test_light_tails_and_little_noise_save_passes(monkeypatch):
         "norms of the rows' curvature, and curvature", "norms of scores and two pieces of scores and their squares",
     ]  # fmt: skip
     given = {**split(x, y, 200), "budget": ZCDP(2.0), "threads": 1, "progress": False}
-    pair = pair_at(np.column_stack([given.pop("x_priv"), given.pop("y_priv")]), 3, [1e9, 0.0, 0.0], [-1e9, 0.0, 0.0])
+    pair = pair_at(
+        np.column_stack([given.pop("x_priv"), given.pop("y_priv")]),
+        3,
+        [1e9, 0.0, 0.0],
+        [-1e9, 0.0, 0.0],
+    )
     call = lambda rows: logistic_regression(rows[:, :2].copy(), rows[:, 2].copy(), **given)  # noqa: E731
     report = record_replay(call, *pair, budget=ZCDP(2.0))
     assert 0 < report.pair_cost <= report.declared_cost
@@ -139,12 +153,15 @@ def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
             rng = np.random.default_rng([7, seed])
             x = rng.lognormal(-0.4, 0.58, size=20_000)
             y = np.minimum(4.2 * x**1.6 * rng.lognormal(0.0, 0.4, size=len(x)), 18.8)
-            lower, upper = fitted(x[:, None], y, 200, budget=ApproxDP(1, 1e-6)).confidence_interval()
+            lower, upper = fitted(
+                x[:, None], y, 200, budget=ApproxDP(1, 1e-6)
+            ).confidence_interval()
             found.append(lower[0] <= least_squares(x[200:, None], y[200:])[0][1] <= upper[0])
         return sum(found)
 
     assert held() == 12
-    monkeypatch.setattr(ExactStep, "_far_out", lambda *_: 0.0)  # planted: they pull in all directions
+    # planted: they pull in all directions
+    monkeypatch.setattr(ExactStep, "_far_out", lambda *_: 0.0)
     assert held() < 12
 
 
@@ -155,7 +172,9 @@ def test_steps_along_a_long_column_have_its_curvature(monkeypatch):
         errors = []
         for seed in range(8):
             rng = np.random.default_rng([12, seed])
-            x = np.column_stack([np.minimum(rng.pareto(1.2, size=20_200) + 1.0, 50.0), rng.normal(size=(20_200, 2))])
+            x = np.column_stack(
+                [np.minimum(rng.pareto(1.2, size=20_200) + 1.0, 50.0), rng.normal(size=(20_200, 2))]
+            )
             y = x[:, 1] - 3.0 * np.sqrt(x[:, 0]) + rng.normal(size=len(x)) * 3.0
             wanted, deviation = least_squares(x[200:], y[200:])
             found = fitted(x, y, 200, budget=PureDP(1), random_state=seed).coefficients[0]
@@ -173,7 +192,9 @@ def test_zeros_and_ones_have_no_heavy_tail(function):
     for seed in range(3):
         rng = np.random.default_rng([8, seed])
         x = (rng.random((20_200, 2)) < 0.3) * 1.0
-        result = fitted(x, (rng.random(len(x)) < 0.2 + 0.3 * x[:, 0]) * 1.0, 200, function, budget=ZCDP(1))
+        result = fitted(
+            x, (rng.random(len(x)) < 0.2 + 0.3 * x[:, 0]) * 1.0, 200, function, budget=ZCDP(1)
+        )
         lower, upper = result.confidence_interval()
         assert result.reasons == ()
         assert np.all(upper - lower < 1.3 * 3.92 * result.standard_error)
@@ -186,7 +207,10 @@ def test_standard_errors_are_those_of_residuals_that_grow_with_a_column(monkeypa
 
     def ratio(budget):
         result = fitted(x, y, 200, budget=budget)
-        return np.sqrt(np.diag(result.covariance - result.noise_covariance))[1:] / least_squares(x, y)[1]
+        return (
+            np.sqrt(np.diag(result.covariance - result.noise_covariance))[1:]
+            / least_squares(x, y)[1]
+        )
 
     both = ratio(ZCDP(5))
     assert np.all(both > 1.0)
@@ -212,12 +236,15 @@ def test_intervals_of_public_rows_alone_are_about_least_squares(monkeypatch):
     x = rng.normal(size=(400, 40))
     y = 0.5 * x[:, 0] + rng.normal(size=400)
     wanted, deviation = least_squares(x[:100], y[:100])
-    result, light = (fitted(x, y, 100, method="throw_away", tails=tails) for tails in ("any", "light"))
+    result, light = (
+        fitted(x, y, 100, method="throw_away", tails=tails) for tails in ("any", "light")
+    )
     assert np.allclose(result.interval_center, wanted)
     assert np.all(result.standard_error > deviation)
     for found in (result, light):
         assert abs(found.coefficients[0] - wanted[1]) < 1.1 * found.standard_error[0]
-    monkeypatch.setattr(methods, "shrinkage_bias", lambda problem, covariance: np.zeros(41))  # planted
+    # planted
+    monkeypatch.setattr(methods, "shrinkage_bias", lambda problem, covariance: np.zeros(41))
     light = fitted(x, y, 100, method="throw_away", tails="light")
     assert abs(light.coefficients[0] - wanted[1]) > 3.0 * light.standard_error[0]
 
@@ -244,7 +271,8 @@ def test_public_rows_from_elsewhere_are_not_pooled(monkeypatch):
     assert result.public_drift > 5.0
     assert "public and private rows differ" in result.summary()
     assert abs(result.intercept - wanted[0]) < 0.1
-    monkeypatch.setattr(ExactStep, "_disagreement", lambda self, apart, tail: 1.0)  # planted: they always agree
+    # planted: they always agree
+    monkeypatch.setattr(ExactStep, "_disagreement", lambda self, apart, tail: 1.0)
     assert abs(fitted(x, y, 200, budget=ZCDP(0.5)).intercept - wanted[0]) > 0.05
 
 
@@ -261,7 +289,9 @@ def test_private_rows_of_another_range_or_category():
     alike = seeded(linear_regression, table[300:], x_pub=table[:300].copy(), **given)
     assert alike.status == "ok"
     public = table[:300][table[:300, 1] < 3.0]
-    assert set(seeded(linear_regression, table[300:], x_pub=public, **given).part_reasons) == {("shifted",)}
+    assert set(seeded(linear_regression, table[300:], x_pub=public, **given).part_reasons) == {
+        ("shifted",)
+    }
 
 
 def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
@@ -285,8 +315,13 @@ def test_directions_that_hardly_vary_are_held():
         plain=np.eye(2), plain_noise=0.0,
     )  # fmt: skip
     assert np.allclose(found.power(-0.5), np.diag([0.5, 2.0]))
-    flat = dataclasses.replace(found, matrix=np.diag([1.0, 0.02]), unseen=np.eye(2)[:, 1:], flattest=np.array([1e-4]))
-    assert (flat.hidden_parts(np.array([[1.0, 0.03], [1.0, 0.003]])) > 0.25).tolist() == [[True], [False]]
+    flat = dataclasses.replace(
+        found, matrix=np.diag([1.0, 0.02]), unseen=np.eye(2)[:, 1:], flattest=np.array([1e-4])
+    )
+    assert (flat.hidden_parts(np.array([[1.0, 0.03], [1.0, 0.003]])) > 0.25).tolist() == [
+        [True],
+        [False],
+    ]
     rng = np.random.default_rng(8)
     x = rng.normal(size=(3000, 2))
     x[100:, 1] *= 0.01  # private rows hardly vary where public ones do
@@ -311,7 +346,10 @@ def test_the_plan_is_known_before_the_debit():
     x, y = gaussian(5)
     result = fitted(x, y, 100, budget=ZCDP(0.5))
     names = [each["name"] for each in result.releases]
-    assert names[-4::3] == ["norms of the rows' curvature", "two pieces of scores and their squares"]
+    assert names[-4::3] == [
+        "norms of the rows' curvature",
+        "two pieces of scores and their squares",
+    ]
     assert 1 <= len(names) - 4 <= tuning.MOST_STEPS
     assert result.provenance["radius of scores"] == "released"
     assert result.numerics["noise_draws"] >= sum(each.get("draws", 0) for each in result.releases)
@@ -344,7 +382,10 @@ def test_intervals_of_the_rows_leave_out_sampling():
     x = rng.normal(size=(4_100, 3))
     y = x @ [1.0, -1.0, 0.5] + rng.normal(size=len(x))
     result = fitted(x, y, 100, budget=ZCDP(50.0))
-    (low, high), (lower, upper) = result.confidence_interval(of="rows"), result.confidence_interval()
+    (low, high), (lower, upper) = (
+        result.confidence_interval(of="rows"),
+        result.confidence_interval(),
+    )
     assert np.all(high - low < 0.5 * (upper - lower))
     wanted = least_squares(x[100:], y[100:])[0][1:]
     assert np.all((low <= wanted) & (wanted <= high))
@@ -358,8 +399,12 @@ def test_few_public_rows_for_their_columns(monkeypatch):
         inside = []
         for seed in range(6):
             rng = np.random.default_rng([8, seed])
-            levels = [rng.choice(6, size=20_050, p=[0.02, 0.03, 0.1, 0.15, 0.3, 0.4]) for _ in range(3)]
-            x = np.column_stack([rng.lognormal(size=20_050), *(level == j for level in levels for j in range(1, 6))])
+            levels = [
+                rng.choice(6, size=20_050, p=[0.02, 0.03, 0.1, 0.15, 0.3, 0.4]) for _ in range(3)
+            ]
+            x = np.column_stack(
+                [rng.lognormal(size=20_050), *(level == j for level in levels for j in range(1, 6))]
+            )
             y = x @ np.linspace(4.0, -4.0, x.shape[1]) + rng.standard_t(4, size=len(x))
             result = fitted(x, y, 50, budget=ZCDP(0.5))
             wanted = least_squares(x[50:, [int(term[1:]) for term in result.terms]], y[50:])[0][1:]
@@ -368,7 +413,9 @@ def test_few_public_rows_for_their_columns(monkeypatch):
         return np.mean(inside)
 
     assert held() > 0.95
-    monkeypatch.setattr(ExactStep, "_unseen", lambda self, *_: (np.zeros(self.curvature.unseen.shape[1]),) * 2)
+    monkeypatch.setattr(
+        ExactStep, "_unseen", lambda self, *_: (np.zeros(self.curvature.unseen.shape[1]),) * 2
+    )
     assert held() < 0.9
 
 

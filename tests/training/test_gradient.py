@@ -12,7 +12,16 @@ from training.test_regression import split
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.results.models import DescentResult
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
+from fastpubpriv.training import (
+    DPSGD,
+    Ball,
+    Box,
+    Exponential,
+    Loss,
+    MirrorDescent,
+    SemiDP,
+    huber_loss,
+)
 
 BETA = np.array([1.0, -0.2, 5.0])
 APPROX = ApproxDP(1, 1e-6)
@@ -82,14 +91,25 @@ def test_without_noise_it_is_clipped_gradient_descent():
     rng = np.random.default_rng(2)
     x, w = rng.normal(size=(400, 4)), np.array([1.0, 2.0, -1.0, 0.0])
     y = x @ w + rng.normal(size=400)
-    method = SemiDP(steps=20, step_size=0.3, priv_weight=1.0, clip_norm=1.5, start="zero", scaling="none")
+    method = SemiDP(
+        steps=20, step_size=0.3, priv_weight=1.0, clip_norm=1.5, start="zero", scaling="none"
+    )
     weights = np.zeros(4)
     for _ in range(20):
         gradients = (x @ weights - y)[:, None] * x
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         weights = weights - 0.3 * (gradients * np.minimum(1.0, 1.5 / norms)).mean(axis=0)
     for loss in ("squared", Squared()):
-        found = seeded(train, x, y, loss=loss, x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
+        found = seeded(
+            train,
+            x,
+            y,
+            loss=loss,
+            x_pub=x[:50] + 0.0,
+            y_pub=y[:50],
+            budget=ZCDP(10**6),
+            method=method,
+        )
         np.testing.assert_allclose(found.coefficients[0], weights, atol=3e-5)
 
 
@@ -103,7 +123,9 @@ def test_accelerated_descent_keeps_its_bound():
             steps=steps, step_size=1 / (2 * curvature), priv_weight=0.0, start="zero", scaling="none", accelerated=True,
             clip_norm=1.0, public_gradient="raw",
         )  # fmt: skip
-        result = train(x[:10].copy(), y[:10], loss="squared", x_pub=x, y_pub=y, budget=ZCDP(1), method=method)
+        result = train(
+            x[:10].copy(), y[:10], loss="squared", x_pub=x, y_pub=y, budget=ZCDP(1), method=method
+        )
         excess = 0.5 * float(np.mean((x @ (result.coefficients[0] - w)) ** 2))
         assert excess <= 2 * (2 * curvature) * float(w @ w) / (steps * (steps + 1))
         assert result.spent.amounts == (0,)
@@ -129,12 +151,24 @@ def test_losses():
     three = np.digitize(scores + 0.5 * rng.normal(size=8200), [-0.7, 0.7]).astype(float)
     counts = rng.poisson(np.exp(0.3 * scores)).astype(float)
     heavy = scores + rng.standard_t(2, size=8200)
-    labels = {"logistic": two, "smooth_hinge": two, "softmax": three, "poisson": counts, "huber": heavy}
+    labels = {
+        "logistic": two,
+        "smooth_hinge": two,
+        "softmax": three,
+        "poisson": counts,
+        "huber": heavy,
+    }
     for loss, y in labels.items():
         result = fitted("semi_dp", data=split(x, y, 200), loss=loss)
         assert result.loss == loss
         assert DescentResult.from_json(result.to_json()).to_dict() == result.to_dict()
-        arrays = ("coefficients", "intercept", "public_coefficients", "public_intercept", "part_reasons")
+        arrays = (
+            "coefficients",
+            "intercept",
+            "public_coefficients",
+            "public_intercept",
+            "part_reasons",
+        )
         empty = {name: [] for name in arrays}
         raises(InputError, None, DescentResult.from_json, json.dumps(result.to_dict() | empty))
         assert result.predict(x[:5]).shape == (5,)
@@ -147,11 +181,20 @@ def test_losses():
         else:
             known = result.predict(x) == y
             assert known.mean() > (0.72 if loss != "softmax" else 0.74)
-    raises(InputError, "poisson.*gradient method", fitted, "newton", data=split(x, counts, 200), loss="poisson")
+    raises(
+        InputError,
+        "poisson.*gradient method",
+        fitted,
+        "newton",
+        data=split(x, counts, 200),
+        loss="poisson",
+    )
 
 
 def test_losses_of_a_user_and_their_failures():
-    quantile = Loss(name="0.9 quantile", residual=lambda prediction, label: 0.9 if label > prediction else -0.1)
+    quantile = Loss(
+        name="0.9 quantile", residual=lambda prediction, label: 0.9 if label > prediction else -0.1
+    )
     method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
     assert np.mean(fitted(method, loss=quantile).predict(X) > Y) == pytest.approx(0.9, abs=0.03)
     # A loss that fails is found before the debit.
@@ -159,10 +202,22 @@ def test_losses_of_a_user_and_their_failures():
     given = {**GIVEN, "budget": ZCDP(1), "method": method}
     rows = SpyRows(given.pop("x_priv"), log)
     for loss in (
-        Loss(name="words", residual=lambda prediction, label: str(prediction), residuals=lambda p, y: y - p),
+        Loss(
+            name="words",
+            residual=lambda prediction, label: str(prediction),
+            residuals=lambda p, y: y - p,
+        ),
         Loss(name="numbers", residual=lambda prediction: prediction, residuals=lambda p, y: y - p),
     ):
-        raises(InputError, "first public row", train, rows, loss=loss, ledger=SpyLedger(ZCDP(5), log), **given)
+        raises(
+            InputError,
+            "first public row",
+            train,
+            rows,
+            loss=loss,
+            ledger=SpyLedger(ZCDP(5), log),
+            **given,
+        )
     assert log == []
 
 
@@ -170,13 +225,17 @@ def test_projections_penalties_and_thresholds():
     result = fitted(SemiDP(projection=Ball(radius=0.01), steps=5, step_size=0.3, priv_weight=1.0))
     start = fitted(SemiDP(priv_weight=0.0, steps=1, step_size=1e-9)).weights
     assert np.linalg.norm(result.weights - start) <= 0.01 * (1 + 1e-12)
-    boxed = fitted(SemiDP(projection=Box(lower=-0.2, upper=0.2), steps=5, step_size=0.3, priv_weight=1.0))
+    boxed = fitted(
+        SemiDP(projection=Box(lower=-0.2, upper=0.2), steps=5, step_size=0.3, priv_weight=1.0)
+    )
     assert np.all(np.abs(boxed.weights) <= 0.2)
     small = fitted(SemiDP(l2=10.0, steps=20, step_size=0.05, priv_weight=1.0))
     assert np.all(np.abs(small.coefficients) < np.abs(fitted("semi_dp").coefficients))
     # The loss of huber has a threshold.
     wide = fitted("semi_dp", loss=huber_loss(100.0))
-    np.testing.assert_allclose(wide.coefficients, fitted("semi_dp").coefficients, rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(
+        wide.coefficients, fitted("semi_dp").coefficients, rtol=0.05, atol=0.05
+    )
     raises(InputError, "threshold", huber_loss, 0.0)
     assert set(LOSSES) == {"squared", "logistic", "softmax", "huber", "smooth_hinge", "poisson"}
 
@@ -187,7 +246,10 @@ def test_a_choice_among_public_models(budget):
     x = rng.normal(size=(20_020, 1))
     data = split(x, 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020), 20)
     result = fitted("exponential", data=data, budget=budget)
-    ends = (result.coefficients, result.intercept), (result.public_coefficients, result.public_intercept)
+    ends = (
+        (result.coefficients, result.intercept),
+        (result.public_coefficients, result.public_intercept),
+    )
     off, alone = ((slopes[0, 0] - 2.0) ** 2 + (start[0] - 1.0) ** 2 for slopes, start in ends)
     assert off < 0.02
     assert off < alone
@@ -206,7 +268,9 @@ def test_a_choice_among_public_models(budget):
     (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
 ], ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"])  # fmt: skip
 def test_choices_that_are_refused(method, options, words):
-    refused(train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options})
+    refused(
+        train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options}
+    )
 
 
 def test_coefficients_of_categories_are_about_their_public_mean():

@@ -43,7 +43,13 @@ def covered(law, *, epsilon=0.5, runs=RUNS, **given):
     for _ in range(runs):
         x, beta = rng.normal(size=(20_500, 9)) @ MIXING.T, rng.normal(size=9)
         data = split(x, x @ beta + 2.0 + LAWS[law](rng), 500)
-        stated = {"loss": "squared", "tails": "light", "method": "newton", "budget": ApproxDP(epsilon, 1e-5), **given}
+        stated = {
+            "loss": "squared",
+            "tails": "light",
+            "method": "newton",
+            "budget": ApproxDP(epsilon, 1e-5),
+            **given,
+        }
         result = seeded(train, **data, **stated)
         lower, upper = result.confidence_interval()
         slopes += list((lower < beta) & (beta < upper))
@@ -69,7 +75,9 @@ def test_intervals_cover_and_predictions_hold(law):
 def test_planted_fault_a_forgotten_bias_of_the_clip_is_seen(monkeypatch):
     """Without it the intercept of skewed labels is missed (by the specification: .675)."""
     monkeypatch.setattr(
-        methods, "replace", lambda fitted, **given: replace(fitted, **{**given, "bias_sq": 0.0, "bias": None})
+        methods,
+        "replace",
+        lambda fitted, **given: replace(fitted, **{**given, "bias_sq": 0.0, "bias": None}),
     )
     slopes, intercepts, *_ = covered("exponential", epsilon=2.0, runs=60)
     assert slopes > 0.9
@@ -93,7 +101,9 @@ def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(monke
     truth, hits = best_line(x, y), []
     for seed in range(12):
         x, y = bent(seed + 1)
-        result = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method="newton", tails="light")
+        result = seeded(
+            linear_regression, **split(x, y, 400), budget=BUDGET, method="newton", tails="light"
+        )
         assert result.part_reasons == ((), (), ("few_rows",))
         assert result.rows_behind[0] > 80 > 25 > result.rows_behind[1]
         lower, upper = result.confidence_interval()
@@ -101,19 +111,25 @@ def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(monke
     assert np.mean(hits) >= 0.7
     assert "rows are few for this much noise" in result.summary()
     monkeypatch.setattr(methods, "counted_bias", lambda problem, clip, lever: np.zeros(3))
-    alone = seeded(linear_regression, **split(x, y, 400), budget=BUDGET, method="newton", tails="light")
+    alone = seeded(
+        linear_regression, **split(x, y, 400), budget=BUDGET, method="newton", tails="light"
+    )
     lower, upper = alone.confidence_interval()
     assert not lower[1] < truth[1] < upper[1]
 
 
 def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monkeypatch):
     found, honest = [], leverage.counted_bias
-    monkeypatch.setattr(methods, "counted_bias", lambda *given: found.append(honest(*given)) or found[-1])
+    monkeypatch.setattr(
+        methods, "counted_bias", lambda *given: found.append(honest(*given)) or found[-1]
+    )
     rng = np.random.default_rng(5)
     x = rng.normal(size=(11_000, 2))
     x[:, 1] = x[:, 1] ** 2 * np.sign(x[:, 1])
     for y in (x @ [1.0, 2.0], x[:, 0] + 6.0 * np.tanh(x[:, 1])):
-        result = fitted(x, y + rng.normal(size=len(x)), 1000, budget=BUDGET, method="newton", tails="light")
+        result = fitted(
+            x, y + rng.normal(size=len(x)), 1000, budget=BUDGET, method="newton", tails="light"
+        )
         assert result.status == "ok"
     straight, curved = found
     assert np.all(np.abs(straight) < 0.02)
@@ -138,7 +154,9 @@ def test_a_column_that_is_nearly_always_zero_is_covered():
     hits = 0
     for seed in range(40):
         x, y = nearly_always_zero(seed)
-        result = seeded(linear_regression, **split(x, y, 202), budget=ApproxDP(1, 1e-6), method="newton")
+        result = seeded(
+            linear_regression, **split(x, y, 202), budget=ApproxDP(1, 1e-6), method="newton"
+        )
         lower, upper = result.confidence_interval()
         hits += lower[5] < 5.0 < upper[5]
     assert hits >= 35
@@ -206,7 +224,10 @@ def test_a_predicted_error_from_public_rows_that_one_line_goes_through_says_that
     rng = np.random.default_rng(4)
     x = rng.normal(size=(3_000, 10))
     y = x @ rng.normal(size=10) + rng.normal(size=3_000)
-    few, more = (seeded(linear_regression, **split(x, y, m), budget=BUDGET, method="newton") for m in (11, 12))
+    few, more = (
+        seeded(linear_regression, **split(x, y, m), budget=BUDGET, method="newton")
+        for m in (11, 12)
+    )
     assert "predicted is a guess" in few.summary()
     assert "predicted is a guess" not in more.summary()
 
@@ -220,7 +241,12 @@ def test_rain_by_the_hour():
     for which in range(0, 100, 10):
         public = np.arange(len(rows)) % 100 == which
         result = seeded(
-            linear_regression, rows[~public], label=-1, x_pub=rows[public].copy(), budget=BUDGET, method="newton"
+            linear_regression,
+            rows[~public],
+            label=-1,
+            x_pub=rows[public].copy(),
+            budget=BUDGET,
+            method="newton",
         )
         assert result.part_reasons[1] in (("heavy_tail",), ("shifted",))
         lower, upper = result.confidence_interval()
@@ -236,7 +262,9 @@ def test_one_impossible_cell_moves_little():
     for where in (slice(10, 11), slice(2000, 2010)):  # one public row, then ten private ones
         spoiled = x.copy()
         spoiled[where, 1] = 1e4
-        result = seeded(linear_regression, **split(spoiled, y, 300), budget=ApproxDP(4, 1e-5), method="newton")
+        result = seeded(
+            linear_regression, **split(spoiled, y, 300), budget=ApproxDP(4, 1e-5), method="newton"
+        )
         assert np.all(np.abs(result.coefficients - [1.0, -1.0, 0.5]) < 0.15)
 
 
@@ -246,13 +274,19 @@ BETA = np.array([1.0, -2.0, 0.5])
 
 def table(n, seed, noise):
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 3)) @ (np.eye(3) + 0.4 * np.tri(3)).T * [1.0, 10.0, 0.1] + [0.0, 5.0, 2.0]
+    x = rng.normal(size=(n, 3)) @ (np.eye(3) + 0.4 * np.tri(3)).T * [1.0, 10.0, 0.1] + [
+        0.0,
+        5.0,
+        2.0,
+    ]
     return x, x @ (BETA / [1.0, 10.0, 0.1]) + 7.0 + noise(rng, n)
 
 
 def contaminated(rng, n):
     """One label in ten is wrong, and always upwards."""
-    return rng.normal(size=n) + np.where(rng.random(n) < 0.1, np.abs(rng.normal(size=n)) * 30.0, 0.0)
+    return rng.normal(size=n) + np.where(
+        rng.random(n) < 0.1, np.abs(rng.normal(size=n)) * 30.0, 0.0
+    )
 
 
 def without_privacy(x, y, threshold):
@@ -264,13 +298,17 @@ def without_privacy(x, y, threshold):
         slope = -rows.T @ np.clip(y - rows @ w, -threshold, threshold)
         return each.sum() / len(x), slope / len(x)
 
-    return optimize.minimize(value, np.linalg.lstsq(rows, y, rcond=None)[0], jac=True, options={"gtol": 1e-9}).x
+    return optimize.minimize(
+        value, np.linalg.lstsq(rows, y, rcond=None)[0], jac=True, options={"gtol": 1e-9}
+    ).x
 
 
 @pytest.mark.parametrize("threshold", [1.345, 0.1])
 def test_coefficients_are_those_of_the_loss_without_privacy(threshold):
     x, y = table(20_300, 1, contaminated)
-    result = seeded(train, **split(x, y, 300), loss=huber_loss(threshold), budget=STRONG, method="newton")
+    result = seeded(
+        train, **split(x, y, 300), loss=huber_loss(threshold), budget=STRONG, method="newton"
+    )
     assert isinstance(result, TrainingResult)
     assert TrainingResult.from_json(result.to_json()).to_dict() == result.to_dict()
     assert (result.loss, result.method) == ("huber", "newton")
@@ -299,7 +337,9 @@ def test_auto_takes_it_and_noisy_gradients_aim_at_the_same():
     found = seeded(train, **given)
     assert found.method == "newton"
     steps = seeded(train, **given, method=SemiDP())
-    np.testing.assert_allclose(steps.coefficients[0], found.coefficients, atol=5.0 * np.max(found.standard_error))
+    np.testing.assert_allclose(
+        steps.coefficients[0], found.coefficients, atol=5.0 * np.max(found.standard_error)
+    )
     # A bound that no residual reaches is least squares.
     wide = seeded(train, **{**given, "loss": huber_loss(1e6)}, method="throw_away")
     plain = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="throw_away")
@@ -392,7 +432,13 @@ def error_alone(known: Posterior, steps, bound):
     unit, variance, error, pooled = known.unexplained, known.variance, known.spread, 0.0
 
     def precision(clip, radius, share):
-        std = radius * noise(1.0 / steps) * clip.bound * math.sqrt(unit + error) / (N_PRIV * clip.inside * share)
+        std = (
+            radius
+            * noise(1.0 / steps)
+            * clip.bound
+            * math.sqrt(unit + error)
+            / (N_PRIV * clip.inside * share)
+        )
         return std**-2
 
     clip, radius, share = bound.at(math.sqrt(unit + error)), 1.0, 1.0
@@ -405,7 +451,9 @@ def error_alone(known: Posterior, steps, bound):
         noise_variance = (share / first.shares) ** 2 / filled
         left = np.sum(variance * noise_variance / (variance + noise_variance)) / np.sum(variance)
         again = min((1.0 + left) / (1.0 - left), steps)
-        pooled = pooled + 1.0 / (noise_variance + (known.curvature_error + 1.0 / N_PRIV) * error * again)
+        pooled = pooled + 1.0 / (
+            noise_variance + (known.curvature_error + 1.0 / N_PRIV) * error * again
+        )
         sampling = clip.energy * (unit + error) / (N_PRIV * clip.inside**2)
         variance = 1.0 / (1.0 / known.variance + 1.0 / (1.0 / pooled + sampling))
         error = float(np.sum(variance))
@@ -418,7 +466,8 @@ def test_a_plan_is_the_best_of_all_each_alone(dim, n_pub):
     known = posterior(dim, n_pub)
     found = plan_newton(known, N_PRIV, noise)
     alone = {
-        (steps, clip): known.part * (error_alone(known, steps, clip) + clip.bias_sq * known.noise_share)
+        (steps, clip): known.part
+        * (error_alone(known, steps, clip) + clip.bias_sq * known.noise_share)
         for steps in (1, 2, 4, 8, 16, 32)
         for clip in known.clips
     }
@@ -434,7 +483,9 @@ def posterior_of_few(m, dim):
     rng = np.random.default_rng(m)
     x = rng.normal(size=(m, dim))
     table = np.column_stack([x, x @ rng.normal(size=dim) + rng.normal(size=m)])
-    return make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(dim)], 1, DataSpec())[0].posterior
+    return make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(dim)], 1, DataSpec())[
+        0
+    ].posterior
 
 
 def noise_of_few(share):
@@ -442,7 +493,11 @@ def noise_of_few(share):
 
 
 def test_more_steps_only_with_few_public_rows_and_public_clips_where_noise_is_small():
-    next_to_none, few, many = posterior_of_few(20, 30), posterior_of_few(60, 70), posterior_of_few(32, 30)
+    next_to_none, few, many = (
+        posterior_of_few(20, 30),
+        posterior_of_few(60, 70),
+        posterior_of_few(32, 30),
+    )
     counts = [(len(each.labels), len(each.mean) - 1) for each in (next_to_none, few)]
     assert [coordinates.next_to_none(*each) for each in counts] == [True, False]
     assert few.few
@@ -456,12 +511,16 @@ def test_more_steps_only_with_few_public_rows_and_public_clips_where_noise_is_sm
 
 
 @pytest.mark.statistical
-@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.errors.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 def test_planted_fault_shares_read_from_few_residuals_run_away(monkeypatch):
     """400 columns, 60 public rows, the fifth draw: losses of 1.43, and of 13.9 with the share inside that the 60 rows have."""
     drawn = (beyond.QUICK, 0.01, 4.0, 4)
     assert beyond.cell(*drawn, rival=False)[0] < 2.0
-    monkeypatch.setattr(newton, "normal_clips", lambda known: [(each, each) for each in known.clips])
+    monkeypatch.setattr(
+        newton, "normal_clips", lambda known: [(each, each) for each in known.clips]
+    )
     assert beyond.cell(*drawn, rival=False)[0] > 5.0
 
 
@@ -503,8 +562,12 @@ def test_planted_fault_the_likeliest_public_fit_is_believed(monkeypatch):
 
 
 # Small differences between the last slopes are noise.
-@pytest.mark.parametrize(("more", "wary", "settled"), [((), True, 2.0), ((), False, 9.0), ((0.012,), True, 9.0)])
-def test_with_next_to_no_rows_the_last_step_is_not_trusted_where_steps_leap_to_and_fro(more, wary, settled):
+@pytest.mark.parametrize(
+    ("more", "wary", "settled"), [((), True, 2.0), ((), False, 9.0), ((0.012,), True, 9.0)]
+)
+def test_with_next_to_no_rows_the_last_step_is_not_trusted_where_steps_leap_to_and_fro(
+    more, wary, settled
+):
     """Long slopes, one that is next to none, and a short one: which step is taken, beginning with the start."""
     state = newton.NewtonState(posterior_of_few(5, 9))
     start = state.mean

@@ -18,7 +18,16 @@ from spies import seeded
 from training.test_regression import split
 
 from benchmarks.accuracy import regressions as real
-from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    InputError,
+    ReplayError,
+    linear_regression,
+    logistic_regression,
+    plan,
+    train,
+)
 from fastpubpriv._types import FitMethod
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
@@ -62,7 +71,12 @@ def relative(dim, m, epsilon, seed, methods, n=20_000, tails="any"):
     """Errors of the methods over that of least squares on all rows."""
     x, y, error = problem(dim, seed, n)
     plain = error(np.linalg.lstsq(x, y, rcond=None)[0])
-    given = {**split(x, y, m), "budget": ApproxDP(epsilon, 1e-5), "tails": tails, "random_state": seed}
+    given = {
+        **split(x, y, m),
+        "budget": ApproxDP(epsilon, 1e-5),
+        "tails": tails,
+        "random_state": seed,
+    }
     found = [seeded(linear_regression, **given, method=method) for method in methods]
     return [error(each.coefficients, each.intercept) / plain for each in found]
 
@@ -78,7 +92,9 @@ def test_newton_is_as_good_as_the_prototype(cell):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "cell", [(50, 100, 0.5), (50, 500, 1.0), (200, 500, 0.5), (9, 100, 0.5), (9, 100, 0.02)], ids=str
+    "cell",
+    [(50, 100, 0.5), (50, 500, 1.0), (200, 500, 0.5), (9, 100, 0.5), (9, 100, 0.02)],
+    ids=str,
 )
 def test_auto_is_nearly_the_best_of_its_choices(cell):
     found = np.median([relative(*cell, seed, METHODS) for seed in range(12)], axis=0)
@@ -114,7 +130,9 @@ def errors(dim, m, seeds, **law):
     return np.array(found).T
 
 
-@pytest.mark.parametrize(("dim", "m", "shift"), [(20, 6, 1.0), (20, 6, 3.0), (20, 10, 1.0), (60, 20, 1.0)])
+@pytest.mark.parametrize(
+    ("dim", "m", "shift"), [(20, 6, 1.0), (20, 6, 3.0), (20, 10, 1.0), (60, 20, 1.0)]
+)
 def test_it_is_no_worse_than_public_rows_alone(dim, m, shift):
     newton, alone = errors(dim, m, range(3), shift=shift)
     assert np.all(newton < alone + 0.05)
@@ -148,9 +166,13 @@ def covered(m, **options):
         given, _ = drawn(20, m, seed, shift=0.0)
         rng = np.random.default_rng([20, m, seed])
         slopes = rng.normal(size=20) * 3.0 / np.sqrt(20) / np.arange(1, 21)
-        result = seeded(logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton", **options)
+        result = seeded(
+            logistic_regression, **given, budget=ApproxDP(8, 1e-5), method="newton", **options
+        )
         lower, upper = result.confidence_interval()
-        for reasons, held_too in zip(result.part_reasons[-20:], (lower < slopes) & (slopes < upper), strict=True):
+        for reasons, held_too in zip(
+            result.part_reasons[-20:], (lower < slopes) & (slopes < upper), strict=True
+        ):
             hits[bool(reasons)].append(held_too)
     return [float(np.mean(each)) if each else None for each in hits.values()]
 
@@ -170,12 +192,19 @@ def rows_and_labels(n, dim, seed):
 
 
 def test_a_moved_problem_predicts_the_same():
-    table, mean = np.column_stack(rows_and_labels(8, 12, 1)), np.random.default_rng(2).normal(size=12)
-    here = make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(12)], 10_000, DataSpec())[0]
+    table, mean = (
+        np.column_stack(rows_and_labels(8, 12, 1)),
+        np.random.default_rng(2).normal(size=12),
+    )
+    here = make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(12)], 10_000, DataSpec())[
+        0
+    ]
     moved = center.centered(here, mean, 0.0)
     chunk = np.column_stack(rows_and_labels(5, 12, 3))
     before, after = (each.rotation(chunk)[:, :-1] * here.rotation.step for each in (here, moved))
-    np.testing.assert_allclose(after @ moved.posterior.mean, before @ here.posterior.mean, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        after @ moved.posterior.mean, before @ here.posterior.mean, rtol=1e-4, atol=1e-4
+    )
     np.testing.assert_allclose(moved.back(moved.posterior.mean), here.posterior.mean, atol=1e-12)
     there = np.eye(13) + np.outer(moved.axis, moved.moved)
     factor = np.random.default_rng(4).normal(size=(13, 13))
@@ -217,7 +246,13 @@ def loss_of(name):
 
 
 def call(rows, name, **more):
-    common = {"label": -1, "x_pub": TABLE[:40].copy(), "budget": BUDGET, "threads": 1, "progress": False}
+    common = {
+        "label": -1,
+        "x_pub": TABLE[:40].copy(),
+        "budget": BUDGET,
+        "threads": 1,
+        "progress": False,
+    }
     return train(rows, loss=loss_of(name), method=name, **common, **more)
 
 
@@ -225,7 +260,9 @@ def test_every_method_is_one_record():
     assert set(RECORDS) == ISSUED
     assert all(type(each) is TrainingMethod and each.name == name for name, each in RECORDS.items())
     assert RECORDS.choices == ("auto", *RECORDS)
-    assert [name for name, each in RECORDS.items() if each.settings is None] == list(get_args(FitMethod)[1:])
+    assert [name for name, each in RECORDS.items() if each.settings is None] == list(
+        get_args(FitMethod)[1:]
+    )
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -245,7 +282,9 @@ def test_the_plan_knows_every_method():
     details = plan("train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic").details
     assert set(details) >= ISSUED - {"throw_away"}
     for name in ISSUED - {"throw_away"}:
-        same = plan("train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic", method=name)
+        same = plan(
+            "train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic", method=name
+        )
         assert same.error == details[name]
 
 
@@ -283,7 +322,14 @@ def test_record_and_replay(name, monkeypatch):
                 plain(self, chunk, sums)
 
         monkeypatch.setattr(kind, "add", add)
-    raises(ReplayError, r"moved by|sensitivity", record_replay, lambda x: call(x, name), *NEIGHBORS, budget=BUDGET)
+    raises(
+        ReplayError,
+        r"moved by|sensitivity",
+        record_replay,
+        lambda x: call(x, name),
+        *NEIGHBORS,
+        budget=BUDGET,
+    )
 
 
 # ---- Intervals for new labels: on real tables, for long tails and skew, and for few public rows ---------------------
@@ -303,11 +349,19 @@ def skewed(n, seed=0):
 
 
 def fitted(m, seed=0, **options):
-    given = {"loss": "squared", "method": "newton", "budget": BUDGET_OF_PREDICTION, "random_state": seed, **options}
+    given = {
+        "loss": "squared",
+        "method": "newton",
+        "budget": BUDGET_OF_PREDICTION,
+        "random_state": seed,
+        **options,
+    }
     return seeded(train, **split(*skewed(4000 + m, seed), m), **given)
 
 
-@pytest.mark.parametrize("options", [{}, {"tails": "light"}, {"method": "throw_away"}, {"loss": "huber"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"tails": "light"}, {"method": "throw_away"}, {"loss": "huber"}]
+)
 def test_long_tails_on_one_side_are_covered(options):
     """300 public rows: the level that is reached has a standard deviation of .017 at .9, of .013 on either side."""
     result = fitted(300, **options)
@@ -339,7 +393,9 @@ def test_ends_and_what_is_read_back():
     lower, upper = result.prediction_interval([[0.0, 0.0, 0.0]], 0.95)
     middle = result.predict([[0.0, 0.0, 0.0]])
     unit = np.sqrt(result.covariance[0, 0] + result.residual_std**2)
-    np.testing.assert_allclose([lower - middle, upper - middle], unit * known[[0, -1]][:, None], rtol=1e-12)
+    np.testing.assert_allclose(
+        [lower - middle, upper - middle], unit * known[[0, -1]][:, None], rtol=1e-12
+    )
     lower, upper = result.prediction_interval([[0.0, 0.0, 0.0]], 0.951)
     np.testing.assert_allclose(upper - middle, middle - lower, rtol=1e-9)
     assert TrainingResult.from_json(result.to_json()).label_quantiles.tolist() == known.tolist()
@@ -385,7 +441,9 @@ CELLS = [cell for cell in real.CELLS if cell.table != "flights"] + [
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "cell", CELLS, ids=lambda cell: f"{cell.table}, {cell.n_pub} public rows, epsilon {cell.epsilon:g}"
+    "cell",
+    CELLS,
+    ids=lambda cell: f"{cell.table}, {cell.n_pub} public rows, epsilon {cell.epsilon:g}",
 )
 def test_newton_and_auto_on_real_tables(cell):
     """Medians of 20 cuts (5 of the flights, whose errors hardly differ), fresh noise in each."""
@@ -401,7 +459,8 @@ def test_one_small_cell_beside_its_peers():
     cell = real.Cell("diabetes", 100, 4.0, 1e-4, newton=0.580, statistics=0.579, plain=0.587)
     found = real.measure(cell, 1)
     assert found["newton"] < 1.02 * found["AdaSSP"]
-    assert 0.95 * found["non-private"] < found["auto"] < 1.0  # of rows held out, which least squares may fit less well
+    # of rows held out, which least squares may fit less well
+    assert 0.95 * found["non-private"] < found["auto"] < 1.0
     assert np.isfinite(found["newton / prototype"])
     assert real.targets([found])[0].endswith("of 1 cells")
 

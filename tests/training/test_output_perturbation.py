@@ -13,7 +13,9 @@ from fastpubpriv.mechanisms.gradient_sums import WeightedMinimum
 from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.training import OutputPerturbation
 
-pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
+)
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 3))
 Y = X @ [1.0, -2.0, 0.5] + 3.0 + RNG.normal(size=400)
@@ -43,7 +45,9 @@ def short(n, seed, labels=1.0):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, 4))
     rows /= np.linalg.norm(rows, axis=1)[:, None]
-    return np.column_stack([rows, labels * rng.uniform(-0.3, 0.3, n) if labels else rng.integers(0, 2, n)])
+    return np.column_stack(
+        [rows, labels * rng.uniform(-0.3, 0.3, n) if labels else rng.integers(0, 2, n)]
+    )
 
 
 def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
@@ -55,7 +59,10 @@ def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
         second += weight * x.T @ x / len(x)
         first += weight * x.T @ (y - x @ problem.start) / len(x)
     expected = np.linalg.solve(second + 0.5 * np.eye(4), first)
-    assert np.linalg.norm(end(problem, private) - expected) <= problem.gradient_error() / problem.l2 + 1e-12
+    assert (
+        np.linalg.norm(end(problem, private) - expected)
+        <= problem.gradient_error() / problem.l2 + 1e-12
+    )
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber", "smooth_hinge"])
@@ -73,29 +80,56 @@ def test_neighbors_end_no_farther_apart_than_declared(loss, steps):
 
 def test_opposite_rows_come_near_the_declared_distance():
     """All rows but one are zero, and its residual stays at the threshold."""
-    rows, other = pair_at(np.zeros((10, 5)), 0, [1.5, 0.0, 0.0, 0.0, 1e9], [1.5, 0.0, 0.0, 0.0, -1e9])
+    rows, other = pair_at(
+        np.zeros((10, 5)), 0, [1.5, 0.0, 0.0, 0.0, 1e9], [1.5, 0.0, 0.0, 0.0, -1e9]
+    )
     problem = minimum(np.zeros((3, 5)), steps=400)
-    assert 0.999 < np.linalg.norm(end(problem, rows) - end(problem, other)) / problem.distance(10) <= 1.0
+    assert (
+        0.999
+        < np.linalg.norm(end(problem, rows) - end(problem, other)) / problem.distance(10)
+        <= 1.0
+    )
 
 
-FAR_APART = pair_at(np.tile([0.0, 0.0, 0.0, 3.0], (40, 1)), 0, [9.0, 0.0, 0.0, 1e9], [9.0, 0.0, 0.0, -1e9])
+FAR_APART = pair_at(
+    np.tile([0.0, 0.0, 0.0, 3.0], (40, 1)), 0, [9.0, 0.0, 0.0, 1e9], [9.0, 0.0, 0.0, -1e9]
+)
 
 
 def run(x):
     public = np.column_stack([X, Y])
-    return train(x, label=-1, loss="huber", x_pub=public, budget=ZCDP(0.5), method=METHOD, threads=1, progress=False)
+    return train(
+        x,
+        label=-1,
+        loss="huber",
+        x_pub=public,
+        budget=ZCDP(0.5),
+        method=METHOD,
+        threads=1,
+        progress=False,
+    )
 
 
 def test_half_the_sensitivity_is_caught(monkeypatch):
     report = record_replay(run, *FAR_APART, budget=ZCDP(0.5))
     assert report.tightness <= 1.0
     plain = WeightedMinimum.distance
-    monkeypatch.setattr(WeightedMinimum, "distance", lambda self, n: plain(self, n) * math.sqrt(report.tightness) / 1.1)
+    monkeypatch.setattr(
+        WeightedMinimum,
+        "distance",
+        lambda self, n: plain(self, n) * math.sqrt(report.tightness) / 1.1,
+    )
     raises(ReplayError, r"moved by|sensitivity", record_replay, run, *FAR_APART, budget=ZCDP(0.5))
 
 
 def test_the_noise_is_that_of_the_sensitivity():
-    given = {"loss": "huber", "x_pub": X[:50].copy(), "y_pub": Y[:50], "method": METHOD, "progress": False}
+    given = {
+        "loss": "huber",
+        "x_pub": X[:50].copy(),
+        "y_pub": Y[:50],
+        "method": METHOD,
+        "progress": False,
+    }
     gaussian = train(X[50:], Y[50:], budget=ZCDP(0.5), **given)
     distance = 2.0 * 0.8 * gaussian.clip_norm / (350 * 0.5)
     assert 1.0 <= gaussian.noise_std / distance < 1.01

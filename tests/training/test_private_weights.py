@@ -50,7 +50,11 @@ def test_the_target_is_weighted_least_squares_or_the_weighted_likelihood():
     assert np.all((result.standard_error > 0.85 * ideal) & (result.standard_error < 2.0 * ideal))
     # The target of classes is the weighted likelihood.
     result = seeded(logistic_regression, **split(ILL), method="newton")
-    wanted = LogisticRegression(C=1e6, solver="newton-cholesky").fit(X, ILL, sample_weight=WEIGHT).coef_[0]
+    wanted = (
+        LogisticRegression(C=1e6, solver="newton-cholesky")
+        .fit(X, ILL, sample_weight=WEIGHT)
+        .coef_[0]
+    )
     assert np.all(np.abs(result.coefficients - wanted) < 4.5 * result.standard_error)
 
 
@@ -59,7 +63,10 @@ def test_weights_at_the_cap_change_no_bit_but_for_their_sum(monkeypatch):
     given = {**split(Y), "method": "newton"}
     plain = {name: value for name, value in given.items() if "weight" not in name}
     ones = {"weights_priv": np.full(len(X) - M, CAP), "weights_pub": np.full(M, CAP)}
-    found, wanted = seeded(linear_regression, **{**given, **ones}), seeded(linear_regression, **plain)
+    found, wanted = (
+        seeded(linear_regression, **{**given, **ones}),
+        seeded(linear_regression, **plain),
+    )
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
     np.testing.assert_array_equal(found.covariance, wanted.covariance)
 
@@ -78,7 +85,9 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(factor, monkeypatch):
             weights_priv=w[200:] * min(factor, 1.0), budget=ZCDP(0.05), method="newton", tails="light", random_state=seed,
         )  # fmt: skip
         wide.setdefault(seed, fit.standard_error)  # of the fit with the sum
-        return (fit.coefficients - truth) / np.minimum(fit.standard_error, wide[seed]), fit.provenance["sum of weights"]
+        return (fit.coefficients - truth) / np.minimum(
+            fit.standard_error, wide[seed]
+        ), fit.provenance["sum of weights"]
 
     def spread():
         found, sources = zip(*map(off, range(4)), strict=True)
@@ -95,9 +104,17 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(factor, monkeypatch):
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_errors_of_the_steps_alone_are_those_of_the_released_sum(loss):
     """Public weights in another unit, which the released sum undoes, change no stated error."""
-    given = {**split(Y), "weights_priv": 0.5 * WEIGHT[M:], "loss": loss, "method": "newton", "tails": "light"}
+    given = {
+        **split(Y),
+        "weights_priv": 0.5 * WEIGHT[M:],
+        "loss": loss,
+        "method": "newton",
+        "tails": "light",
+    }
     alike, other = (
-        seeded(train, **{**given, "weights_pub": factor * WEIGHT[:M], "budget": ZCDP(50)}).standard_error
+        seeded(
+            train, **{**given, "weights_pub": factor * WEIGHT[:M], "budget": ZCDP(50)}
+        ).standard_error
         for factor in (0.5, 0.1)
     )
     np.testing.assert_allclose(other, alike, rtol=0.05)
@@ -113,11 +130,15 @@ def test_a_sum_of_weights_that_noise_would_hide_is_not_released():
 
 
 def test_the_weight_of_a_row_is_that_row_s_alone():
-    rows = np.column_stack([RNG.normal(size=(60, 2)), RNG.normal(size=60), RNG.uniform(0.0, 3.0, 60)])
+    rows = np.column_stack(
+        [RNG.normal(size=(60, 2)), RNG.normal(size=60), RNG.uniform(0.0, 3.0, 60)]
+    )
     rows[:9, -1] = [np.nan, np.inf, -np.inf, -1.0, 0.0, 5e-324, 1.0, 3.0, 1e308]
     rows[20:23, -2] = [np.nan, np.inf, 1e308]
     of_row = methods.WeightOfRow(
-        rotation=SimpleNamespace(weight_cap=CAP, labels=lambda y: np.where(np.isfinite(y), y, np.nan))
+        rotation=SimpleNamespace(
+            weight_cap=CAP, labels=lambda y: np.where(np.isfinite(y), y, np.nan)
+        )
     )
     alone = np.concatenate([of_row(row[None]) for row in rows])
     np.testing.assert_array_equal(of_row(rows), alone)
@@ -149,7 +170,11 @@ def sums_alone(rows, residual, *, weighted):
         weights=np.array([1.0, -2.0, 0.3]), spread=np.array([1.0, 0.5, 0.2]), residual=residual, scale=1.0,
         clip=1.0, clip_norm=2.0, inv_step=1e4, quant_bound=30_000, weighted=weighted,
     )  # fmt: skip
-    whole, twin, single = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((len(rows), 3), np.int64)
+    whole, twin, single = (
+        np.zeros(3, np.int64),
+        np.zeros(3, np.int64),
+        np.zeros((len(rows), 3), np.int64),
+    )
     kernels.gradient_sum(rows, one, whole)
     reference.gradient_sum(rows, one, twin)
     for row, found in zip(rows, single, strict=True):
@@ -161,7 +186,9 @@ def sums_alone(rows, residual, *, weighted):
 
 
 def test_a_row_adds_the_same_alone_and_in_company():
-    rows = np.column_stack([RNG.normal(size=(60, 3)) * 2.0, RNG.normal(size=60), RNG.uniform(0.0, 1.0, 60)])
+    rows = np.column_stack(
+        [RNG.normal(size=(60, 3)) * 2.0, RNG.normal(size=60), RNG.uniform(0.0, 1.0, 60)]
+    )
     rows[:9, -1] = [np.nan, np.inf, -np.inf, -1.0, 0.0, 5e-324, 1.0, 3.0, 1e308]
     adds = sums_alone(rows, squared_residual, weighted=True)
     assert not adds[[0, 2, 3, 4]].any()
@@ -174,9 +201,18 @@ def test_a_row_adds_the_same_alone_and_in_company():
 
 
 def replayed(weights=(CAP, 1e300)):
-    far = [[sign * 9.0, sign * 90.0, 1e6, weight] for sign, weight in zip((1.0, -1.0), weights, strict=True)]
+    far = [
+        [sign * 9.0, sign * 90.0, 1e6, weight]
+        for sign, weight in zip((1.0, -1.0), weights, strict=True)
+    ]
     pair = pair_at(np.column_stack([X, Y, WEIGHT])[M : M + 40], 3, *far)
-    given = {"x_pub": X[:M], "y_pub": Y[:M], "weights_pub": WEIGHT[:M], "weight_cap": CAP, "method": "newton"}
+    given = {
+        "x_pub": X[:M],
+        "y_pub": Y[:M],
+        "weights_pub": WEIGHT[:M],
+        "weight_cap": CAP,
+        "method": "newton",
+    }
     return record_replay(
         lambda rows: linear_regression(rows[:, :2], rows[:, 2], weights_priv=rows[:, 3], budget=ZCDP(0.5), threads=1, **given),
         *pair, budget=ZCDP(0.5),
@@ -191,7 +227,9 @@ def test_the_sum_of_weights_under_record_and_replay(monkeypatch):
     # A row that weighs in another's place: a fault that no check of one row sees.
     plain = methods.WeightOfRow.__call__
     monkeypatch.setattr(
-        methods.WeightOfRow, "__call__", lambda self, chunk: np.repeat(plain(self, chunk)[3:4], len(chunk), 0)
+        methods.WeightOfRow,
+        "__call__",
+        lambda self, chunk: np.repeat(plain(self, chunk)[3:4], len(chunk), 0),
     )
     raises(ReplayError, r"moved by|sensitivity", replayed, weights=(CAP, 0.0))
 
@@ -219,7 +257,11 @@ def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
     ({"method": "semi_dp"}, "weights_priv"), ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
 ])  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
-    refused(train, words, **{**split(Y), "loss": "squared", "method": "newton", **changes, "budget": ZCDP(1)})
+    refused(
+        train,
+        words,
+        **{**split(Y), "loss": "squared", "method": "newton", **changes, "budget": ZCDP(1)},
+    )
 
 
 # ---- What a caller states about labeled rows: weights of public rows, ranges, weights of classes; and what is refused in words.
@@ -256,13 +298,17 @@ def test_equal_weights_change_no_bit_and_zero_leaves_out(function, y, method):
     np.testing.assert_array_equal(zero.covariance, left.covariance)
 
 
-@pytest.mark.parametrize(("function", "y"), [(linear_regression, Y_OF_STATED), (logistic_regression, RARE)])
+@pytest.mark.parametrize(
+    ("function", "y"), [(linear_regression, Y_OF_STATED), (logistic_regression, RARE)]
+)
 def test_public_rows_of_another_law_are_weighted_back(function, y):
     # Two thirds of the public rows have shuffled labels: with a small weight they hardly count, and neither does their number.
     given, bad = {**split_of_stated(y, 900), "method": "throw_away"}, np.arange(900) % 3 > 0
     given["y_pub"] = given["y_pub"].copy()
     given["y_pub"][bad] = RNG_OF_STATED.permutation(given["y_pub"][bad])
-    alone = seeded(function, **{**given, "x_pub": X_OF_STATED[:900][~bad], "y_pub": given["y_pub"][~bad]})
+    alone = seeded(
+        function, **{**given, "x_pub": X_OF_STATED[:900][~bad], "y_pub": given["y_pub"][~bad]}
+    )
     weighted = seeded(function, **given, weights_pub=np.where(bad, 1e-4, 1.0))
     plain = seeded(function, **given)
     apart = np.abs(weighted.coefficients - alone.coefficients) / alone.standard_error
@@ -279,7 +325,12 @@ def test_stated_ranges_take_the_place_of_public_scales(method):
     plain = seeded(train, **given)
     assert np.any(np.abs(stated.coefficients - plain.coefficients) > 0.0)
     assert np.ravel(stated.coefficients)[:2] == pytest.approx([1.0, 0.2], abs=0.15)
-    named = seeded(train, **given, x_bounds={f"x{j}": (low[j], high[j]) for j in range(3)}, y_bounds=(-60.0, 90.0))
+    named = seeded(
+        train,
+        **given,
+        x_bounds={f"x{j}": (low[j], high[j]) for j in range(3)},
+        y_bounds=(-60.0, 90.0),
+    )
     np.testing.assert_array_equal(named.coefficients, stated.coefficients)
     origins = [each.provenance["scales"] for each in (plain, stated, named)]
     assert origins == ["public rows", "argument", "argument and public rows"]
@@ -312,7 +363,9 @@ def test_weights_of_classes_are_those_of_a_weighted_likelihood(method):
         found = seeded(logistic_regression, **given, class_weight=weights)
         assert np.all(np.abs(found.coefficients * unit - wanted.coef_[0]) < 0.25)
         base = found.intercept + found.coefficients @ [0.0, 5.0, 2.0]
-        assert base == pytest.approx(wanted.intercept_[0] + wanted.coef_[0] @ [0.0, 0.5, 20.0], abs=0.25)
+        assert base == pytest.approx(
+            wanted.intercept_[0] + wanted.coef_[0] @ [0.0, 0.5, 20.0], abs=0.25
+        )
     ones = seeded(logistic_regression, **given, class_weight={0: 2.0, 1: 2.0})
     plain = seeded(logistic_regression, **given)
     np.testing.assert_array_equal(ones.coefficients, plain.coefficients)
@@ -331,7 +384,11 @@ def test_intervals_under_weights_of_classes():
     x, y = draw(np.random.default_rng(99), 1_000_000)
     wanted = LogisticRegression(C=1e6, class_weight=weights, solver="newton-cholesky").fit(x, y)
     for seed in range(150):
-        given = {**plain_split(*draw(np.random.default_rng(seed), 7000), 1000), "budget": STRONG, "method": "newton"}
+        given = {
+            **plain_split(*draw(np.random.default_rng(seed), 7000), 1000),
+            "budget": STRONG,
+            "method": "newton",
+        }
         found = seeded(logistic_regression, **given, class_weight=weights, random_state=seed)
         errors.append((found.coefficients - wanted.coef_[0]) / found.standard_error)
     assert np.all(np.std(errors, axis=0) < 1.12)

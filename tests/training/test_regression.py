@@ -20,7 +20,13 @@ STRONG = ApproxDP(4, 1e-5)
 def table(n, seed, *, noise=1.0):
     """Correlated columns of five sizes and shifts, with labels."""
     rng, mixing = np.random.default_rng(seed), np.eye(5) + 0.4 * np.tri(5)
-    x = rng.normal(size=(n, 5)) @ mixing.T * [1.0, 10.0, 100.0, 0.1, 1.0] + [0.0, 5.0, -300.0, 2.0, 1.0]
+    x = rng.normal(size=(n, 5)) @ mixing.T * [1.0, 10.0, 100.0, 0.1, 1.0] + [
+        0.0,
+        5.0,
+        -300.0,
+        2.0,
+        1.0,
+    ]
     return x, x @ BETA + 7.0 + noise * rng.normal(size=n)
 
 
@@ -31,7 +37,11 @@ def split(x, y, m):
 def classes(n, seed):
     x, _ = table(n, seed)
     rng = np.random.default_rng(seed + 1)
-    scores = (x - [0.0, 5.0, -300.0, 2.0, 1.0]) / [1.0, 10.0, 100.0, 0.1, 1.0] @ [1.0, -1.0, 0.5, 0.0, 0.3]
+    scores = (
+        (x - [0.0, 5.0, -300.0, 2.0, 1.0])
+        / [1.0, 10.0, 100.0, 0.1, 1.0]
+        @ [1.0, -1.0, 0.5, 0.0, 0.3]
+    )
     return x, (rng.random(n) < 1.0 / (1.0 + np.exp(-scores))).astype(float)
 
 
@@ -63,7 +73,11 @@ def test_logistic_regression_on_raw_columns(budget):
     chance = result.predict_proba(new)
     assert chance.sum(axis=1) == pytest.approx(1.0)
     loss = -np.mean(np.log(np.where(labels == 1.0, chance[:, 1], chance[:, 0])))
-    scores = (new - [0.0, 5.0, -300.0, 2.0, 1.0]) / [1.0, 10.0, 100.0, 0.1, 1.0] @ [1.0, -1.0, 0.5, 0.0, 0.3]
+    scores = (
+        (new - [0.0, 5.0, -300.0, 2.0, 1.0])
+        / [1.0, 10.0, 100.0, 0.1, 1.0]
+        @ [1.0, -1.0, 0.5, 0.0, 0.3]
+    )
     assert loss < np.mean(np.logaddexp(0.0, scores) - labels * scores) + 0.01
     assert np.mean(result.predict(new) == labels) > 0.6
     assert set(result.predict(new)) == {0.0, 1.0}
@@ -92,13 +106,20 @@ def test_names_orders_and_a_label_column_change_nothing():
     wanted = seeded(linear_regression, **split(x, y, 200), budget=STRONG)
     for given in (
         {"x_priv": private, "label": "y", "x_pub": public[["y", *names[::-1]]]},
-        {"x_priv": private[names], "y_priv": private["y"], "x_pub": public[names[::-1]], "y_pub": public["y"]},
+        {
+            "x_priv": private[names],
+            "y_priv": private["y"],
+            "x_pub": public[names[::-1]],
+            "y_pub": public["y"],
+        },
         {"x_priv": private.assign(t="text"), "label": "y", "columns": names, "x_pub": public},
     ):
         found = seeded(linear_regression, **given, budget=STRONG)
         np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
         assert found.columns == tuple(names)
-        np.testing.assert_array_equal(found.predict(private[["e", "d", "c", "b", "a"]]), wanted.predict(x[200:]))
+        np.testing.assert_array_equal(
+            found.predict(private[["e", "d", "c", "b", "a"]]), wanted.predict(x[200:])
+        )
 
 
 def test_categories_and_other_levels():
@@ -107,15 +128,22 @@ def test_categories_and_other_levels():
     x = np.column_stack([rng.normal(size=6000), month])
     y = x[:, 0] + np.array([0.0, 3.0, -1.0, 5.0])[month.astype(int) - 1] + rng.normal(size=6000)
     x[500:520, 1] = [99.0, np.nan] * 10  # levels that only private rows have
-    result = seeded(linear_regression, **split(x, y, 300), budget=STRONG, categories={"x1": "public"})
+    result = seeded(
+        linear_regression, **split(x, y, 300), budget=STRONG, categories={"x1": "public"}
+    )
     assert result.terms == ("x0", "x1=1", "x1=2", "x1=3", "x1=4")
     effects = result.predict([[0.0, level] for level in (1, 2, 3, 4)])
     assert effects == pytest.approx([0.0, 3.0, -1.0, 5.0], abs=0.25)
     # About the public mean, and another level is the mean itself.
     assert result.predict([[0.0, 77.0]])[0] == pytest.approx(result.intercept)
-    listed = seeded(linear_regression, **split(x, y, 300), budget=STRONG, categories={"x1": [1, 2, 3, 4]})
+    listed = seeded(
+        linear_regression, **split(x, y, 300), budget=STRONG, categories={"x1": [1, 2, 3, 4]}
+    )
     np.testing.assert_array_equal(listed.coefficients, result.coefficients)
-    assert TrainingResult.from_json(result.to_json()).predict(x[:9]).tolist() == result.predict(x[:9]).tolist()
+    assert (
+        TrainingResult.from_json(result.to_json()).predict(x[:9]).tolist()
+        == result.predict(x[:9]).tolist()
+    )
 
 
 def test_a_list_of_categories_has_those_of_the_public_rows():
@@ -125,7 +153,14 @@ def test_a_list_of_categories_has_those_of_the_public_rows():
     public, private = frame.iloc[:300], frame.iloc[300:].copy()
     for names in (["c"], ("c",)):
         listed, mapped = (
-            seeded(linear_regression, private, x_pub=public, label="y", budget=STRONG, categories=categories)
+            seeded(
+                linear_regression,
+                private,
+                x_pub=public,
+                label="y",
+                budget=STRONG,
+                categories=categories,
+            )
             for categories in (names, {"c": "public"})
         )
         assert listed.terms == mapped.terms
@@ -152,7 +187,9 @@ def test_missing_cells():
 def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
     x, y = table(3000, 9)
     wanted = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
-    found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton", max_memory=1000)
+    found = seeded(
+        linear_regression, **split(x, y, 200), budget=STRONG, method="newton", max_memory=1000
+    )
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
     monkeypatch.setattr("fastpubpriv.training.coordinates.KEPT_BYTES", 1000)
     found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
@@ -172,7 +209,15 @@ def test_rows_are_kept_within_max_memory():
 
         rows = fpp.Rows.from_chunks(chunks, n=n, dim=6)
         public = np.column_stack([x, y])[1100:].copy()
-        seeded(linear_regression, rows, label=-1, x_pub=public, budget=STRONG, method="newton", max_memory=most)
+        seeded(
+            linear_regression,
+            rows,
+            label=-1,
+            x_pub=public,
+            budget=STRONG,
+            method="newton",
+            max_memory=most,
+        )
         reads[n] = len(passes)
     assert reads[1000] == 1
     assert reads[1001] > 1
@@ -183,11 +228,17 @@ def test_a_drift_of_the_public_rows_is_seen_and_discounted():
     x, beta = rng.normal(size=(20_500, 20)), rng.normal(size=20) / np.sqrt(20)
     moved = beta + 3.0 * np.eye(20)[0]
     y = np.where(np.arange(20_500) < 500, x @ moved, x @ beta) + rng.normal(size=20_500)
-    result = seeded(linear_regression, **split(x, y, 500), budget=ApproxDP(1, 1e-5), method="newton")
+    result = seeded(
+        linear_regression, **split(x, y, 500), budget=ApproxDP(1, 1e-5), method="newton"
+    )
     assert result.public_drift > 5.0
     assert np.sum((result.coefficients - beta) ** 2) < 0.1
     assert "disagree" in result.summary()
-    agreed = seeded(linear_regression, **split(x, x @ beta + rng.normal(size=20_500), 500), budget=ApproxDP(1, 1e-5))
+    agreed = seeded(
+        linear_regression,
+        **split(x, x @ beta + rng.normal(size=20_500), 500),
+        budget=ApproxDP(1, 1e-5),
+    )
     assert agreed.public_drift == 1.0
 
 
@@ -203,7 +254,11 @@ def test_few_public_rows_of_many_constant_or_repeated_columns():
     x, beta = rng.normal(size=(20_060, 40)), rng.normal(size=40) / np.sqrt(40)
     y = x @ beta + rng.normal(size=20_060)
     result = seeded(linear_regression, **split(x, y, 30), budget=STRONG)
-    assert np.sum((result.coefficients - beta) ** 2) < 0.05 < np.sum((result.public_coefficients - beta) ** 2)
+    assert (
+        np.sum((result.coefficients - beta) ** 2)
+        < 0.05
+        < np.sum((result.public_coefficients - beta) ** 2)
+    )
 
 
 X, Y = table(600, 13)
@@ -229,13 +284,17 @@ def test_classes_in_another_order_and_one_that_no_public_row_has():
     other = seeded(logistic_regression, **good, method="newton")
     np.testing.assert_allclose(result.predict_proba(x)[:, ::-1], other.predict_proba(x), atol=0.2)
     # A class that no public row has: the public fit knows nothing of it.
-    alone = seeded(logistic_regression, **{**good, "y_pub": np.zeros(100), "classes": [0, 1]}, method="newton")
+    alone = seeded(
+        logistic_regression, **{**good, "y_pub": np.zeros(100), "classes": [0, 1]}, method="newton"
+    )
     assert np.isfinite(alone.coefficients).all()
 
 
 def test_train_is_what_the_others_call_and_warns_of_harm():
     x, y = table(1040, 4)
-    of_result = pytest.warns(AccuracyWarning, match=r"linear_regression: unresolved .*: intercept, x0")
+    of_result = pytest.warns(
+        AccuracyWarning, match=r"linear_regression: unresolved .*: intercept, x0"
+    )
     with of_result, pytest.warns(AccuracyWarning, match="method='throw_away'"):
         linear_regression(**split(x, y, 1000), budget=ZCDP(0.001), method="newton")
     # Train is what the others call.
@@ -284,7 +343,9 @@ def flights(n=6300):
     rng = np.random.default_rng(0)
     code, distance = rng.integers(0, 3, n), rng.normal(size=n)
     delay = np.array([0.0, 3.0, -2.0])[code] + distance + rng.normal(size=n)
-    frame = pd.DataFrame({"carrier": np.array(CARRIERS, dtype=object)[code], "distance": distance, "delay": delay})
+    frame = pd.DataFrame(
+        {"carrier": np.array(CARRIERS, dtype=object)[code], "distance": distance, "delay": delay}
+    )
     frame["late"] = np.where(delay > 0.0, "late", "on time").astype(object)
     return frame, code
 
@@ -298,34 +359,53 @@ def sides(frame, columns):
     # Levels that the list does not have, a missing one, and cells of other types.
     strange = ["ZZ", None, 7.0, "aa", ["a list"], object()]
     private = private.reset_index(drop=True)
-    private["carrier"] = pd.Series([*strange, *private["carrier"].iloc[len(strange) :]], dtype=object)
+    private["carrier"] = pd.Series(
+        [*strange, *private["carrier"].iloc[len(strange) :]], dtype=object
+    )
     return private, public
 
 
 def coded(frame):
     found = frame.copy()
     places = {name: float(index) for index, name in enumerate(CARRIERS)}
-    found["carrier"] = [places.get(cell, np.nan) if isinstance(cell, str) else np.nan for cell in frame["carrier"]]
+    found["carrier"] = [
+        places.get(cell, np.nan) if isinstance(cell, str) else np.nan for cell in frame["carrier"]
+    ]
     return found.astype(float)
 
 
 def test_text_gives_the_bits_of_its_codes():
     private, public = sides(FRAME, ["carrier", "distance", "delay"])
     given = {"label": "delay", **WANTED}
-    result = seeded(linear_regression, private, x_pub=public, categories={"carrier": list(CARRIERS)}, **given)
-    plain = seeded(linear_regression, coded(private), x_pub=coded(public), categories={"carrier": [0, 1, 2]}, **given)
+    result = seeded(
+        linear_regression, private, x_pub=public, categories={"carrier": list(CARRIERS)}, **given
+    )
+    plain = seeded(
+        linear_regression,
+        coded(private),
+        x_pub=coded(public),
+        categories={"carrier": [0, 1, 2]},
+        **given,
+    )
     np.testing.assert_array_equal(result.coefficients, plain.coefficients)
     assert result.terms == ("carrier=AA", "carrier=B6", "carrier=DL", "distance")
     assert result.coefficients[:3] == pytest.approx(np.array([0.0, 3.0, -2.0]) - 1.0 / 3.0, abs=0.2)
-    same = seeded(linear_regression, private, x_pub=public, categories={"carrier": "public"}, **given)
+    same = seeded(
+        linear_regression, private, x_pub=public, categories={"carrier": "public"}, **given
+    )
     np.testing.assert_array_equal(same.coefficients, result.coefficients)
     np.testing.assert_array_equal(
-        result.predict(private.drop(columns="delay")), plain.predict(coded(private)[["carrier", "distance"]])
+        result.predict(private.drop(columns="delay")),
+        plain.predict(coded(private)[["carrier", "distance"]]),
     )
     listed = private[["carrier", "distance"]].to_numpy()
-    np.testing.assert_array_equal(result.predict(listed), result.predict(private[["carrier", "distance"]]))
+    np.testing.assert_array_equal(
+        result.predict(listed), result.predict(private[["carrier", "distance"]])
+    )
     again = TrainingResult.from_json(result.to_json())
-    np.testing.assert_array_equal(again.predict(private[["distance", "carrier"]]), result.predict(listed))
+    np.testing.assert_array_equal(
+        again.predict(private[["distance", "carrier"]]), result.predict(listed)
+    )
 
 
 def forms(frame, folder):
@@ -357,15 +437,23 @@ def test_every_source_of_text_gives_the_same_bits(tmp_path):
     private, public = sides(FRAME.iloc[:1500], ["carrier", "distance", "late"])
     stated = {"categories": {"carrier": "public"}}
     given = {"y_pub": None, "label": "late", "columns": None, **stated}
-    rows, table, found = open_inputs("train", private, None, {**given, "x_pub": public}, classes=True)
+    rows, table, found = open_inputs(
+        "train", private, None, {**given, "x_pub": public}, classes=True
+    )
     assert found.texts == {"carrier": CARRIERS}
     assert found.class_names == ("late", "on time")
     held = np.concatenate(list(rows.chunks()))
     assert np.isnan(held[:6, 0]).all()
     (tmp_path / "public").mkdir()
-    for (name, one), (_, other) in zip(forms(private, tmp_path), forms(public, tmp_path / "public"), strict=True):
-        rows, again, found = open_inputs("train", one, None, {**given, "x_pub": other}, classes=True)
-        np.testing.assert_array_equal(np.concatenate(list(rows.chunks(chunk_rows=7))), held, err_msg=name)
+    for (name, one), (_, other) in zip(
+        forms(private, tmp_path), forms(public, tmp_path / "public"), strict=True
+    ):
+        rows, again, found = open_inputs(
+            "train", one, None, {**given, "x_pub": other}, classes=True
+        )
+        np.testing.assert_array_equal(
+            np.concatenate(list(rows.chunks(chunk_rows=7))), held, err_msg=name
+        )
         np.testing.assert_array_equal(again, table, err_msg=name)
         assert found.class_names == ("late", "on time")
     wanted = seeded(logistic_regression, private, x_pub=public, label="late", **stated, **WANTED)
@@ -377,10 +465,14 @@ def test_every_source_of_text_gives_the_same_bits(tmp_path):
 def test_classes_that_are_texts():
     x = FRAME[["distance"]].assign(b6=(CODE == 1).astype(float)).to_numpy()
     labels = FRAME["late"].to_numpy()
-    labels = np.where(np.arange(len(labels)) == PUBLIC + 3, "a class of a private row", labels).astype(object)
+    labels = np.where(
+        np.arange(len(labels)) == PUBLIC + 3, "a class of a private row", labels
+    ).astype(object)
     number = np.where(labels == "late", 0.0, np.where(labels == "on time", 1.0, np.nan))
     given = {"x_priv": x[PUBLIC:], "x_pub": x[:PUBLIC].copy(), **WANTED}
-    wanted = seeded(logistic_regression, y_priv=number[PUBLIC:], y_pub=number[:PUBLIC].copy(), **given)
+    wanted = seeded(
+        logistic_regression, y_priv=number[PUBLIC:], y_pub=number[:PUBLIC].copy(), **given
+    )
     for form in (list, np.array, pd.Series, lambda each: pd.Series(each, name=0).to_frame()):
         y = {"y_priv": form(labels[PUBLIC:]), "y_pub": form(labels[:PUBLIC].copy())}
         result = seeded(logistic_regression, **y, **given)
@@ -392,7 +484,11 @@ def test_classes_that_are_texts():
     assert TrainingResult.from_json(result.to_json()).predict([[1.0, 1.0]]).tolist() == ["late"]
     # In the order of the list, the second class is the one whose odds are modeled.
     turned = seeded(
-        logistic_regression, **y, **given, classes=["on time", "late"], class_weight={"on time": 1, "late": 1}
+        logistic_regression,
+        **y,
+        **given,
+        classes=["on time", "late"],
+        class_weight={"on time": 1, "late": 1},
     )
     assert np.sign(turned.coefficients[0]) == -np.sign(result.coefficients[0])
     assert turned.predict([[1.0, 1.0]]).tolist() == ["late"]
@@ -400,9 +496,18 @@ def test_classes_that_are_texts():
 
 def test_several_classes_that_are_texts():
     frame = FRAME.assign(carrier=FRAME["carrier"])
-    private, public = frame.iloc[PUBLIC:2000][["delay", "carrier"]], frame.iloc[:PUBLIC][["delay", "carrier"]].copy()
+    private, public = (
+        frame.iloc[PUBLIC:2000][["delay", "carrier"]],
+        frame.iloc[:PUBLIC][["delay", "carrier"]].copy(),
+    )
     result = seeded(
-        train, private, x_pub=public, label="carrier", loss="softmax", budget=STRONG, method=SemiDP(steps=8)
+        train,
+        private,
+        x_pub=public,
+        label="carrier",
+        loss="softmax",
+        budget=STRONG,
+        method=SemiDP(steps=8),
     )
     assert result.design["classes"] == CARRIERS
     found = result.predict(pd.DataFrame({"delay": [8.0, -8.0, np.nan]}))
@@ -423,9 +528,16 @@ def test_several_classes_that_are_texts():
     ({"label": "late", "columns": ["carrier", "distance"], "class_weight": {0: 1, 1: 2}}, "'late', 'on time'"),
 ])  # fmt: skip
 def test_what_is_refused_before_the_debit_of_texts(changes, words):
-    given = {"label": "delay", "columns": ["carrier", "distance"], "categories": {"carrier": "public"}, **changes}
+    given = {
+        "label": "delay",
+        "columns": ["carrier", "distance"],
+        "categories": {"carrier": "public"},
+        **changes,
+    }
     given["loss"] = "logistic" if given["label"] == "late" else "squared"
-    refused(train, words, FRAME.iloc[PUBLIC:], x_pub=FRAME.iloc[:PUBLIC].copy(), budget=STRONG, **given)
+    refused(
+        train, words, FRAME.iloc[PUBLIC:], x_pub=FRAME.iloc[:PUBLIC].copy(), budget=STRONG, **given
+    )
 
 
 def test_private_text_is_not_quoted():
@@ -439,19 +551,35 @@ def test_private_text_is_not_quoted():
 def test_coefficients_of_two_categories_without_noise_in_the_labels(method):
     # Coefficients of categories sum to zero, so that the map to them has no inverse.
     rng = np.random.default_rng(0)
-    public, private = (pd.DataFrame({"x": rng.normal(size=n), "t": ["a", "b"] * (n // 2)}) for n in (40, 2000))
+    public, private = (
+        pd.DataFrame({"x": rng.normal(size=n), "t": ["a", "b"] * (n // 2)}) for n in (40, 2000)
+    )
     for table in (private, public):
         table["y"] = 2.0 * table["x"] + (table["t"] == "a")
-    given = {"x_pub": public, "label": "y", "categories": {"t": "public"}, "loss": "squared", "method": method}
+    given = {
+        "x_pub": public,
+        "label": "y",
+        "categories": {"t": "public"},
+        "loss": "squared",
+        "method": method,
+    }
     result = seeded(train, private, **given, budget=ZCDP(1.0))
     np.testing.assert_allclose(result.coefficients, [2.0, 0.5, -0.5], atol=1e-4)
 
 
 def test_an_exact_fit_of_long_tailed_columns_has_finite_coefficients_and_no_negative_variance():
     rng = np.random.default_rng(154)
-    public = pd.DataFrame({"x": rng.standard_cauchy(40) ** 3, "rare": np.arange(40) == 0, "t": list("abcdefgh") * 5})
+    public = pd.DataFrame(
+        {"x": rng.standard_cauchy(40) ** 3, "rare": np.arange(40) == 0, "t": list("abcdefgh") * 5}
+    )
     public["y"] = 2.0 * public["x"]
-    given = {"x_pub": public, "label": "y", "categories": {"t": "public"}, "loss": "squared", "method": "throw_away"}
+    given = {
+        "x_pub": public,
+        "label": "y",
+        "categories": {"t": "public"},
+        "loss": "squared",
+        "method": "throw_away",
+    }
     result = seeded(train, public.sample(30, random_state=1), **given, budget=ZCDP(1.0))
     assert result.public_coefficients[0] == pytest.approx(2.0)
     assert np.diag(result.public_covariance).min() >= 0.0
@@ -463,7 +591,12 @@ def test_thresholds_of_the_huber_loss_that_clip_nearly_all_residuals_or_none(thr
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2040, 2))
     y = 3.0 * x[:, 0] + rng.normal(size=2040)
-    given = {"y_priv": y[40:], "x_pub": x[:40], "y_pub": y[:40].copy(), "loss": huber_loss(threshold)}
+    given = {
+        "y_priv": y[40:],
+        "x_pub": x[:40],
+        "y_pub": y[:40].copy(),
+        "loss": huber_loss(threshold),
+    }
     result = seeded(train, x[40:], **given, budget=ZCDP(1e4), method="newton")
     low, high = result.confidence_interval()
     assert low[0] <= 3.0 <= high[0]

@@ -42,10 +42,16 @@ def likeliest(x, y, free=3):
         p = chances(theta)
         return -np.log(p[hot]).mean(), -basis.T @ ((hot - p).T @ rows).ravel() / len(x)
 
-    theta = optimize.minimize(loss, np.zeros(basis.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9}).x
+    theta = optimize.minimize(
+        loss, np.zeros(basis.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9}
+    ).x
     p = chances(theta)
     bend = np.einsum(
-        "na,nab,nd,ne->adbe", np.ones((len(x), free)), p[:, :, None] * (np.eye(free) - p[:, None]), rows, rows
+        "na,nab,nd,ne->adbe",
+        np.ones((len(x), free)),
+        p[:, :, None] * (np.eye(free) - p[:, None]),
+        rows,
+        rows,
     )
     bend = basis.T @ bend.reshape(len(basis), -1) @ basis
     scores = np.einsum("na,nd->nad", hot - p, rows).reshape(len(x), -1) @ basis
@@ -68,7 +74,10 @@ def test_without_noise_the_answer_is_the_likeliest(heavy):
     assert np.median(np.abs(result.coefficients - wanted) / deviation) < (0.8 if heavy else 0.4)
     lower, upper = result.confidence_interval()
     assert np.mean((lower < wanted) & (wanted < upper)) > 0.8
-    ends = [np.array(dict(column[:2] for column in shown(result, level)[0].columns)["upper"]) for level in (0.5, 0.95)]
+    ends = [
+        np.array(dict(column[:2] for column in shown(result, level)[0].columns)["upper"])
+        for level in (0.5, 0.95)
+    ]
     assert np.all(ends[0] < ends[1])
     light = fitted(x, y, 200, tails="light")
     assert light.method == "semi_dp"
@@ -108,7 +117,9 @@ def test_a_planted_fault_is_seen(monkeypatch):
 def test_a_row_is_its_score_and_its_second_derivative():
     rng = np.random.default_rng(3)
     made, slope = linalg.helmert(4).T, rng.normal(size=(3, 2))
-    chunk = np.column_stack([rng.normal(size=(9, 2)), np.r_[np.arange(4), np.arange(4), np.nan]]).astype(np.float32)
+    chunk = np.column_stack(
+        [rng.normal(size=(9, 2)), np.r_[np.arange(4), np.arange(4), np.nan]]
+    ).astype(np.float32)
     score = RowOfClasses(contrasts=made, slope=slope, step=0.5)
     bend = RowOfClasses(contrasts=made, slope=slope, step=0.5, curvature=True)
     found, bent = score(chunk), bend(chunk)
@@ -120,16 +131,23 @@ def test_a_row_is_its_score_and_its_second_derivative():
     small = 1e-5
     for k in range(6):
         moved = slope + small * np.eye(6)[k].reshape(3, 2)
-        change = (RowOfClasses(contrasts=made, slope=moved, step=0.5)(chunk)[:8] - found[:8]) / small
+        change = (
+            RowOfClasses(contrasts=made, slope=moved, step=0.5)(chunk)[:8] - found[:8]
+        ) / small
         for row in range(8):
             assert np.allclose(bend.matrix(bent[row])[k], -change[row], atol=1e-4)
     assert np.allclose(np.sum(bent[0] ** 2), np.sum(bend.matrix(bent[0]) ** 2))
 
 
 def test_hostile_rows_are_zero():
-    chunk = np.array([[np.nan, 1, 0], [np.inf, 1, 1], [1e30, -1e30, 2], [1, 1, 7], [1, 1, -np.inf]], dtype=np.float32)
+    chunk = np.array(
+        [[np.nan, 1, 0], [np.inf, 1, 1], [1e30, -1e30, 2], [1, 1, 7], [1, 1, -np.inf]],
+        dtype=np.float32,
+    )
     for curvature in (False, True):
-        row = RowOfClasses(contrasts=linalg.helmert(3).T, slope=np.ones((2, 2)), step=1.0, curvature=curvature)
+        row = RowOfClasses(
+            contrasts=linalg.helmert(3).T, slope=np.ones((2, 2)), step=1.0, curvature=curvature
+        )
         found = row(chunk)
         assert np.isfinite(found).all()
         assert not found[[0, 1, 3, 4]].any()
@@ -137,7 +155,8 @@ def test_hostile_rows_are_zero():
 
 def test_what_cannot_be_exact():
     x, y = classes(2, 1000)
-    assert fitted(x, y, 25, budget=ZCDP(5)).method in ("semi_dp", "throw_away")  # five public rows for each coefficient
+    # five public rows for each coefficient
+    assert fitted(x, y, 25, budget=ZCDP(5)).method in ("semi_dp", "throw_away")
     raises(InputError, "public rows for each", fitted, x, y, 25, budget=ZCDP(5), method="newton")
 
 

@@ -19,9 +19,21 @@ from tests.truth.arguments import VERBS
 def main(given: list[str] | None = None) -> int:
     """Run the sweep; return 1 if it finds what `known.py` does not list."""
     parser = argparse.ArgumentParser(prog="python -m tests.truth", description=__doc__)
-    parser.add_argument("--verbs", type=lambda text: text.split(","), default=list(VERBS), help="names in arguments.py")
-    parser.add_argument("--full", action="store_true", help="all pairs, populations and eight draws")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="CPU seconds; what is left out is counted")
+    parser.add_argument(
+        "--verbs",
+        type=lambda text: text.split(","),
+        default=list(VERBS),
+        help="names in arguments.py",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="all pairs, populations and eight draws"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="CPU seconds; what is left out is counted",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the draws")
     parser.add_argument("--code", action="store_true", help="also the calls as code that runs")
     asked = parser.parse_args(given)

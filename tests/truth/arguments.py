@@ -59,7 +59,8 @@ class Verb(NamedTuple):
     widest: int = 2
     budgets: Names = ("zcdp", "approx", "pure")
     populations: Names = ("light", "skewed", "awkward")
-    same_as_default: Sequence[str] = ()  # cases that change nothing: what the default chooses anyway
+    # cases that change nothing: what the default chooses anyway
+    same_as_default: Sequence[str] = ()
     speed: float = 1.0  # share of the settings and pairs that the quick part runs
     reports: bool = False  # the first argument is made by `base`, not the private rows
 
@@ -80,7 +81,9 @@ class Call:
     cases: tuple[Case, ...] = ()
     population: str = "light"
     rows: int = 2_000
-    budget: fpp.PureDP | fpp.ApproxDP | fpp.ZCDP = dataclasses.field(default_factory=lambda: fpp.ZCDP(0.1))
+    budget: fpp.PureDP | fpp.ApproxDP | fpp.ZCDP = dataclasses.field(
+        default_factory=lambda: fpp.ZCDP(0.1)
+    )
     draw: int = 0
 
     @property
@@ -113,7 +116,9 @@ class Call:
             given.setdefault("columns", self.columns)
         for case in self.cases:
             for name, value in zip(case.names, case.values, strict=True):
-                given[name] = value.make(self) if isinstance(value, Made) and name != "columns" else value
+                given[name] = (
+                    value.make(self) if isinstance(value, Made) and name != "columns" else value
+                )
         if "columns" in self.names():
             given["columns"] = self.columns
         return given
@@ -257,7 +262,10 @@ PERSONS: dict[str | Names, Sequence[Any]] = {
     ("person", "rows_per_person"): [("id", 1), ("id", 2), ("id", "auto")],
 }
 # For verbs of which no release shows how many rows a person has: more than one row of each is refused.
-ONE_ROW: dict[str | Names, Sequence[Any]] = {"person": PERSONS["person"], ("person", "rows_per_person"): [("id", 1)]}
+ONE_ROW: dict[str | Names, Sequence[Any]] = {
+    "person": PERSONS["person"],
+    ("person", "rows_per_person"): [("id", 1)],
+}
 FEW_PUBLIC = [first_public(1), first_public(2), first_public(5), first_public(20), SHIFTED]
 
 
@@ -522,13 +530,18 @@ REGRESSION: dict[str | Names, Sequence[Any]] = {
     ("weights_priv", "weight_cap", "weights_pub"): WEIGHTS,
     "weights_pub": [PUBLIC_WEIGHTS],
     "x_bounds": [Made("features_ends", features_ends)],
-    ("columns", "categories"): [(Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"]), {"kind": "public"})],
+    ("columns", "categories"): [
+        (Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"]), {"kind": "public"})
+    ],
     "method": ["newton", "throw_away"],
     "tails": ["light"],
     "label": [-1],
     **PERSONS,
 }
-LINEAR: dict[str | Names, Sequence[Any]] = {"y_bounds": [Made("label_ends", label_ends)], "y_scale": [1.0]}
+LINEAR: dict[str | Names, Sequence[Any]] = {
+    "y_bounds": [Made("label_ends", label_ends)],
+    "y_scale": [1.0],
+}
 CLASSES: dict[str | Names, Sequence[Any]] = {
     "x_pub": [first_public(5), first_public(20), SHIFTED],
     ("x_pub", "classes"): [(first_public(2), [0.0, 1.0])],
@@ -543,7 +556,9 @@ GRADIENT: dict[str | Names, Sequence[Any]] = {
 }
 
 
-def without(cases: Mapping[str | Names, Sequence[Any]], *names: str) -> dict[str | Names, Sequence[Any]]:
+def without(
+    cases: Mapping[str | Names, Sequence[Any]], *names: str
+) -> dict[str | Names, Sequence[Any]]:
     """Cases without some of the arguments."""
     return {key: values for key, values in cases.items() if key not in names}
 
@@ -574,7 +589,13 @@ OWN_METHOD = training.SemiDP(steps=20, step_size=0.5, priv_weight=0.9)
 OWN_LOSS = training.Loss(name="pseudo-Huber", residual=own_residual, values=own_values)
 
 
-def trained(label: str, loss: Any, cases: Mapping[str | Names, Sequence[Any]], speed: float = 0.1, **more: Any) -> Verb:
+def trained(
+    label: str,
+    loss: Any,
+    cases: Mapping[str | Names, Sequence[Any]],
+    speed: float = 0.1,
+    **more: Any,
+) -> Verb:
     """The verb `train` with one loss."""
     labels = {("label", "y_priv", "y_pub"): [own_labels(label)]}
     return Verb(
@@ -782,7 +803,12 @@ APART = {
     "persons": "tried as part of estimate_mean",
 }
 # Arguments that no case varies, as the one that is given decides what the answer is about.
-OWN = {("train", "loss"), ("train", "label"), ("linear_regression", "label"), ("logistic_regression", "label")}
+OWN = {
+    ("train", "loss"),
+    ("train", "label"),
+    ("linear_regression", "label"),
+    ("logistic_regression", "label"),
+}
 # Arguments of `persons` for choosing the number of rows with a budget of its own.
 PERSONS_OWN = {("persons", "budget_for_k"), ("persons", "person")}
 
@@ -794,7 +820,9 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         module = importlib.import_module(".".join(filter(None, ("fastpubpriv", part))))
         for name in getattr(module, "__all__", ()):
             function = getattr(module, name)
-            if inspect.isfunction(function) and {"x_priv", "reports"} & set(inspect.signature(function).parameters):
+            if inspect.isfunction(function) and {"x_priv", "reports"} & set(
+                inspect.signature(function).parameters
+            ):
                 yield ".".join(filter(None, (part, name))), function
 
 
@@ -822,7 +850,11 @@ def complaints(
             continue
         tried = names_with_cases(verbs, name)
         for argument in inspect.signature(function).parameters:
-            own = (name, argument) in OWN | PERSONS_OWN or argument in ("x_priv", "budget", *NEUTRAL)
+            own = (name, argument) in OWN | PERSONS_OWN or argument in (
+                "x_priv",
+                "budget",
+                *NEUTRAL,
+            )
             based = argument in ("reports", "y_priv", "epsilon") and name.startswith("local.")
             if argument not in tried and not own and not based:
                 found.append(f"argument {argument} of {name} has no case")
@@ -838,7 +870,9 @@ CLASSES_OF = {
 CLASSES_OWN = {("SemiPrivatePCA", "n_components")}
 
 
-def class_complaints(classes: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]) -> list[str]:
+def class_complaints(
+    classes: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]
+) -> list[str]:
     """Arguments of scikit-learn classes that their functions lack."""
     found = []
     in_other_words = {"X_pub": "x_pub"}  # the name that scikit-learn would give
@@ -848,6 +882,9 @@ def class_complaints(classes: Mapping[str, Any], functions: Mapping[str, Callabl
             continue
         known = set(inspect.signature(functions[CLASSES_OF[name]]).parameters)
         for argument in inspect.signature(made).parameters:
-            if in_other_words.get(argument, argument) not in known and (name, argument) not in CLASSES_OWN:
+            if (
+                in_other_words.get(argument, argument) not in known
+                and (name, argument) not in CLASSES_OWN
+            ):
                 found.append(f"argument {argument} of {name} has no case")
     return found

@@ -91,12 +91,12 @@ def code(call: Call) -> str:
     texts = [case.text for case in VERBS[call.verb].all_cases()]
     numbers = [texts.index(case.text) for case in call.cases]
     made_call = f"{call.verb!r}, {numbers}, {call.population!r}, {call.rows}, fpp.{call.budget!r}, {call.draw}"
-    return (
-        f"print(engine.answer(engine.made({made_call})))  # import fastpubpriv as fpp; from tests.truth import engine"
-    )
+    return f"print(engine.answer(engine.made({made_call})))  # import fastpubpriv as fpp; from tests.truth import engine"
 
 
-def made(verb: str, numbers: Iterable[int], population: str, rows: int, budget: Any, draw: int) -> Call:
+def made(
+    verb: str, numbers: Iterable[int], population: str, rows: int, budget: Any, draw: int
+) -> Call:
     """The call of a report."""
     cases = VERBS[verb].all_cases()
     return Call(verb, tuple(cases[number] for number in numbers), population, rows, budget, draw)
@@ -113,11 +113,23 @@ def result_of(call: Call, private: Any = None, **more: Any) -> Any:
     verb = VERBS[call.verb]
     given = {**call.arguments(), **more}
     accepted = set(inspect.signature(verb.call).parameters)
-    every = inspect.Parameter.VAR_KEYWORD in {p.kind for p in inspect.signature(verb.call).parameters.values()}
-    usual = {"budget": call.budget, "random_state": SEED_OF_DRAW + call.draw, "threads": 1, "progress": False}
+    every = inspect.Parameter.VAR_KEYWORD in {
+        p.kind for p in inspect.signature(verb.call).parameters.values()
+    }
+    usual = {
+        "budget": call.budget,
+        "random_state": SEED_OF_DRAW + call.draw,
+        "threads": 1,
+        "progress": False,
+    }
     given = {**{name: value for name, value in usual.items() if name in accepted or every}, **given}
     with warnings.catch_warnings():
-        for kind in (fpp.AccuracyWarning, fpp.PrivacyWarning, fpp.ExperimentalWarning, fpp.SeededNoiseWarning):
+        for kind in (
+            fpp.AccuracyWarning,
+            fpp.PrivacyWarning,
+            fpp.ExperimentalWarning,
+            fpp.SeededNoiseWarning,
+        ):
             warnings.simplefilter("ignore", kind)
         if verb.reports:
             return verb.call(**given)
@@ -134,18 +146,25 @@ def answer(call: Call) -> Answer:
         result = result_of(call)
     except (fpp.FastPubPrivError, ValueError, TypeError) as error:
         if not isinstance(error, fpp.FastPubPrivError):
-            return Answer(None, [], [], [oracles.Fault("crash", f"{type(error).__name__}: {error}")])
+            return Answer(
+                None, [], [], [oracles.Fault("crash", f"{type(error).__name__}: {error}")]
+            )
         return Answer(None, [], [], [], f"{type(error).__name__}: {error}")
     except Exception as error:
         return Answer(None, [], [], [oracles.Fault("crash", f"{type(error).__name__}: {error}")])
     found = oracles.facts(result)
     truths = [oracles.truth(fact, call, result) for fact in found]
-    return Answer(result, found, truths, oracles.faults(call, result, found, truths, call.arguments()))
+    return Answer(
+        result, found, truths, oracles.faults(call, result, found, truths, call.arguments())
+    )
 
 
 def bits(result: Any) -> str:
     """All bits of a result that are about the table."""
-    return json.dumps({name: value for name, value in result.to_dict().items() if name != "private"}, sort_keys=True)
+    return json.dumps(
+        {name: value for name, value in result.to_dict().items() if name != "private"},
+        sort_keys=True,
+    )
 
 
 # ---- Draws -----------------------------------------------------------------------------------------------------------
@@ -166,11 +185,15 @@ class Tally:
             self.ok[key] += 1
             if oracles.missed(fact, true):
                 self.misses[key] += 1
-                self.shown[key] = f"{fact.point:.6g} [{fact.low:.6g}, {fact.high:.6g}], truth {true:.6g}"
+                self.shown[key] = (
+                    f"{fact.point:.6g} [{fact.low:.6g}, {fact.high:.6g}], truth {true:.6g}"
+                )
 
     def suspects(self) -> list[Any]:
         """Facts with too many misses in few draws."""
-        return [key for key, misses in self.misses.items() if misses >= max(2.0, 0.3 * self.ok[key])]
+        return [
+            key for key, misses in self.misses.items() if misses >= max(2.0, 0.3 * self.ok[key])
+        ]
 
 
 def of_draws(call: Call, draws: Iterable[int]) -> Tally:
@@ -194,20 +217,28 @@ def uncovered(call: Call, suspects: list[Any], seed: int) -> list[oracles.Fault]
         f"{tally.shown[statistic, where]}"
         for statistic, where in suspects
     ]
-    return [oracles.Fault(f"coverage {key[0]}", text) for key, text in zip(suspects, texts, strict=True)]
+    return [
+        oracles.Fault(f"coverage {key[0]}", text) for key, text in zip(suspects, texts, strict=True)
+    ]
 
 
 class Sweep:
     """The findings of a run, what each verb's facts add up to, and which cases ran."""
 
     def __init__(
-        self, seed: int = 0, draws: int = DRAWS, seconds: float = math.inf, known: Iterable[known.Known] = ()
+        self,
+        seed: int = 0,
+        draws: int = DRAWS,
+        seconds: float = math.inf,
+        known: Iterable[known.Known] = (),
     ) -> None:
         self.seed, self.draws = seed, draws
         self.end = cpu_seconds() + seconds
         self.listed = tuple(known)  # not examined any further
         self.findings: list[Finding] = []
-        self.by_statistic: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0])
+        self.by_statistic: dict[tuple[str, str], list[int]] = collections.defaultdict(
+            lambda: [0, 0]
+        )
         self.refused: dict[tuple[str, str], tuple[Case, str]] = {}
         self.ran: set[tuple[str, str]] = set()
         self.calls: dict[str, list[tuple[Call, int, int]]] = collections.defaultdict(list)
@@ -224,7 +255,10 @@ class Sweep:
     def known(self, call: Call, kind: str) -> bool:
         """Whether this kind is known for a part of the cases of a call."""
         texts = {case.text for case in call.cases}
-        if any(entry.matches(call.verb, kind, texts, call.population, call.rows) for entry in self.listed):
+        if any(
+            entry.matches(call.verb, kind, texts, call.population, call.rows)
+            for entry in self.listed
+        ):
             return True
         return any(
             finding.verb == call.verb and finding.kind == kind and set(finding.arguments) <= texts
@@ -267,16 +301,22 @@ class Sweep:
         if not kind.startswith("coverage "):
             return any(fault.kind == kind for fault in answer(call).faults)
         tally = of_draws(call, range(1_000, 1_000 + FRESH))
-        return any(f"coverage {key[0]}" == kind and misses > MOST_MISSES for key, misses in tally.misses.items())
+        return any(
+            f"coverage {key[0]}" == kind and misses > MOST_MISSES
+            for key, misses in tally.misses.items()
+        )
 
     def keep(self, call: Call, kind: str, text: str) -> None:
         """Keep a finding with the shortest call that shows it."""
         cases = call.cases
-        for case in call.cases if call.population != "visits" else ():  # whose rows are no sample without persons
+        # whose rows are no sample without persons
+        for case in call.cases if call.population != "visits" else ():
             fewer = tuple(each for each in cases if each.text != case.text)
             if self.shows(dataclasses.replace(call, cases=fewer), kind):
                 cases = fewer
-        self.findings.append(Finding(call.verb, kind, cases, dataclasses.replace(call, cases=cases), text))
+        self.findings.append(
+            Finding(call.verb, kind, cases, dataclasses.replace(call, cases=cases), text)
+        )
 
     # -- many calls --
     def budgets_and_sizes(self, verb: str) -> list[tuple[Any, int]]:
@@ -293,7 +333,8 @@ class Sweep:
         for population in populations:
             for number, cases in enumerate([(), *((case,) for case in VERBS[verb].all_cases())]):
                 first = number % len(settings)
-                for budget, rows in settings[first:] + settings[:first]:  # one that is refused gives way to the next
+                # one that is refused gives way to the next
+                for budget, rows in settings[first:] + settings[:first]:
                     if (
                         not self.over()
                         and self.examine(Call(verb, cases, population, rows, budget))
@@ -336,13 +377,17 @@ class Sweep:
         for (name, statistic), (fine, count) in sorted(self.by_statistic.items()):
             if name == verb and count >= NEVER and not fine:
                 text = f"{statistic}: none of {count} facts is ok"
-                self.findings.append(Finding(verb, f"never ok {statistic}", (), self.calls[verb][0][0], text))
+                self.findings.append(
+                    Finding(verb, f"never ok {statistic}", (), self.calls[verb][0][0], text)
+                )
 
     def explained(self, call: Call) -> bool:
         """Whether a finding of its own says that intervals of this call do not hold."""
         texts = {case.text for case in call.cases}
         found = [
-            set(each.arguments) <= texts for each in self.findings if each.verb == call.verb and of_interval(each.kind)
+            set(each.arguments) <= texts
+            for each in self.findings
+            if each.verb == call.verb and of_interval(each.kind)
         ]
         return any(found) or any(
             entry.matches(call.verb, entry.kind, texts, call.population, call.rows)
@@ -361,11 +406,19 @@ class Sweep:
     def unlisted(self, listed: Iterable[known.Known] = ()) -> list[Finding]:
         """The findings that a list of known faults does not have."""
         entries = tuple(listed)
-        return [finding for finding in self.findings if not any(entry.matches(*finding.key()) for entry in entries)]
+        return [
+            finding
+            for finding in self.findings
+            if not any(entry.matches(*finding.key()) for entry in entries)
+        ]
 
     def repaired(self, listed: Iterable[known.Known]) -> list[known.Known]:
         """Known faults that no call showed."""
-        return [entry for entry in listed if not any(entry.matches(*each.key()) for each in self.findings)]
+        return [
+            entry
+            for entry in listed
+            if not any(entry.matches(*each.key()) for each in self.findings)
+        ]
 
     def lines(self, listed: Iterable[known.Known] = ()) -> list[str]:
         """The report: one line for each finding, those of several populations together."""
@@ -429,7 +482,9 @@ def changed_bits(call: Call) -> list[oracles.Fault]:
 def _with_ledger(call: Call, wanted: str) -> list[oracles.Fault]:
     total = fpp.ZCDP(10**6) if isinstance(call.budget, fpp.ZCDP) else fpp.ApproxDP(1024, 0.5)
     of_persons = oracles.uses_persons(call)
-    relation = fpp.privacy.Neighbors.REPLACE_PERSON if of_persons else fpp.privacy.Neighbors.REPLACE_ONE
+    relation = (
+        fpp.privacy.Neighbors.REPLACE_PERSON if of_persons else fpp.privacy.Neighbors.REPLACE_ONE
+    )
     ledger = fpp.Ledger(total, relation=relation)
     result = result_of(call, ledger=ledger)
     found = []
@@ -437,7 +492,9 @@ def _with_ledger(call: Call, wanted: str) -> list[oracles.Fault]:
         found.append(oracles.Fault("other bits with a neutral argument", "ledger"))
     charged = [float(each) for each in ledger.spent.amounts][: len(result.spent.amounts)]
     if charged != [float(each) for each in result.spent.amounts]:
-        found.append(oracles.Fault("spent", f"the ledger says {ledger.spent!r}, the result {result.spent!r}"))
+        found.append(
+            oracles.Fault("spent", f"the ledger says {ledger.spent!r}, the result {result.spent!r}")
+        )
     return found
 
 
@@ -467,19 +524,29 @@ def in_form(frame: Any, form: str, folder: Any, columns: list[str]) -> Any:
 
 def same_numbers(first: Any, second: Any) -> bool:
     """Whether two results print the same numbers; one from an array has no names."""
-    return [repr(fact[2:]) for fact in oracles.facts(first)] == [repr(fact[2:]) for fact in oracles.facts(second)]
+    return [repr(fact[2:]) for fact in oracles.facts(first)] == [
+        repr(fact[2:]) for fact in oracles.facts(second)
+    ]
 
 
 def other_forms(call: Call, folder: Any) -> list[oracles.Fault]:
     """Forms of the table that change a bit."""
-    columns = [*dict.fromkeys([*call.columns, "g", "kind", "id", "x", "v", "y", "yes", "hits", "class", "w"])]
+    columns = [
+        *dict.fromkeys(
+            [*call.columns, "g", "kind", "id", "x", "v", "y", "yes", "hits", "class", "w"]
+        )
+    ]
     frame = call.tables.private[columns]
     first = tried(call, private=frame)
     found = []
     for form in FORMS if first is not None else ():
         more: dict[str, Any] = {}
         if form == "numpy":
-            numeric = call.tables.private[call.columns].select_dtypes("number").shape[1] == len(call.columns) > 0
+            numeric = (
+                call.tables.private[call.columns].select_dtypes("number").shape[1]
+                == len(call.columns)
+                > 0
+            )
             if not numeric or {"by", "person", "label"} & set(call.arguments()):
                 continue
             more = {"columns": None}
@@ -523,7 +590,9 @@ def without_effect(verb: str, populations: Iterable[str], rows: int = 2_000) -> 
                 break
         if ran and not moved:
             call = Call(verb, (case,), "light", rows, budget)
-            found.append(Finding(verb, "argument without effect", (case,), call, "nothing printed changes"))
+            found.append(
+                Finding(verb, "argument without effect", (case,), call, "nothing printed changes")
+            )
     return found
 
 
@@ -537,7 +606,15 @@ def worse_with_more(verb: str, rows: int = 2_000) -> list[Finding]:
     if ratio <= WORSE:
         return []
     call = Call(verb, (), "light", rows, fpp.ZCDP(0.5))
-    return [Finding(verb, "more budget is worse", (), call, f"errors {ratio:.3g} times those of a tenth of it")]
+    return [
+        Finding(
+            verb,
+            "more budget is worse",
+            (),
+            call,
+            f"errors {ratio:.3g} times those of a tenth of it",
+        )
+    ]
 
 
 def error_ratio(verb: str, rows: int, draws: Iterable[int]) -> float:
@@ -555,7 +632,10 @@ def error_ratio(verb: str, rows: int, draws: Iterable[int]) -> float:
                 ):
                     errors[rho][fact.statistic, fact.where].append(abs(fact.point - true))
     shared = [key for key in errors[0.5] if key in errors[0.05]]
-    logs = [math.log((np.median(errors[0.5][k]) + 1e-12) / (np.median(errors[0.05][k]) + 1e-12)) for k in shared]
+    logs = [
+        math.log((np.median(errors[0.5][k]) + 1e-12) / (np.median(errors[0.05][k]) + 1e-12))
+        for k in shared
+    ]
     return math.exp(float(np.mean(logs))) if logs else 0.0
 
 
@@ -578,14 +658,19 @@ def same_bits(sweep: Sweep, verbs: Iterable[str], folder: Path) -> None:
     for verb in verbs:
         budget, rows = sweep.budgets_and_sizes(verb)[-1]
         for population in VERBS[verb].populations:
-            for cases in [(), *((case,) for case in VERBS[verb].all_cases() if population == "light")]:
+            for cases in [
+                (),
+                *((case,) for case in VERBS[verb].all_cases() if population == "light"),
+            ]:
                 call = Call(verb, cases, population, rows, budget)
                 if sweep.over() or tried(call) is None:
                     continue
                 found = changed_bits(call)
                 if not verb.startswith("local.") and not cases:
                     found += other_forms(call, folder)
-                sweep.findings += [Finding(verb, each.kind, cases, call, each.text) for each in found]
+                sweep.findings += [
+                    Finding(verb, each.kind, cases, call, each.text) for each in found
+                ]
 
 
 Progress = Callable[[str], None]
@@ -621,7 +706,10 @@ def quick(verbs: Iterable[str] = tuple(VERBS), seed: int = 0, seconds: float = m
 
 
 def whole(
-    verbs: Iterable[str] = tuple(VERBS), seed: int = 0, seconds: float = math.inf, tell: Progress = print
+    verbs: Iterable[str] = tuple(VERBS),
+    seed: int = 0,
+    seconds: float = math.inf,
+    tell: Progress = print,
 ) -> Sweep:
     """Everything, with eight draws."""
     sweep = Sweep(seed=seed, draws=WHOLE_DRAWS, seconds=seconds)

@@ -21,7 +21,11 @@ class Known(NamedTuple):
 
     def matches(self, verb: str, kind: str, cases: set[str], population: str, rows: int) -> bool:
         """Whether a call with these cases on so many rows of this population shows this fault."""
-        same = self.verb == verb and self.kind == kind and population in (self.populations or (population,))
+        same = (
+            self.verb == verb
+            and self.kind == kind
+            and population in (self.populations or (population,))
+        )
         return (
             same
             and rows <= self.most_rows
@@ -63,7 +67,13 @@ KNOWN: tuple[Known, ...] = (
     Known("coinpress_covariance", "far", ("mode='theory'",), MOMENTS, ("light",)),
     Known("estimate_gaussian", "coverage covariance", ("method",), MOMENTS, ("skewed", "awkward")),
     Known("estimate_gaussian", "far", ("method",), MOMENTS, ("skewed", "awkward")),
-    Known("estimate_gaussian", "coverage covariance", ("pub_priv_gap",), MOMENTS, ("skewed", "awkward")),
+    Known(
+        "estimate_gaussian",
+        "coverage covariance",
+        ("pub_priv_gap",),
+        MOMENTS,
+        ("skewed", "awkward"),
+    ),
     Known("estimate_gaussian", "coverage std", ("structure='public'",), MOMENTS, ("skewed",)),
     # Worse than a constant, status ok.
     Known("train softmax", "prediction", ("method='dp_sgd'",), REGRESSION, ("awkward",)),

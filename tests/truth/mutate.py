@@ -56,7 +56,11 @@ class Mutant(NamedTuple):
     def replaced(self) -> str:
         """The text that takes the place of the spot."""
         factors = {"halved": "0.5", "one and a half times": "1.5"}
-        return self.spot.without if self.change == "left out" else f"({factors[self.change]} * ({self.spot.text}))"
+        return (
+            self.spot.without
+            if self.change == "left out"
+            else f"({factors[self.change]} * ({self.spot.text}))"
+        )
 
     def __str__(self) -> str:
         return f"{self.spot.path}:{self.spot.line}: {self.spot.text!r} {self.change}"
@@ -65,7 +69,13 @@ class Mutant(NamedTuple):
 # ---- Candidates ------------------------------------------------------------------------------------------------------
 def name_of(node: ast.AST) -> str:
     """The last name of a function that is called."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 def summands(node: ast.AST) -> Iterator[ast.AST]:
@@ -86,9 +96,15 @@ def parts(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
                 # A greater or a lesser of two numbers without one of them is the other.
                 neutral = "0.0" if name_of(node.func) == "hypot" else ast.unparse(other)
                 yield argument, neutral
-        elif isinstance(node, ast.Call) and name_of(node.func) == "sqrt" and len(list(summands(node.args[0]))) > 1:
+        elif (
+            isinstance(node, ast.Call)
+            and name_of(node.func) == "sqrt"
+            and len(list(summands(node.args[0]))) > 1
+        ):
             yield from ((each, "0.0") for each in summands(node.args[0]))
-        elif isinstance(node, ast.Assign) and any(TERM.search(ast.unparse(target)) for target in node.targets):
+        elif isinstance(node, ast.Assign) and any(
+            TERM.search(ast.unparse(target)) for target in node.targets
+        ):
             for inner in ast.walk(node.value):
                 if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
                     yield inner.left, "1.0"
@@ -108,10 +124,17 @@ def spots(root: Path = ROOT) -> list[Spot]:
                 starts.append(starts[-1] + len(line))
             for node, without in parts(ast.parse(source)):
                 at: Any = node
-                start, end = starts[at.lineno - 1] + at.col_offset, starts[at.end_lineno - 1] + at.end_col_offset
+                start, end = (
+                    starts[at.lineno - 1] + at.col_offset,
+                    starts[at.end_lineno - 1] + at.end_col_offset,
+                )
                 text = source[start:end].decode()
                 if TERM.search(text):
-                    found.add(Spot(file.relative_to(root).as_posix(), at.lineno, start, end, text, without))
+                    found.add(
+                        Spot(
+                            file.relative_to(root).as_posix(), at.lineno, start, end, text, without
+                        )
+                    )
     return sorted(found)
 
 
@@ -131,17 +154,25 @@ def verbs_that_run(places: set[tuple[str, int]]) -> dict[tuple[str, int], list[s
         def note(frame: Any, event: str, argument: Any, seen: set[Any] = seen) -> None:
             seen.add(frame.f_code)
 
-        cases_alone = [(case,) for case in VERBS[verb].all_cases()] if VERBS[verb].speed > engine.THIN else []
+        cases_alone = (
+            [(case,) for case in VERBS[verb].all_cases()] if VERBS[verb].speed > engine.THIN else []
+        )
         for cases in [(), *cases_alone]:
             sys.settrace(note)  # calls of functions alone, as no function is traced any further
             try:
-                got = engine.answer(Call(verb, cases, "light", 2_000, engine.BUDGETS[VERBS[verb].budgets[0]][0]))
+                got = engine.answer(
+                    Call(verb, cases, "light", 2_000, engine.BUDGETS[VERBS[verb].budgets[0]][0])
+                )
                 if got.result is not None:
                     repr(got.result.summary())
             finally:
                 sys.settrace(None)
         ran[verb] = {
-            (Path(code.co_filename).name, code.co_firstlineno, max(line or 0 for *_, line in code.co_lines()))
+            (
+                Path(code.co_filename).name,
+                code.co_firstlineno,
+                max(line or 0 for *_, line in code.co_lines()),
+            )
             for code in seen
             if "fastpubpriv" in code.co_filename
         }
@@ -149,7 +180,9 @@ def verbs_that_run(places: set[tuple[str, int]]) -> dict[tuple[str, int], list[s
         (path, line): [
             verb
             for verb in VERBS
-            if any(name == Path(path).name and first <= line <= last for name, first, last in ran[verb])
+            if any(
+                name == Path(path).name and first <= line <= last for name, first, last in ran[verb]
+            )
         ]
         for path, line in places
     }
@@ -158,7 +191,9 @@ def verbs_that_run(places: set[tuple[str, int]]) -> dict[tuple[str, int], list[s
 # ---- A copy of the package -------------------------------------------------------------------------------------------
 def copy_of(mutant: Mutant, folder: Path) -> None:
     """Write the package with one change, and the tests, into a folder."""
-    shutil.copytree(ROOT / "fastpubpriv", folder / "fastpubpriv", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "fastpubpriv", folder / "fastpubpriv", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (folder / "tests").symlink_to(ROOT / "tests")
     spot, file = mutant.spot, folder / mutant.spot.path
     source = file.read_bytes()
@@ -171,7 +206,12 @@ def noticed(verbs: list[str]) -> Iterator[str]:
     for name in watched_shares.FACTS:
         yield from watched_shares.moved(name)
     yield from terms.still_terms()
-    for measured in (terms.planned, terms.noise_alone, terms.sampling_alone, terms.measured_over_planned):
+    for measured in (
+        terms.planned,
+        terms.noise_alone,
+        terms.sampling_alone,
+        terms.measured_over_planned,
+    ):
         yield from terms.outside(measured())
     for verb in verbs:
         yield from engine.quick([verb], seconds=SECONDS / len(verbs)).lines(known.KNOWN)
@@ -203,7 +243,13 @@ def verdict(mutant: Mutant, verbs: list[str]) -> str:
         command = [sys.executable, "-m", "tests.truth.mutate", "--judge", ",".join(verbs)]
         surroundings = {**os.environ, "PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}
         ended = subprocess.run(
-            command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False, timeout=PATIENCE
+            command,
+            cwd=folder,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
         )
     if ended.returncode:
         return f"crash: {ended.stderr.strip().splitlines()[-1]}"
@@ -219,7 +265,9 @@ def main(given: list[str] | None = None) -> int:
     asked = parser.parse_args(given)
     if asked.judge is not None:
         before = set(json.loads(Path(BEFORE).read_text(encoding="utf-8")))
-        sys.stdout.write(first_new(noticed([verb for verb in asked.judge.split(",") if verb]), before))
+        sys.stdout.write(
+            first_new(noticed([verb for verb in asked.judge.split(",") if verb]), before)
+        )
         return 0
     mutants = drawn(asked.seed, asked.count)
     sys.stdout.write(f"seed {asked.seed}: {asked.count} of {len(spots())} terms\n")

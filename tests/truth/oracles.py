@@ -59,7 +59,9 @@ def fine_parts(result: Result, count: int) -> list[bool]:
     return [whole and not part for part in result.part_reasons]
 
 
-def listed(statistic: str, places: Any, points: Any, ends: tuple[Any, Any], fine: Any) -> list[Fact]:
+def listed(
+    statistic: str, places: Any, points: Any, ends: tuple[Any, Any], fine: Any
+) -> list[Fact]:
     """Facts of one statistic from flat arrays."""
     numbers = (np.ravel(points), np.ravel(ends[0]), np.ravel(ends[1]), fine)
     return [
@@ -71,7 +73,9 @@ def listed(statistic: str, places: Any, points: Any, ends: tuple[Any, Any], fine
 def of_mean(result: fpp.MeanResult) -> list[Fact]:
     """Means of columns."""
     places = [(name,) for name in result.labels]
-    return listed("mean", places, result.mean, result.confidence_interval(), fine_parts(result, result.dim))
+    return listed(
+        "mean", places, result.mean, result.confidence_interval(), fine_parts(result, result.dim)
+    )
 
 
 def of_groups(result: fpp.GroupMeans) -> list[Fact]:
@@ -80,16 +84,29 @@ def of_groups(result: fpp.GroupMeans) -> list[Fact]:
     fine = fine_parts(result, len(places))
     found = listed("mean", places, result.mean, result.confidence_interval(), fine)
     if result.noise_law == "gaussian":
-        spread = [ok and bool(known) for ok, known in zip(fine, np.isfinite(result.variance.ravel()), strict=True)]
-        found += listed("std", places, result.standard_deviation, result.deviation_interval(), spread)
+        spread = [
+            ok and bool(known)
+            for ok, known in zip(fine, np.isfinite(result.variance.ravel()), strict=True)
+        ]
+        found += listed(
+            "std", places, result.standard_deviation, result.deviation_interval(), spread
+        )
     return found
 
 
 def of_quantiles(result: fpp.QuantileResult) -> list[Fact]:
     """Quantiles of columns, and of groups."""
     groups = result.groups if isinstance(result, fpp.GroupQuantiles) else (None,)
-    places = [(name, group, q) for group in groups for name in result.labels for q in result.q.tolist()]
-    return listed("quantile", places, result.quantile, result.confidence_interval(), fine_parts(result, len(places)))
+    places = [
+        (name, group, q) for group in groups for name in result.labels for q in result.q.tolist()
+    ]
+    return listed(
+        "quantile",
+        places,
+        result.quantile,
+        result.confidence_interval(),
+        fine_parts(result, len(places)),
+    )
 
 
 def of_counts(result: fpp.CountResult) -> list[Fact]:
@@ -108,8 +125,13 @@ def of_description(result: fpp.Description) -> list[Fact]:
         found += of_mean(result.means) + of_quantiles(result.quantiles)
         if result.means.noise_law == "gaussian":
             fine = fine_parts(result, result.dim)[: result.numbers]
-            known = [ok and bool(number) for ok, number in zip(fine, np.isfinite(result.variance), strict=True)]
-            found += listed("std", names, result.standard_deviation, result.confidence_interval(), known)
+            known = [
+                ok and bool(number)
+                for ok, number in zip(fine, np.isfinite(result.variance), strict=True)
+            ]
+            found += listed(
+                "std", names, result.standard_deviation, result.confidence_interval(), known
+            )
     return found
 
 
@@ -119,7 +141,9 @@ def of_gaussian(result: fpp.GaussianResult) -> list[Fact]:
     places = [(name,) for name in names]
     spread = np.sqrt(np.diag(result.covariance))
     found = listed("mean", places, result.mean, result.confidence_interval(), fine)
-    found += listed("std", places, spread, result.confidence_interval(of="standard_deviation"), fine)
+    found += listed(
+        "std", places, spread, result.confidence_interval(of="standard_deviation"), fine
+    )
     if result.dim > 1:
         above = np.triu_indices(result.dim, 1)
         pairs = [(names[i], names[j]) for i, j in zip(*above, strict=True)]
@@ -127,7 +151,11 @@ def of_gaussian(result: fpp.GaussianResult) -> list[Fact]:
         ends = tuple(end[above] for end in result.confidence_interval(of="correlation"))
         found += listed("correlation", pairs, result.correlation[above], ends, both)
     guess = bool(result.diagnostics.get("guess", False))
-    found.append(covariance_fact(result, result.predicted_covariance_error, result.status == "ok" and not guess))
+    found.append(
+        covariance_fact(
+            result, result.predicted_covariance_error, result.status == "ok" and not guess
+        )
+    )
     return found
 
 
@@ -140,7 +168,9 @@ def of_components(result: fpp.PCAResult) -> list[Fact]:
     """Mean squares along the printed directions."""
     points = result.eigenvalues if result.along is None else result.along
     places = [(place,) for place in range(len(result.eigenvalues))]
-    return listed("along", places, points, result.confidence_interval(), fine_parts(result, len(places)))
+    return listed(
+        "along", places, points, result.confidence_interval(), fine_parts(result, len(places))
+    )
 
 
 def of_histograms(result: fpp.HistogramResult) -> list[Fact]:
@@ -148,7 +178,11 @@ def of_histograms(result: fpp.HistogramResult) -> list[Fact]:
     found, reach = [], SURE * result.noise_std
     for place, histogram in enumerate(result.histograms):
         for row, count in enumerate(histogram.counts.tolist()):
-            found.append(Fact("bin", (place, row), count, count - reach, count + reach, result.status == "ok"))
+            found.append(
+                Fact(
+                    "bin", (place, row), count, count - reach, count + reach, result.status == "ok"
+                )
+            )
     return found
 
 
@@ -159,7 +193,9 @@ def of_model(result: Any) -> list[Fact]:
         return []
     fine = fine_parts(result, len(frame))
     places = [(str(name),) for name in frame.index]
-    return listed("coefficient", places, frame["coefficient"], (frame["lower"], frame["upper"]), fine)
+    return listed(
+        "coefficient", places, frame["coefficient"], (frame["lower"], frame["upper"]), fine
+    )
 
 
 def of_mixture(result: Any) -> list[Fact]:
@@ -176,7 +212,9 @@ FACTS: dict[type, Callable[[Any], list[Fact]]] = {
     fpp.CountResult: of_counts,
     fpp.Description: of_description,
     fpp.GaussianResult: of_gaussian,
-    fpp.CovarianceResult: lambda result: [covariance_fact(result, result.predicted_error, result.status == "ok")],
+    fpp.CovarianceResult: lambda result: [
+        covariance_fact(result, result.predicted_error, result.status == "ok")
+    ],
     fpp.PCAResult: of_components,
     fpp.HistogramResult: of_histograms,
     fpp.TrainingResult: of_model,
@@ -190,7 +228,9 @@ FACTS: dict[type, Callable[[Any], list[Fact]]] = {
 def facts(result: Any) -> list[Fact]:
     """Every printed number of a result."""
     if type(result) not in FACTS:
-        raise AssertionError(f"class {type(result).__name__} has no facts in tests/truth/oracles.py")
+        raise AssertionError(
+            f"class {type(result).__name__} has no facts in tests/truth/oracles.py"
+        )
     with np.errstate(all="ignore"):
         return FACTS[type(result)](result)
 
@@ -217,7 +257,9 @@ def uses_persons(call: Call) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def part_of(name: str, column: str, group: Any, by: str | None, k: int | None) -> tuple[np.ndarray, np.ndarray]:
+def part_of(
+    name: str, column: str, group: Any, by: str | None, k: int | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of a column in a group, and how much each counts."""
     frame, weights = population(name), weighted(name, k)
     inside = np.ones(len(frame), dtype=bool)
@@ -254,13 +296,23 @@ def true_mean(fact: Fact, call: Call, result: Any) -> float:
         return float(clipped_mean(call.population, column))
     keep = call.value("keep", "row")
     if isinstance(result, fpp.GroupMeans):
-        return moments_of(call.population, column, group_of(result, fact.where[1]), result.by[0], k)[0]
+        return moments_of(
+            call.population, column, group_of(result, fact.where[1]), result.by[0], k
+        )[0]
     if call.value("missing") == "neutral" or isinstance(result, fpp.GaussianResult):
-        return float(complete_moments(call.population, tuple(call.columns), k)[0][list(call.columns).index(column)])
+        return float(
+            complete_moments(call.population, tuple(call.columns), k)[0][
+                list(call.columns).index(column)
+            ]
+        )
     mean = moments_of(call.population, column, None, None, 1 if keep != "row" else k)[0]
     if keep == "sum":
         private = call.tables.private
-        return mean * len(private) / private["id"].nunique() if call.population != "visits" else math.nan
+        return (
+            mean * len(private) / private["id"].nunique()
+            if call.population != "visits"
+            else math.nan
+        )
     return mean
 
 
@@ -276,9 +328,15 @@ def true_std(fact: Fact, call: Call, result: Any) -> float:
     """Standard deviation of a column or group."""
     column, k = fact.where[0], rows_of_each(call, result)
     if isinstance(result, fpp.GroupMeans):
-        return moments_of(call.population, column, group_of(result, fact.where[1]), result.by[0], k)[1]
+        return moments_of(
+            call.population, column, group_of(result, fact.where[1]), result.by[0], k
+        )[1]
     if isinstance(result, fpp.GaussianResult):
-        return float(complete_moments(call.population, tuple(call.columns), k)[1][list(call.columns).index(column)])
+        return float(
+            complete_moments(call.population, tuple(call.columns), k)[1][
+                list(call.columns).index(column)
+            ]
+        )
     return moments_of(call.population, column, None, None, k)[1]
 
 
@@ -289,7 +347,9 @@ def true_quantile(fact: Fact, call: Call, result: Any) -> float:
     if group is None:
         values, weights = sorted_part(call.population, column, None, None, k)
     else:
-        values, weights = sorted_part(call.population, column, group_of(result, group), result.by[0], k)
+        values, weights = sorted_part(
+            call.population, column, group_of(result, group), result.by[0], k
+        )
     if not len(values):
         return math.nan
     total = np.cumsum(weights)
@@ -297,7 +357,9 @@ def true_quantile(fact: Fact, call: Call, result: Any) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def sorted_part(name: str, column: str, group: Any, by: str | None, k: int | None) -> tuple[np.ndarray, np.ndarray]:
+def sorted_part(
+    name: str, column: str, group: Any, by: str | None, k: int | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of a column in a group, ascending, and how much each counts."""
     values, weights = part_of(name, column, group, by, k)
     order = np.argsort(values, kind="stable")
@@ -305,7 +367,9 @@ def sorted_part(name: str, column: str, group: Any, by: str | None, k: int | Non
 
 
 @functools.lru_cache(maxsize=4096)
-def moments_of(name: str, column: str, group: Any, by: str | None, k: int | None) -> tuple[float, float]:
+def moments_of(
+    name: str, column: str, group: Any, by: str | None, k: int | None
+) -> tuple[float, float]:
     """Mean and standard deviation of a column in a group; NaN without rows."""
     values, weights = part_of(name, column, group, by, k)
     if not len(values):
@@ -315,7 +379,9 @@ def moments_of(name: str, column: str, group: Any, by: str | None, k: int | None
 
 
 @functools.lru_cache(maxsize=256)
-def complete_moments(name: str, columns: tuple[str, ...], k: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def complete_moments(
+    name: str, columns: tuple[str, ...], k: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means, standard deviations and covariance over rows without a gap."""
     rows, weights = complete(name, columns, k)
     mean = np.average(rows, axis=0, weights=weights)
@@ -351,13 +417,17 @@ def other_of(cells: np.ndarray, absent: np.ndarray, wanted: list[Any]) -> np.nda
     return found
 
 
-def counted(call: Call, key: tuple[Any, ...], by: tuple[str, ...], result: Any, *, of_draw: bool = True) -> np.ndarray:
+def counted(
+    call: Call, key: tuple[Any, ...], by: tuple[str, ...], result: Any, *, of_draw: bool = True
+) -> np.ndarray:
     """Rows of the draw, or of the population, that have a key."""
     rows = call.rows if of_draw else 0
     inside = np.array(True)
     for place, (column, part) in enumerate(zip(by, key, strict=True)):
         named = {each[place] for each in result.keys} - {OTHER, MISSING}
-        inside = inside & has_part(*cells_of(call.population, rows, call.draw if of_draw else 0, column), part, named)
+        inside = inside & has_part(
+            *cells_of(call.population, rows, call.draw if of_draw else 0, column), part, named
+        )
     return inside
 
 
@@ -393,9 +463,14 @@ def true_bin(fact: Fact, call: Call, result: Any) -> float:
 def true_correlation(fact: Fact, call: Call, result: Any) -> float:
     """Correlation over complete rows."""
     first, second = (list(call.columns).index(name) for name in fact.where)
-    covariance = complete_moments(call.population, tuple(call.columns), rows_of_each(call, result))[2]
+    covariance = complete_moments(call.population, tuple(call.columns), rows_of_each(call, result))[
+        2
+    ]
     with np.errstate(all="ignore"):
-        return float(covariance[first, second] / math.sqrt(covariance[first, first] * covariance[second, second]))
+        return float(
+            covariance[first, second]
+            / math.sqrt(covariance[first, first] * covariance[second, second])
+        )
 
 
 def true_covariance_error(fact: Fact, call: Call, result: Any) -> float:
@@ -411,7 +486,11 @@ def true_covariance_error(fact: Fact, call: Call, result: Any) -> float:
 def true_along(fact: Fact, call: Call, result: Any) -> float:
     """Mean square about the printed center along the printed direction."""
     rows, weights = complete(call.population, tuple(call.columns), rows_of_each(call, result))
-    return float(np.average(((rows - result.center) @ result.components[fact.where[0]]) ** 2, weights=weights))
+    return float(
+        np.average(
+            ((rows - result.center) @ result.components[fact.where[0]]) ** 2, weights=weights
+        )
+    )
 
 
 def true_component(fact: Fact, call: Call, result: Any) -> float:
@@ -443,7 +522,9 @@ def newton(design_rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, k: 
         for i in range(k - 1):
             for j in range(k - 1):
                 mixed = weights * (chances[:, i] * (float(i == j) - chances[:, j]))
-                curvature[i * d : i * d + d, j * d : j * d + d] = (design_rows * mixed[:, None]).T @ design_rows
+                curvature[i * d : i * d + d, j * d : j * d + d] = (
+                    design_rows * mixed[:, None]
+                ).T @ design_rows
         step = np.linalg.solve(curvature, gradient.ravel()).reshape(k - 1, d)
         found = found + step
         if np.abs(step).max() < 1e-10:
@@ -452,7 +533,9 @@ def newton(design_rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, k: 
 
 
 @functools.lru_cache(maxsize=256)
-def fitted(name: str, label: str, with_kind: bool, class_weights: tuple[float, ...], k: int | None) -> np.ndarray:
+def fitted(
+    name: str, label: str, with_kind: bool, class_weights: tuple[float, ...], k: int | None
+) -> np.ndarray:
     """Coefficients of the population, (outputs, columns): least squares of y, maximum likelihood of classes."""
     frame, rows = population(name), design(name, with_kind)
     counts = weighted(name, k).to_numpy()
@@ -471,7 +554,12 @@ def fitted(name: str, label: str, with_kind: bool, class_weights: tuple[float, .
 
 def label_of(call: Call) -> str:
     """The label's column of a model."""
-    for part, label in (("logistic", "yes"), ("hinge", "yes"), ("poisson", "hits"), ("softmax", "class")):
+    for part, label in (
+        ("logistic", "yes"),
+        ("hinge", "yes"),
+        ("poisson", "hits"),
+        ("softmax", "class"),
+    ):
         if part in call.verb:
             return label
     return "y"
@@ -485,7 +573,9 @@ def class_weights(call: Call) -> tuple[float, ...]:
     if stated == "public":
         public = call.arguments()["x_pub"][label_of(call)].to_numpy()
         with np.errstate(divide="ignore"):
-            return tuple(np.minimum(1.0 / np.array([np.mean(public == 0.0), np.mean(public == 1.0)]), 10.0))
+            return tuple(
+                np.minimum(1.0 / np.array([np.mean(public == 0.0), np.mean(public == 1.0)]), 10.0)
+            )
     return tuple(stated.values())
 
 
@@ -503,7 +593,9 @@ def true_coefficient(fact: Fact, call: Call, result: Any) -> float:
         return math.nan
     if call.value("tails") == "light" and call.population == "skewed" and name == "intercept":
         return math.nan  # for residuals that are about normal
-    truth = fitted(call.population, label, with_kind, class_weights(call), rows_of_each(call, result))
+    truth = fitted(
+        call.population, label, with_kind, class_weights(call), rows_of_each(call, result)
+    )
     return float(truth[output, ("intercept", "x", "v").index(name)])
 
 
@@ -550,7 +642,9 @@ def of_numbers(call: Call, found: list[Fact], truths: list[float], result: Any) 
         ):
             yield Fault("far", text)
         spare = 1e-9 * abs(fact.point)
-        if not math.isnan(fact.point) and (fact.point < fact.low - spare or fact.point > fact.high + spare):
+        if not math.isnan(fact.point) and (
+            fact.point < fact.low - spare or fact.point > fact.high + spare
+        ):
             yield Fault("outside its own interval", text)
 
 
@@ -587,7 +681,10 @@ def of_missing(call: Call, result: Any) -> Iterator[Fault]:
     report = getattr(mean, "report", None) if isinstance(mean, fpp.MeanResult) else None
     if report is None:
         return
-    noise = max((each["noise_std"] for each in mean.releases if each["name"] == "signed dyadic cells"), default=0.0)
+    noise = max(
+        (each["noise_std"] for each in mean.releases if each["name"] == "signed dyadic cells"),
+        default=0.0,
+    )
     absent = call.tables.private[list(mean.labels)].isna()
     if call.value("missing") == "neutral":  # a row with a gap is left out in every column
         absent = absent.where(~absent.any(axis=1), True)
@@ -605,7 +702,11 @@ def of_bounds(call: Call, found: list[Fact], given: dict[str, Any]) -> Iterator[
     columns = list(population(call.population)[call.columns].select_dtypes("number"))
     low, high = (np.broadcast_to(end, len(columns)) for end in bounds)
     for fact in found:
-        if fact.statistic in ("mean", "quantile") and fact.where[0] in columns and not math.isnan(fact.point):
+        if (
+            fact.statistic in ("mean", "quantile")
+            and fact.where[0] in columns
+            and not math.isnan(fact.point)
+        ):
             place = columns.index(fact.where[0])
             if not low[place] <= fact.point <= high[place]:
                 yield Fault("beyond bounds=", f"{fact.statistic} {fact.where}: {fact.point:.6g}")
@@ -619,7 +720,11 @@ def of_result(call: Call, result: Any) -> Iterator[Fault]:
         yield Fault("n_priv", f"{result.n_priv} for {rows}")
     if not call.verb.startswith("local"):
         yield from of_spending(call, result)
-    if hasattr(result, "weights") and hasattr(result, "covariances") and abs(result.weights.sum() - 1.0) > 1e-6:
+    if (
+        hasattr(result, "weights")
+        and hasattr(result, "covariances")
+        and abs(result.weights.sum() - 1.0) > 1e-6
+    ):
         yield Fault("weights that do not add to 1", f"{result.weights.sum():.6g}")
     if isinstance(result, fpp.HistogramResult) and not uses_persons(call):
         yield from of_hidden_bins(call, result)
@@ -634,21 +739,31 @@ def of_spending(call: Call, result: Any) -> Iterator[Fault]:
     amounts = [float(each) for each in result.spent.amounts]
     wanted = [float(each) for each in call.budget.amounts]
     alone = isinstance(call.budget, fpp.ApproxDP) and amounts in ([wanted[0]], [wanted[0], 0.0])
-    if amounts != wanted and not (alone and call.verb in ("select_hypothesis", "learn_axis_aligned_mixture")):
+    if amounts != wanted and not (
+        alone and call.verb in ("select_hypothesis", "learn_axis_aligned_mixture")
+    ):
         yield Fault("spent", f"{result.spent!r} of {call.budget!r}")
 
 
 def of_hidden_bins(call: Call, result: fpp.HistogramResult) -> Iterator[Fault]:
     """A bin of a grid that is not shown has fewer rows than the threshold and six deviations."""
     for histogram in result.histograms:
-        if len(histogram.columns) != 1 or not len(histogram) or isinstance(call.value("bins"), fpp.DyadicBins):
+        if (
+            len(histogram.columns) != 1
+            or not len(histogram)
+            or isinstance(call.value("bins"), fpp.DyadicBins)
+        ):
             continue
         values = call.tables.private[result.columns[histogram.columns[0]]].to_numpy(float)
         start, width = histogram.lower[0, 0], histogram.upper[0, 0] - histogram.lower[0, 0]
         bins = np.ceil((values - start) / width)
         shown = set(np.round((histogram.upper[:, 0] - start) / width).tolist())
         places, counts = np.unique(bins, return_counts=True)
-        hidden = [count for place, count in zip(places.tolist(), counts.tolist(), strict=True) if place not in shown]
+        hidden = [
+            count
+            for place, count in zip(places.tolist(), counts.tolist(), strict=True)
+            if place not in shown
+        ]
         if max(hidden, default=0) > result.threshold + SURE * result.noise_std:
             yield Fault("hidden bin", f"{max(hidden)} rows, threshold {result.threshold:.4g}")
 
@@ -663,14 +778,21 @@ def losses(call: Call, result: Any) -> tuple[float, float]:
         return float(np.mean((y - predicted) ** 2)), float(np.mean(y**2))
     predicted = np.asarray(result.predict(frame[list(result.columns)]), dtype=float)
     if result.loss in ("logistic", "softmax"):
-        chances = result.predict_proba(frame[list(result.columns)])[np.arange(len(y)), y.astype(int)]
+        chances = result.predict_proba(frame[list(result.columns)])[
+            np.arange(len(y)), y.astype(int)
+        ]
         share = np.bincount(y.astype(int)) / len(y)
-        return float(-np.log(np.maximum(chances, 1e-300)).mean()), float(-np.sum(share * np.log(share)))
+        return float(-np.log(np.maximum(chances, 1e-300)).mean()), float(
+            -np.sum(share * np.log(share))
+        )
     if result.loss == "smooth_hinge":
         return float(np.mean(predicted != y)), float(min(np.mean(y), 1.0 - np.mean(y)))
     if result.loss == "poisson":
         constant = np.full(len(y), y.mean())
-        return tuple(float(np.mean(rate - y * np.log(np.maximum(rate, 1e-300)))) for rate in (predicted, constant))
+        return tuple(
+            float(np.mean(rate - y * np.log(np.maximum(rate, 1e-300))))
+            for rate in (predicted, constant)
+        )
     return float(np.mean(np.abs(predicted - y))), float(np.mean(np.abs(y - np.median(y))))
 
 
@@ -685,7 +807,9 @@ def of_prediction(call: Call, result: Any) -> Iterator[Fault]:
         yield Fault("prediction", f"loss {reached:.4g}, of a constant {constant:.4g}")
 
 
-def faults(call: Call, result: Any, found: list[Fact], truths: list[float], given: dict[str, Any]) -> list[Fault]:
+def faults(
+    call: Call, result: Any, found: list[Fact], truths: list[float], given: dict[str, Any]
+) -> list[Fault]:
     """What is wrong with one answer, without statistics."""
     with np.errstate(all="ignore"):
         return [

@@ -53,7 +53,9 @@ def _shared_columns(rng: np.random.Generator, size: int, name: str) -> dict[str,
         "y": 10.0 + 2.0 * x + 1.5 * v + error,
         "yes": (rng.random(size) < 1.0 / (1.0 + np.exp(v - x))).astype(float),
         "hits": rng.poisson(np.exp(0.4 * x)).astype(float),
-        "class": np.argmax(np.column_stack([x, v, np.zeros(size)]) + rng.gumbel(size=(size, 3)), axis=1).astype(float),
+        "class": np.argmax(
+            np.column_stack([x, v, np.zeros(size)]) + rng.gumbel(size=(size, 3)), axis=1
+        ).astype(float),
         "kind": np.array(["plain", "odd", "rare"])[rng.choice(3, size=size, p=[0.6, 0.3, 0.1])],
         "m1": places[:, 0],
         "m2": places[:, 1],
@@ -63,10 +65,18 @@ def _shared_columns(rng: np.random.Generator, size: int, name: str) -> dict[str,
 def _own_columns(rng: np.random.Generator, size: int, name: str) -> dict[str, object]:
     """Columns of numbers `NUMBERS[name]`, and the group `g`."""
     if name == "awkward":
-        g = np.array([" north", "söuth ", None], dtype=object)[rng.choice(3, size=size, p=[0.5, 0.4, 0.1])]
+        g = np.array([" north", "söuth ", None], dtype=object)[
+            rng.choice(3, size=size, p=[0.5, 0.4, 0.1])
+        ]
         w = np.where(rng.random(size) < 0.2, np.nan, rng.normal(-0.002, 0.001, size))
         day = np.datetime64("2024-02-28") + rng.integers(0, 3, size)
-        return {"u": rng.normal(1e9, 5.0, size), "w": w, "k": np.full(size, 7.0), "g": g, "day": day}
+        return {
+            "u": rng.normal(1e9, 5.0, size),
+            "w": w,
+            "k": np.full(size, 7.0),
+            "g": g,
+            "day": day,
+        }
     g = np.array(["a", "b", "c"])[rng.choice(3, size=size, p=[0.5, 0.3, 0.2])]
     if name == "skewed":
         w = np.where(rng.random(size) < 0.6, 0.0, rng.lognormal(size=size))
@@ -85,7 +95,9 @@ def population(name: str) -> pd.DataFrame:
         return pd.DataFrame({**_own_columns(rng, SIZE, name), **_shared_columns(rng, SIZE, name)})
     persons = round(SIZE / (HEAVY_SHARE * MANY + (1.0 - HEAVY_SHARE) * FEW))
     sizes = np.where(np.arange(persons) < HEAVY_SHARE * persons, MANY, FEW)
-    frame = pd.DataFrame({**_own_columns(rng, sizes.sum(), name), **_shared_columns(rng, sizes.sum(), name)})
+    frame = pd.DataFrame(
+        {**_own_columns(rng, sizes.sum(), name), **_shared_columns(rng, sizes.sum(), name)}
+    )
     heavy = np.repeat(sizes == MANY, sizes)
     for column in ("u", "age", "x"):
         frame[column] = frame[column] * np.where(heavy, 2.0, 1.0)
@@ -109,7 +121,9 @@ def drawn(name: str, rows: int, draw: int) -> Tables:
     if name == "visits":
         private = _drawn_persons(frame, rng, rows)
     else:
-        private = frame.iloc[rng.integers(0, len(frame), rows)].assign(id=rng.integers(0, max(rows // 2, 1), rows))
+        private = frame.iloc[rng.integers(0, len(frame), rows)].assign(
+            id=rng.integers(0, max(rows // 2, 1), rows)
+        )
     public = frame.iloc[rng.integers(0, len(frame), PUBLIC_ROWS)]
     private = private.assign(weight=rng.uniform(0.5, 2.0, len(private))).reset_index(drop=True)
     public = public.assign(weight=rng.uniform(0.5, 2.0, len(public)), id=-1).reset_index(drop=True)

@@ -34,7 +34,10 @@ def base_calls(verb: str) -> Iterator[tuple[str, Call]]:
     for population in VERBS[verb].populations:
         for budget, rows in sweep.budgets_and_sizes(verb):
             few = min(rows, engine.MOST_ROWS_OF_SLOW) if VERBS[verb].speed < engine.THIN else rows
-            yield f"{verb}, {population}, {budget!r}, {few} rows", Call(verb, (), population, few, budget)
+            yield (
+                f"{verb}, {population}, {budget!r}, {few} rows",
+                Call(verb, (), population, few, budget),
+            )
 
 
 def share_of(call: Call) -> Share | None:
@@ -47,7 +50,9 @@ def share_of(call: Call) -> Share | None:
             continue
         facts += len(got.facts)
         ok += sum(fact.ok for fact in got.facts)
-        misses += sum(oracles.missed(fact, true) for fact, true in zip(got.facts, got.truths, strict=True))
+        misses += sum(
+            oracles.missed(fact, true) for fact, true in zip(got.facts, got.truths, strict=True)
+        )
         reasons.update({reason.value for reason in got.result.reasons})
     if not facts:
         return None
@@ -75,7 +80,9 @@ def stored() -> dict[str, Share]:
 def moved_reason(before: Share, now: Share) -> str:
     """The reason whose frequency moved most, in words."""
     names = sorted({*before["reasons"], *now["reasons"]})
-    pairs = {name: (before["reasons"].get(name, 0.0), now["reasons"].get(name, 0.0)) for name in names}
+    pairs = {
+        name: (before["reasons"].get(name, 0.0), now["reasons"].get(name, 0.0)) for name in names
+    }
     if not pairs:
         return "no reason"
     name = max(pairs, key=lambda each: abs(pairs[each][1] - pairs[each][0]))
@@ -105,15 +112,26 @@ def main(given: list[str] | None = None) -> int:
     """Measure; write the file, or print what moved."""
     parser = argparse.ArgumentParser(prog="python -m tests.truth.shares", description=__doc__)
     every = [verb for verb in VERBS if verb not in LEFT_OUT]
-    parser.add_argument("--verbs", type=lambda text: text.split(","), default=every, help="names in arguments.py")
-    parser.add_argument("--write", action="store_true", help="store the shares of these verbs, others stay")
+    parser.add_argument(
+        "--verbs", type=lambda text: text.split(","), default=every, help="names in arguments.py"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="store the shares of these verbs, others stay"
+    )
     asked = parser.parse_args(given)
     before = stored() if PATH.exists() else {}
     with threadpool_limits(1):  # matrices are small
         now = measured(asked.verbs)
     if asked.write:
-        kept = {name: share for name, share in before.items() if name not in of_verbs(before, asked.verbs)}
-        lines = [f"{json.dumps(name)}: {json.dumps(share)}" for name, share in sorted({**kept, **now}.items())]
+        kept = {
+            name: share
+            for name, share in before.items()
+            if name not in of_verbs(before, asked.verbs)
+        }
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(share)}"
+            for name, share in sorted({**kept, **now}.items())
+        ]
         PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         return 0
     lines = moved(of_verbs(before, asked.verbs), now)

@@ -27,11 +27,15 @@ SEEDS = 200
 NORMAL = 1.959964  # the normal quantile at .975
 ROOM = 1.15  # of a spread of 200 draws: the standard error of one is .05, of the mean of three .03
 # Ratios that are not one, by design, as they were when they were recorded.
-RANKS_RECORDED = 0.833  # counts near a median are pooled with a prior, and the printed noise is the larger of two edges
-PLAN_AT_LEAST_BUDGET = 1.47  # a plan assumes clips at three deviations, columns without tails have nearer ones
+# counts near a median are pooled with a prior, and the printed noise is the larger of two edges
+RANKS_RECORDED = 0.833
+# a plan assumes clips at three deviations, columns without tails have nearer ones
+PLAN_AT_LEAST_BUDGET = 1.47
 
 
-def call_of(verb: str, *texts: str, rows: int = 2_000, budget: Any = ZCDP, population: str = "light") -> Call:
+def call_of(
+    verb: str, *texts: str, rows: int = 2_000, budget: Any = ZCDP, population: str = "light"
+) -> Call:
     """A call with cases by their texts."""
     cases = {case.text: case for case in VERBS[verb].all_cases()}
     return Call(verb, tuple(cases[text] for text in texts), population, rows, budget)
@@ -89,7 +93,9 @@ def noise_of_counts(call: Call, seeds: int = SEEDS) -> float:
 def noise_of_ranks(call: Call, seeds: int = SEEDS) -> float:
     """The spread of the ranks of quantiles over noise_rows."""
     results = with_seeds(call, seeds)
-    sorted_columns = [np.sort(call.tables.private[name].dropna().to_numpy(float)) for name in results[0].labels]
+    sorted_columns = [
+        np.sort(call.tables.private[name].dropna().to_numpy(float)) for name in results[0].labels
+    ]
     ranks = np.array([
         [np.searchsorted(column, line) for column, line in zip(sorted_columns, result.quantile, strict=True)]
         for result in results
@@ -110,7 +116,9 @@ def error_of_covariances(draws: int = 60, rows: int = 20_000, dim: int = 4) -> f
     for draw in range(draws):
         white = np.random.default_rng(draw).normal(size=(rows, dim))
         with warnings.catch_warnings(action="ignore"):
-            result = fpp.coinpress_covariance(white, scale=1.2, budget=fpp.ZCDP(0.001), random_state=draw)
+            result = fpp.coinpress_covariance(
+                white, scale=1.2, budget=fpp.ZCDP(0.001), random_state=draw
+            )
         errors.append(np.linalg.norm(result.covariance - np.eye(dim)))
         predicted.append(result.predicted_error)
     return root_mean_square(errors) / float(np.median(predicted))
@@ -128,16 +136,29 @@ def noise_alone() -> Iterator[tuple[str, float, float, float]]:
         ):
             ratio, most = noise_of_means(call, SEEDS if "by" not in name else SEEDS // 3)
             yield f"{name}, {law}", ratio, 1.0 / ROOM, ROOM * most
-        yield f"value_counts, {law}", noise_of_counts(call_of("value_counts", budget=budget)), 1.0 / ROOM, ROOM
-    within = noise_of_means(call_of("estimate_mean", "by='g', bounds=ends(1.0)"), SEEDS // 3)  # hardly any clips
+        yield (
+            f"value_counts, {law}",
+            noise_of_counts(call_of("value_counts", budget=budget)),
+            1.0 / ROOM,
+            ROOM,
+        )
+    # hardly any clips
+    within = noise_of_means(call_of("estimate_mean", "by='g', bounds=ends(1.0)"), SEEDS // 3)
     yield "estimate_mean by=, within bounds", within[0], 1.0 / ROOM, ROOM * within[1]
-    yield "linear_regression", noise_of_coefficients(call_of("linear_regression", rows=20_000), 60), 1.0 / ROOM, ROOM
+    yield (
+        "linear_regression",
+        noise_of_coefficients(call_of("linear_regression", rows=20_000), 60),
+        1.0 / ROOM,
+        ROOM,
+    )
     yield "coinpress_covariance", error_of_covariances(), 1.0 / ROOM, ROOM
     yield "quantiles", noise_of_ranks(MEDIAN, SEEDS), RANKS_RECORDED / ROOM, RANKS_RECORDED * ROOM
 
 
 # ---- T2: each term moves its interval --------------------------------------------------------------------------------
-PATTERN = re.compile(r".*_std|tail_.*|worst_.*|.*_below|.*_above|standard_error|rows_error|.*covariance|std")
+PATTERN = re.compile(
+    r".*_std|tail_.*|worst_.*|.*_below|.*_above|standard_error|rows_error|.*covariance|std"
+)
 # Fields of these names that are part of no interval: what they are instead.
 NO_TERM = {
     "GaussianResult.mean_noise_std": "shown beside the interval of the report",
@@ -160,7 +181,8 @@ def interval_ends(result: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     found = []
     if isinstance(result, fpp.GaussianResult):
         found = [
-            result.confidence_interval(of=kind) for kind in ("mean", "standard_deviation", "covariance", "correlation")
+            result.confidence_interval(of=kind)
+            for kind in ("mean", "standard_deviation", "covariance", "correlation")
         ]
     elif isinstance(result, fpp.CountResult):
         found = [result.confidence_interval(of=kind) for kind in ("rows", "population")]
@@ -174,7 +196,11 @@ def interval_ends(result: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         frame = result.to_frame()
         found = [(frame["lower"].to_numpy(), frame["upper"].to_numpy())] if "lower" in frame else []
     elif isinstance(result, fpp.Description):
-        found = [result.confidence_interval(), *interval_ends(result.means), *interval_ends(result.quantiles)]
+        found = [
+            result.confidence_interval(),
+            *interval_ends(result.means),
+            *interval_ends(result.quantiles),
+        ]
     elif hasattr(result, "confidence_interval"):
         found = [result.confidence_interval()]
         if isinstance(result, fpp.GroupMeans):
@@ -215,7 +241,9 @@ def is_narrower(result: Any, changed: Any) -> bool:
     """Whether an end moved inwards, and none outwards."""
     inwards = outwards = False
     with np.errstate(all="ignore"):
-        for (low, high), (new_low, new_high) in zip(interval_ends(result), interval_ends(changed), strict=True):
+        for (low, high), (new_low, new_high) in zip(
+            interval_ends(result), interval_ends(changed), strict=True
+        ):
             spare = 1e-12 * (np.abs(low) + np.abs(high))
             inwards |= bool(np.any((new_low > low + spare) | (new_high < high - spare)))
             outwards |= bool(np.any((new_low < low - spare) | (new_high > high + spare)))
@@ -244,7 +272,9 @@ def answers() -> Mapping[str, Any]:
         "gaussian": call_of("estimate_gaussian", rows=20_000),
         "gaussian, skewed": call_of("estimate_gaussian", rows=20_000, population="skewed"),
         "gaussian, gaps": call_of("estimate_gaussian", rows=20_000, population="awkward"),
-        "directions": call_of("private_pca", "radius='auto', x_pub=p", population="skewed", rows=20_000),
+        "directions": call_of(
+            "private_pca", "radius='auto', x_pub=p", population="skewed", rows=20_000
+        ),
         "counts": call_of("value_counts"),
         "quantiles": call_of("quantiles"),
         "line": call_of("linear_regression", rows=20_000, population="skewed"),
@@ -254,7 +284,9 @@ def answers() -> Mapping[str, Any]:
     found = {name: engine.result_of(call) for name, call in calls.items()}
     gaps = call_of("private_pca", "radius='auto', x_pub=p", population="awkward", rows=20_000)
     public = gaps.tables.public.dropna(subset=["w"])
-    found["directions, gaps"] = engine.result_of(gaps, columns=["w", "x"], center=[0.0, 0.0], x_pub=public)
+    found["directions, gaps"] = engine.result_of(
+        gaps, columns=["w", "x"], center=[0.0, 0.0], x_pub=public
+    )
     tables = Call("local.estimate_mean").tables
     with warnings.catch_warnings(action="ignore", category=fpp.SeededNoiseWarning):
         short = local.PrivUnit(2, 4.0, norm_bound=0.5)
@@ -280,7 +312,9 @@ def still_terms() -> list[str]:
         for name in above
         if not above[name] and name not in NO_TERM
     ]
-    found += [f"{name} does not move an interval" for name in moved if above[name] and not moved[name]]
+    found += [
+        f"{name} does not move an interval" for name in moved if above[name] and not moved[name]
+    ]
     return sorted(found)
 
 
@@ -288,15 +322,22 @@ def wider_under_laplace() -> float:
     """Width at .99 over width at .95 of counts under Laplace noise: 1.54, and 1.31 for a normal law."""
     result = engine.result_of(call_of("value_counts", rows=20_000, budget=PURE))
     place = int(np.argmax(result.counts))
-    wide, narrow = (np.diff(np.array(result.confidence_interval(level))[:, place])[0] for level in (0.99, 0.95))
+    wide, narrow = (
+        np.diff(np.array(result.confidence_interval(level))[:, place])[0] for level in (0.99, 0.95)
+    )
     return float(wide / narrow)
 
 
 # ---- T2': sampling alone ---------------------------------------------------------------------------------------------
 def sampling_of_means(call: Call, draws: int = SEEDS) -> float:
     """The spread over draws of rows, hardly any noise, over sampling_std."""
-    results = [engine.result_of(dataclasses.replace(call, draw=draw, budget=fpp.ZCDP(10**6))) for draw in range(draws)]
-    return spread_ratio(np.array([result.mean for result in results]), np.array([r.sampling_std for r in results]))
+    results = [
+        engine.result_of(dataclasses.replace(call, draw=draw, budget=fpp.ZCDP(10**6)))
+        for draw in range(draws)
+    ]
+    return spread_ratio(
+        np.array([result.mean for result in results]), np.array([r.sampling_std for r in results])
+    )
 
 
 def sampling_of_counts(call: Call, draws: int = SEEDS) -> float:
@@ -304,7 +345,9 @@ def sampling_of_counts(call: Call, draws: int = SEEDS) -> float:
     results = [engine.result_of(dataclasses.replace(call, draw=draw)) for draw in range(draws)]
     counts = np.array([result.counts for result in results])
     large = counts.mean(axis=0) > 10.0 * results[0].noise_std  # the intervals of others end at zero
-    lower, upper = np.array([result.confidence_interval(of="population") for result in results]).transpose(1, 0, 2)
+    lower, upper = np.array(
+        [result.confidence_interval(of="population") for result in results]
+    ).transpose(1, 0, 2)
     return spread_ratio(counts[:, large], (upper - lower)[:, large] / (2.0 * NORMAL))
 
 
@@ -315,7 +358,12 @@ def sampling_alone() -> Iterator[tuple[str, float, float, float]]:
         ("estimate_mean by=", call_of("estimate_mean", "by='g'"), SEEDS // 5),  # nine means
     ):
         yield name, sampling_of_means(call, draws), 1.0 / ROOM, ROOM
-    yield "value_counts", sampling_of_counts(call_of("value_counts", "column='w', keys=[0.0, 1.0]")), 1.0 / ROOM, ROOM
+    yield (
+        "value_counts",
+        sampling_of_counts(call_of("value_counts", "column='w', keys=[0.0, 1.0]")),
+        1.0 / ROOM,
+        ROOM,
+    )
 
 
 # ---- T3: a plan is what calls print ----------------------------------------------------------------------------------
@@ -329,20 +377,28 @@ def expected_over_root_mean_square(k: int) -> float:
 
 def of_draws(call: Call, number: Callable[[Any], float], **more: Any) -> float:
     """The median of a printed number over draws."""
-    results = [engine.result_of(dataclasses.replace(call, draw=draw), **more) for draw in range(PLAN_DRAWS)]
+    results = [
+        engine.result_of(dataclasses.replace(call, draw=draw), **more) for draw in range(PLAN_DRAWS)
+    ]
     return float(np.median([number(result) for result in results]))
 
 
 def in_deviations(call: Call) -> Callable[[Any], float]:
     """The root mean squared distance of a printed mean, noise and sampling, in deviations of the columns."""
     unit = np.sqrt(arguments.variances(call))
-    return lambda result: float(np.linalg.norm(np.hypot(result.noise_std, result.sampling_std) / unit))
+    return lambda result: float(
+        np.linalg.norm(np.hypot(result.noise_std, result.sampling_std) / unit)
+    )
 
 
 def planned_counts(budget: Any) -> float:
     """The planned error of a count over the printed one."""
     result = engine.result_of(call_of("value_counts", budget=budget))
-    return fpp.plan("counts", cells=len(result.keys), n_priv=2_000, budget=budget).error * 2_000 / result.noise_std
+    return (
+        fpp.plan("counts", cells=len(result.keys), n_priv=2_000, budget=budget).error
+        * 2_000
+        / result.noise_std
+    )
 
 
 def planned_coinpress(budget: Any) -> float:
@@ -365,7 +421,9 @@ def planned_mean(budget: Any) -> float:
 def planned_cells(task: str) -> float:
     """The planned noise of a count that locates columns over that of the release."""
     call = call_of({"mean": "estimate_mean"}.get(task, task))
-    released = [each for each in engine.result_of(call).releases if each["name"] == "signed dyadic cells"]
+    released = [
+        each for each in engine.result_of(call).releases if each["name"] == "signed dyadic cells"
+    ]
     found = fpp.plan(task, dim=3, n_pub=60, n_priv=2_000, budget=ZCDP)
     return float(found.details["count_std"]) / float(released[0]["noise_std"])
 
@@ -406,18 +464,30 @@ def measured_over_planned(draws: int = 24) -> Iterator[tuple[str, float, float, 
     """Measured errors of means and covariances over the plan's: within a factor of four."""
     call = call_of("estimate_mean")
     unit = np.sqrt(arguments.variances(call))
-    true = np.array([oracles.moments_of("light", name, None, None, None)[0] for name in call.columns])
+    true = np.array(
+        [oracles.moments_of("light", name, None, None, None)[0] for name in call.columns]
+    )
     results = [engine.result_of(dataclasses.replace(call, draw=draw)) for draw in range(draws)]
     error = float(np.mean([np.linalg.norm((result.mean - true) / unit) for result in results]))
-    yield "mean", error / fpp.plan("mean", dim=3, n_pub=60, n_priv=2_000, budget=ZCDP).error, 0.25, 4.0
+    yield (
+        "mean",
+        error / fpp.plan("mean", dim=3, n_pub=60, n_priv=2_000, budget=ZCDP).error,
+        0.25,
+        4.0,
+    )
     call = call_of("estimate_gaussian")
     errors = []
     for draw in range(draws):
         got = engine.answer(dataclasses.replace(call, draw=draw))
-        errors += [true for fact, true in zip(got.facts, got.truths, strict=True) if fact.statistic == "covariance"]
+        errors += [
+            true
+            for fact, true in zip(got.facts, got.truths, strict=True)
+            if fact.statistic == "covariance"
+        ]
     yield (
         "gaussian",
-        float(np.mean(errors)) / fpp.plan("gaussian", dim=3, n_pub=60, n_priv=2_000, budget=ZCDP).error,
+        float(np.mean(errors))
+        / fpp.plan("gaussian", dim=3, n_pub=60, n_priv=2_000, budget=ZCDP).error,
         0.25,
         4.0,
     )

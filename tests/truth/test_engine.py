@@ -18,7 +18,9 @@ def kinds(call, draws=24):
     """Kinds of faults of one answer, and of coverage over draws."""
     found = {fault.kind for fault in engine.answer(call).faults}
     tally = engine.of_draws(call, range(draws))
-    return found | {f"coverage {key[0]}" for key, misses in tally.misses.items() if misses > engine.MOST_MISSES}
+    return found | {
+        f"coverage {key[0]}" for key, misses in tally.misses.items() if misses > engine.MOST_MISSES
+    }
 
 
 def case_of(verb, text):
@@ -30,7 +32,14 @@ def exact_mean(x_priv, *, budget, columns, shift=0.0, ignored=None, random_state
     """The mean of the rows with a normal interval, as a result of the package."""
     rows = x_priv[columns].to_numpy(float)
     n, dim = rows.shape
-    known = {"n_priv": n, "n_pub": 0, "dim": dim, "spent": budget, "private": True, "columns": tuple(columns)}
+    known = {
+        "n_priv": n,
+        "n_pub": 0,
+        "dim": dim,
+        "spent": budget,
+        "private": True,
+        "columns": tuple(columns),
+    }
     return fpp.MeanResult(
         mean=rows.mean(axis=0) + shift, noise_std=np.full(dim, 1e-9), sampling_std=rows.std(axis=0) / np.sqrt(n),
         noise_law="gaussian", releases=({"name": "mean"},), **known,
@@ -93,18 +102,28 @@ def test_quantile_ends_without_sampling_are_found(monkeypatch):
     def without_sampling(self, q, z):
         reach = z * np.sqrt(np.maximum(self.std**2 - q * (1.0 - q) * self.total, 0.0))
         inside = np.abs(self.below - q * self.total) <= reach
-        return (float(self.edges[inside][0]), float(self.edges[inside][-1])) if inside.any() else right(self, q, 0.0)
+        return (
+            (float(self.edges[inside][0]), float(self.edges[inside][-1]))
+            if inside.any()
+            else right(self, q, 0.0)
+        )
 
     monkeypatch.setattr(ranks, "ends", without_sampling)
     one_column = case_of("quantiles", "columns=columns[:1]")
-    assert "coverage quantile" in kinds(Call("quantiles", (one_column,), "light", 20_000, fpp.ZCDP(0.1)), draws=12)
+    assert "coverage quantile" in kinds(
+        Call("quantiles", (one_column,), "light", 20_000, fpp.ZCDP(0.1)), draws=12
+    )
 
 
 def test_groups_without_sampling_are_found(monkeypatch):
     monkeypatch.setattr(
-        fpp.GroupMeans, "standard_error", property(lambda self: np.hypot(self.noise_std, self.clipping_std))
+        fpp.GroupMeans,
+        "standard_error",
+        property(lambda self: np.hypot(self.noise_std, self.clipping_std)),
     )
-    call = Call("estimate_mean", (case_of("estimate_mean", "by='g'"),), "light", 20_000, fpp.ZCDP(0.1))
+    call = Call(
+        "estimate_mean", (case_of("estimate_mean", "by='g'"),), "light", 20_000, fpp.ZCDP(0.1)
+    )
     assert "coverage mean" in kinds(call)
     assert "GroupMeans.sampling_std does not move an interval" in terms.still_terms()
 
@@ -113,23 +132,33 @@ def test_labels_of_groups_that_are_rotated_are_found(monkeypatch):
     @functools.wraps(fpp.estimate_mean)
     def rotated(*given, **more):
         result = fpp.estimate_mean(*given, **more)
-        return dataclasses.replace(result, groups=(*result.groups[1:3], result.groups[0], *result.groups[3:]))
+        return dataclasses.replace(
+            result, groups=(*result.groups[1:3], result.groups[0], *result.groups[3:])
+        )
 
     monkeypatch.setitem(VERBS, "estimate_mean", VERBS["estimate_mean"]._replace(call=rotated))
-    call = Call("estimate_mean", (case_of("estimate_mean", "by='g'"),), "light", 20_000, fpp.ZCDP(0.1))
+    call = Call(
+        "estimate_mean", (case_of("estimate_mean", "by='g'"),), "light", 20_000, fpp.ZCDP(0.1)
+    )
     assert "far" in kinds(call, draws=1)
 
 
 def test_class_weights_that_are_ignored_have_no_effect(monkeypatch):
     monkeypatch.setattr(inputs.DataSpec, "class_weights", lambda self, *given: np.ones(2))
-    found = [finding.arguments for finding in engine.without_effect("logistic_regression", ["light"])]
+    found = [
+        finding.arguments for finding in engine.without_effect("logistic_regression", ["light"])
+    ]
     assert ("class_weight={0.0: 1.0, 1.0: 3.0}",) in found
 
 
 def test_a_regression_that_leaves_sampling_out_is_found(monkeypatch):
     right = fpp.TrainingResult._ends
-    monkeypatch.setattr(fpp.TrainingResult, "_ends", lambda self, level, rows=False: right(self, level, rows=True))
-    assert "coverage coefficient" in kinds(Call("linear_regression", (), "light", 20_000, fpp.ZCDP(0.1)))
+    monkeypatch.setattr(
+        fpp.TrainingResult, "_ends", lambda self, level, rows=False: right(self, level, rows=True)
+    )
+    assert "coverage coefficient" in kinds(
+        Call("linear_regression", (), "light", 20_000, fpp.ZCDP(0.1))
+    )
 
 
 @pytest.mark.parametrize("field", ["sampling_std", "clipping_std"])
@@ -147,7 +176,9 @@ def test_a_mean_without_a_term_is_found(monkeypatch, field):
 
 def test_noise_of_vectors_a_tenth_too_large_is_found(monkeypatch):
     right = session.Noise.vector
-    monkeypatch.setattr(session.Noise, "vector", lambda self, *given, **more: 1.1 * right(self, *given, **more))
+    monkeypatch.setattr(
+        session.Noise, "vector", lambda self, *given, **more: 1.1 * right(self, *given, **more)
+    )
     assert not 1.0 / 1.03 < terms.planned_coinpress(terms.ZCDP) < 1.03
 
 
@@ -164,7 +195,9 @@ def test_a_plan_of_counts_that_is_five_times_too_large_is_found(monkeypatch):
 
 def test_a_normal_law_under_laplace_noise_is_found(monkeypatch):
     right = base.deviations
-    monkeypatch.setattr(base, "deviations", lambda law, level, together=1: right("gaussian", level, together))
+    monkeypatch.setattr(
+        base, "deviations", lambda law, level, together=1: right("gaussian", level, together)
+    )
     assert terms.wider_under_laplace() < 1.5
 
 
@@ -173,7 +206,11 @@ def test_an_interval_of_a_mean_without_its_tails_is_found(monkeypatch, fields):
     right = estimates.ColumnReport.interval
 
     def without_tails(self, mean, width):
-        return right(dataclasses.replace(self, **{name: np.zeros(len(self.missing)) for name in fields}), mean, width)
+        return right(
+            dataclasses.replace(self, **{name: np.zeros(len(self.missing)) for name in fields}),
+            mean,
+            width,
+        )
 
     monkeypatch.setattr(estimates.ColumnReport, "interval", without_tails)
     assert [line for line in terms.still_terms() if fields[0] in line] == [
@@ -185,7 +222,12 @@ def test_correlations_without_their_error_are_found(monkeypatch):
     right = gaussians.GaussianReport.interval
 
     def without_error(self, kind, point, level):
-        return right(dataclasses.replace(self, correlation_std=np.zeros_like(self.correlation)), kind, point, level)
+        return right(
+            dataclasses.replace(self, correlation_std=np.zeros_like(self.correlation)),
+            kind,
+            point,
+            level,
+        )
 
     monkeypatch.setattr(gaussians.GaussianReport, "interval", without_error)
     assert "GaussianReport.correlation_std does not move an interval" in terms.still_terms()
@@ -199,4 +241,6 @@ def test_intervals_of_a_gaussian_of_half_their_width_are_found(monkeypatch):
         return (point + lower) / 2.0, (point + upper) / 2.0
 
     monkeypatch.setattr(gaussians.GaussianReport, "interval", halved)
-    assert {"coverage mean", "coverage std"} & kinds(Call("estimate_gaussian", (), "light", 20_000, fpp.ZCDP(0.1)))
+    assert {"coverage mean", "coverage std"} & kinds(
+        Call("estimate_gaussian", (), "light", 20_000, fpp.ZCDP(0.1))
+    )

@@ -9,7 +9,9 @@ def test_what_takes_the_place_of_a_term_is_python():
     for mutant in mutate.drawn(seed=0, count=30):
         source = (mutate.ROOT / mutant.spot.path).read_bytes()
         assert source[mutant.spot.start : mutant.spot.end].decode() == mutant.spot.text
-        ast.parse(source[: mutant.spot.start] + mutant.replaced.encode() + source[mutant.spot.end :])
+        ast.parse(
+            source[: mutant.spot.start] + mutant.replaced.encode() + source[mutant.spot.end :]
+        )
 
 
 def test_a_seed_draws_the_same_terms():
@@ -18,7 +20,10 @@ def test_a_seed_draws_the_same_terms():
 
 def test_parts_of_terms_are_found():
     source = "noise_std = 2.0 * clip\nwidth = np.hypot(noise, np.sqrt(tail**2 + drift))"
-    found = [(ast.get_source_segment(source, node), without) for node, without in mutate.parts(ast.parse(source))]
+    found = [
+        (ast.get_source_segment(source, node), without)
+        for node, without in mutate.parts(ast.parse(source))
+    ]
     assert sorted(found) == [
         ("2.0", "1.0"),
         ("clip", "1.0"),
@@ -31,7 +36,10 @@ def test_parts_of_terms_are_found():
 
 def test_a_lesser_of_two_without_one_is_the_other():
     source = "reach = min(tail, most)"
-    found = dict((ast.get_source_segment(source, node), without) for node, without in mutate.parts(ast.parse(source)))
+    found = dict(
+        (ast.get_source_segment(source, node), without)
+        for node, without in mutate.parts(ast.parse(source))
+    )
     assert found == {"tail": "most", "most": "tail"}
 
 

@@ -30,7 +30,11 @@ def changed(owner, name, old, new):
     assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
     made = {}
     source = "from __future__ import annotations\n" + text.replace(old, new)
-    exec(compile(source, f"<{name} with a fault>", "exec"), vars(sys.modules[function.__module__]), made)
+    exec(
+        compile(source, f"<{name} with a fault>", "exec"),
+        vars(sys.modules[function.__module__]),
+        made,
+    )
     return made[name]
 
 
@@ -53,7 +57,13 @@ def test_2_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
 
 
 def test_3_last_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
-    plant(monkeypatch, quantiles, "close_in", "std=counted.noise_std))", "std=1.5 * counted.noise_std))")
+    plant(
+        monkeypatch,
+        quantiles,
+        "close_in",
+        "std=counted.noise_std))",
+        "std=1.5 * counted.noise_std))",
+    )
     assert terms.noise_of_ranks(terms.MEDIAN) < terms.RANKS_RECORDED / terms.ROOM
 
 
@@ -65,14 +75,21 @@ def test_8_half_the_noise_of_means_of_groups_is_found(monkeypatch):
 
 
 def test_20_a_quarter_of_the_noise_of_coefficients_is_found(monkeypatch):
-    plant(monkeypatch, exact.ExactStep, "fitted", "noise=(1.0 - worth)", "noise=0.25 * (1.0 - worth)")
-    assert terms.noise_of_coefficients(terms.call_of("linear_regression", rows=20_000), 30) > terms.ROOM
+    plant(
+        monkeypatch, exact.ExactStep, "fitted", "noise=(1.0 - worth)", "noise=0.25 * (1.0 - worth)"
+    )
+    assert (
+        terms.noise_of_coefficients(terms.call_of("linear_regression", rows=20_000), 30)
+        > terms.ROOM
+    )
 
 
 # ---- Intervals -------------------------------------------------------------------------------------------------------
 def test_5_quantile_ends_of_half_their_reach_are_found(monkeypatch):
     plant(monkeypatch, ranks.EdgeRanks, "ends", "reach = z *", "reach = 0.5 * z *")
-    assert "coverage quantile" in kinds(terms.call_of("quantiles", "columns=columns[:1]", "q=(0.1, 0.9)", rows=20_000))
+    assert "coverage quantile" in kinds(
+        terms.call_of("quantiles", "columns=columns[:1]", "q=(0.1, 0.9)", rows=20_000)
+    )
 
 
 def test_7_groups_without_clipping_are_found(monkeypatch):
@@ -92,7 +109,9 @@ def test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found(monkeypatc
     monkeypatch.setattr(group_means.Line, "within", lambda self, lowest, highest: self)
     plant(monkeypatch, group_means, "learn", text, moved + text)
     bounded = case_of("estimate_mean", "by='g', bounds=ends(1.0)")
-    assert "far" in kinds(Call("estimate_mean", (bounded,), "light", 20_000, fpp.ZCDP(0.1)), draws=1)
+    assert "far" in kinds(
+        Call("estimate_mean", (bounded,), "light", 20_000, fpp.ZCDP(0.1)), draws=1
+    )
 
 
 def test_18_directions_that_noise_turns_are_found(monkeypatch):
@@ -120,8 +139,17 @@ def test_19_directions_that_are_unseen_from_one_deviation_are_found(monkeypatch)
 
 
 def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
-    plant(monkeypatch, by_key.CountResult, "confidence_interval", 'if of == "population" else 0.0', "* 0.0")
-    assert terms.sampling_of_counts(terms.call_of("value_counts", "column='w', keys=[0.0, 1.0]")) > terms.ROOM
+    plant(
+        monkeypatch,
+        by_key.CountResult,
+        "confidence_interval",
+        'if of == "population" else 0.0',
+        "* 0.0",
+    )
+    assert (
+        terms.sampling_of_counts(terms.call_of("value_counts", "column='w', keys=[0.0, 1.0]"))
+        > terms.ROOM
+    )
 
 
 # ---- Plans -----------------------------------------------------------------------------------------------------------
@@ -143,7 +171,10 @@ def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypa
 
 def test_26_an_error_of_a_covariance_with_too_few_entries_is_found(monkeypatch):
     fewer = changed(
-        lifted_coinpress, "covariance_error", "noise * noise * dim * (dim + 1) / 2.0", "noise * noise * dim"
+        lifted_coinpress,
+        "covariance_error",
+        "noise * noise * dim * (dim + 1) / 2.0",
+        "noise * noise * dim",
     )
     monkeypatch.setattr(gaussian, "covariance_error", fewer)
     assert terms.error_of_covariances() > terms.ROOM
@@ -158,7 +189,9 @@ def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
         return right(run, places, ranks, std, qs, turned, *more)
 
     monkeypatch.setattr(quantiles, "result_of", reversed_limits)
-    call = Call("quantiles", (case_of("quantiles", "bounds=ends(1.0)"),), "awkward", 2_000, fpp.ZCDP(0.1))
+    call = Call(
+        "quantiles", (case_of("quantiles", "bounds=ends(1.0)"),), "awkward", 2_000, fpp.ZCDP(0.1)
+    )
     assert {"beyond bounds=", "far"} <= kinds(call, draws=0)
 
 

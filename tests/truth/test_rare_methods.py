@@ -31,7 +31,9 @@ def test_black_boxes_are_near_the_truth_where_rows_are_many(method, draw):
     columns, budget = BLACK_BOXES[method]
     tables, truth = drawn("light", 40_000, draw), population("light")[columns]
 
-    result = fpp.estimate_gaussian(tables.private, x_pub=tables.public, columns=columns, method=method, budget=budget)
+    result = fpp.estimate_gaussian(
+        tables.private, x_pub=tables.public, columns=columns, method=method, budget=budget
+    )
 
     assert np.abs((result.mean - truth.mean()) / truth.std()).max() < 0.1
     assert np.abs(np.sqrt(np.diag(result.covariance)) / truth.std() - 1.0).max() < 0.2
@@ -72,7 +74,9 @@ def test_a_list_of_means_and_scales_holds_every_component(draw):
 
 @pytest.mark.parametrize("draw", range(3))
 def test_a_list_of_gaussians_of_one_column_holds_every_component(draw):
-    lists = list_decoding.decode_gaussians(places_of_rows(draw)[["m1"]], min_weight=0.15, budget=STRONG)
+    lists = list_decoding.decode_gaussians(
+        places_of_rows(draw)[["m1"]], min_weight=0.15, budget=STRONG
+    )
     means, scales, _ = lists.coarse(0)
     near = means[(scales >= 0.25) & (scales <= 2.0)]
 
@@ -80,12 +84,20 @@ def test_a_list_of_gaussians_of_one_column_holds_every_component(draw):
 
 
 # ---- Dates -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("verb", [fpp.estimate_mean, fpp.quantiles, fpp.estimate_gaussian, fpp.describe])
+@pytest.mark.parametrize(
+    "verb", [fpp.estimate_mean, fpp.quantiles, fpp.estimate_gaussian, fpp.describe]
+)
 def test_a_column_of_dates_is_refused_before_the_debit(verb):
     tables, ledger = drawn("awkward", 400, 0), fpp.Ledger(fpp.ZCDP(1))
 
     with pytest.raises(fpp.InputError, match=r"'day' \(datetime64"):
-        verb(tables.private, x_pub=tables.public, columns=["day", "u"], budget=fpp.ZCDP(0.1), ledger=ledger)
+        verb(
+            tables.private,
+            x_pub=tables.public,
+            columns=["day", "u"],
+            budget=fpp.ZCDP(0.1),
+            ledger=ledger,
+        )
 
     assert ledger.entries == ()
 
@@ -95,7 +107,9 @@ def test_texts_of_dates_are_counted(tmp_path):
     texts = private["day"].dt.strftime("%Y-%m-%d")
     private.assign(day=texts).to_csv(tmp_path / "days.csv", index=False)
 
-    result = fpp.value_counts(tmp_path / "days.csv", column="day", keys=sorted(set(texts))[:2], budget=fpp.ZCDP(0.5))
+    result = fpp.value_counts(
+        tmp_path / "days.csv", column="day", keys=sorted(set(texts))[:2], budget=fpp.ZCDP(0.5)
+    )
 
     truth = texts.value_counts().sort_index()
     assert np.abs(result.counts[:3] - truth.to_numpy()).max() < 6.0 * result.noise_std
@@ -108,8 +122,12 @@ def test_a_keyword_that_quantiles_would_ignore_is_found(monkeypatch):
         return fpp.quantiles(x_priv, **more)
 
     cases = {"smoothing": [0.5], "q": [0.5]}
-    monkeypatch.setitem(VERBS, "quantiles", VERBS["quantiles"]._replace(call=quantiles, cases=cases))
-    found = [finding.arguments for finding in engine.without_effect("quantiles", ["light"], rows=400)]
+    monkeypatch.setitem(
+        VERBS, "quantiles", VERBS["quantiles"]._replace(call=quantiles, cases=cases)
+    )
+    found = [
+        finding.arguments for finding in engine.without_effect("quantiles", ["light"], rows=400)
+    ]
 
     assert found == [("smoothing=0.5",)]
 

@@ -56,10 +56,17 @@ def test_a_class_has_the_bits_of_its_function(name):
     if label is not None:
         fit.append(tables.private[label])
         more["y_pub"] = tables.public[label]
-        call |= {"y_priv": tables.private[label].to_numpy(), "y_pub": tables.public[label].to_numpy()}
+        call |= {
+            "y_priv": tables.private[label].to_numpy(),
+            "y_pub": tables.public[label].to_numpy(),
+        }
 
-    model = getattr(classes, name)(RHO, random_state=SEED, **own).fit(*fit, X_pub=tables.public[columns], **more)
-    result = getattr(fpp, CLASSES_OF[name])(tables.private[columns], budget=RHO, random_state=SEED, **call)
+    model = getattr(classes, name)(RHO, random_state=SEED, **own).fit(
+        *fit, X_pub=tables.public[columns], **more
+    )
+    result = getattr(fpp, CLASSES_OF[name])(
+        tables.private[columns], budget=RHO, random_state=SEED, **call
+    )
 
     assert engine.bits(model.result_) == engine.bits(result)
 
@@ -90,7 +97,9 @@ def columns_of(command):
     """Columns that a command is asked for; none where an option of its own names them."""
     if command in ("counts", "crosstab"):
         return []
-    return {"mixture": ["m1", "m2"], "axis-mixture": ["m1", "m2"], "describe": ["u", "kind"]}.get(command, ["x", "v"])
+    return {"mixture": ["m1", "m2"], "axis-mixture": ["m1", "m2"], "describe": ["u", "kind"]}.get(
+        command, ["x", "v"]
+    )
 
 
 def in_print(result):

@@ -45,8 +45,27 @@ def test_every_argument_of_a_scikit_learn_class_is_one_of_its_function():
 
 
 def test_every_option_of_a_command_is_one_of_its_function():
-    own = {"private_path", "public_path", "rho", "epsilon", "delta", "seed", "keep", "join_quoted_lines", "quiet"}
-    own |= {"ledger", "ledger_total", "level", "json_path", "plot_path", "help", "person", "rows_per_person"}
+    own = {
+        "private_path",
+        "public_path",
+        "rho",
+        "epsilon",
+        "delta",
+        "seed",
+        "keep",
+        "join_quoted_lines",
+        "quiet",
+    }
+    own |= {
+        "ledger",
+        "ledger_total",
+        "level",
+        "json_path",
+        "plot_path",
+        "help",
+        "person",
+        "rows_per_person",
+    }
     found = []
     for command in estimators.COMMANDS:
         known_names = set(inspect.signature(getattr(fpp, command._made[1])).parameters)
@@ -67,7 +86,9 @@ OPTIONS_OF: dict[str, set[str]] = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_printed_number_is_wrong(verb):
     sweep = engine.quick([verb])
-    assert sweep.lines(known.KNOWN) == [], "\n".join(finding.code() for finding in sweep.unlisted(known.KNOWN))
+    assert sweep.lines(known.KNOWN) == [], "\n".join(
+        finding.code() for finding in sweep.unlisted(known.KNOWN)
+    )
     assert sweep.refusals() == []
 
 
@@ -146,7 +167,11 @@ def visits_of_persons():
     rng = np.random.default_rng(0)
     rows = SIZE + 60
     frame = pd.DataFrame(
-        {"u": rng.normal(50.0, 10.0, rows), "x": rng.normal(10.0, 1.0, rows), "v": rng.normal(10.0, 1.0, rows)}
+        {
+            "u": rng.normal(50.0, 10.0, rows),
+            "x": rng.normal(10.0, 1.0, rows),
+            "v": rng.normal(10.0, 1.0, rows),
+        }
     )
     frame["g"] = rng.choice(["a", "b", "c"], rows)
     frame["id"] = rng.integers(0, PERSONS, rows)
@@ -168,7 +193,13 @@ def test_a_mean_of_several_rows_of_each_person_is_right(unit, k):
     d, p = visits_of_persons()
     try:
         result = fpp.weighted_mean(
-            d, x_pub=p, columns=["x", "v"], person="id", rows_per_person=k, budget=fpp.ZCDP(0.1), **unit
+            d,
+            x_pub=p,
+            columns=["x", "v"],
+            person="id",
+            rows_per_person=k,
+            budget=fpp.ZCDP(0.1),
+            **unit,
         )
     except fpp.InputError:
         assert k != 1  # several rows of a person may be refused
@@ -206,7 +237,9 @@ def test_identifiers_in_a_csv_file_are_those_of_the_frame(tmp_path):
 @pytest.mark.parametrize("k", [2, "auto"])
 def test_counts_of_persons_add_up_to_their_rows(k):
     d, _ = visits_of_persons()
-    result = fpp.value_counts(d, column="g", keys=["a", "b"], person="id", rows_per_person=k, budget=fpp.ZCDP(0.1))
+    result = fpp.value_counts(
+        d, column="g", keys=["a", "b"], person="id", rows_per_person=k, budget=fpp.ZCDP(0.1)
+    )
 
     assert result.share.sum() == pytest.approx(1.0, abs=0.03)
     assert result.n_priv == d["id"].nunique()
@@ -228,7 +261,12 @@ def two_rows_of_each_person():
 
 def test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons():
     result = fpp.value_counts(
-        two_rows_of_each_person(), column="g", keys=["a"], person="id", rows_per_person=2, budget=fpp.ZCDP(0.5)
+        two_rows_of_each_person(),
+        column="g",
+        keys=["a"],
+        person="id",
+        rows_per_person=2,
+        budget=fpp.ZCDP(0.5),
     )
 
     assert result.to_frame()["count"].loc["a"] == pytest.approx(4_000, abs=50)
@@ -237,7 +275,13 @@ def test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons(
 def test_printed_rows_of_a_group_of_two_rows_of_each_person_may_be_more_than_the_persons():
     d = two_rows_of_each_person()
     result = fpp.estimate_mean(
-        d, x_pub=d.head(5), columns=["u"], by="g", person="id", rows_per_person=2, budget=fpp.ZCDP(0.5)
+        d,
+        x_pub=d.head(5),
+        columns=["u"],
+        by="g",
+        person="id",
+        rows_per_person=2,
+        budget=fpp.ZCDP(0.5),
     )
 
     assert result.to_frame()["rows"].iloc[0] == pytest.approx(4_000, abs=200)

@@ -23,7 +23,8 @@ from tests.truth.arguments import VERBS, Call
 
 PLACE = Path(__file__).with_name("watched_shares.json")
 DRAWS = 24
-ROOM = 0.04  # seeds are fixed: a share moves by what the package changes, and by rounding on other machines
+# seeds are fixed: a share moves by what the package changes, and by rounding on other machines
+ROOM = 0.04
 
 
 class Setting(NamedTuple):
@@ -38,7 +39,14 @@ class Setting(NamedTuple):
     def call(self, draw: int) -> Call:
         """The call of a draw."""
         cases = {case.text: case for case in VERBS[self.verb].all_cases()}
-        return Call(self.verb, tuple(cases[text] for text in self.cases), self.population, self.rows, self.budget, draw)
+        return Call(
+            self.verb,
+            tuple(cases[text] for text in self.cases),
+            self.population,
+            self.rows,
+            self.budget,
+            draw,
+        )
 
     def facts(self) -> Iterator[Judged]:
         """The facts of all draws."""
@@ -55,7 +63,8 @@ class Judged(NamedTuple):
     missed: bool
 
 
-RARE, RARE_COLUMNS, RARE_PUBLIC = 0.002, ("r0", "r1", "r2"), 3  # share of ones, and public rows with one
+# share of ones, and public rows with one
+RARE, RARE_COLUMNS, RARE_PUBLIC = 0.002, ("r0", "r1", "r2"), 3
 RARE_EFFECT = 3.0
 
 
@@ -67,7 +76,9 @@ def rare_rows(draw: int, rows: int = 2_000) -> tuple[pd.DataFrame, pd.DataFrame]
         ones[rows + RARE_PUBLIC * place : rows + RARE_PUBLIC * (place + 1), place] = True
     frame = pd.DataFrame(ones.astype(float), columns=list(RARE_COLUMNS))
     frame.insert(0, "x", rng.normal(size=rows + 60))
-    frame["y"] = 10.0 + 2.0 * frame["x"] + RARE_EFFECT * ones.sum(axis=1) + rng.normal(size=rows + 60)
+    frame["y"] = (
+        10.0 + 2.0 * frame["x"] + RARE_EFFECT * ones.sum(axis=1) + rng.normal(size=rows + 60)
+    )
     return frame.head(rows), frame.tail(60).reset_index(drop=True)
 
 
@@ -85,7 +96,9 @@ def rare_facts() -> Iterator[Judged]:
                 yield Judged(fact.ok, oracles.missed(fact, truth[fact.where[0]]))
 
 
-def of_setting(verb: str, cases: tuple[str, ...], population: str, rows: int, budget: Any) -> Callable[[], Any]:
+def of_setting(
+    verb: str, cases: tuple[str, ...], population: str, rows: int, budget: Any
+) -> Callable[[], Any]:
     """The facts of a setting."""
     return Setting(verb, cases, population, rows, budget).facts
 

@@ -20,7 +20,8 @@ def width_keys(x, offset, width):
 def dyadic_keys(x):
     """Return keys i with 2^i < |x| <= 2^(i + 1), NONE for 0, infinities and NaN; (n,)."""
     some = np.isfinite(x) & (x != 0.0)
-    fraction, exponent = np.frexp(np.where(some, np.abs(x), 1.0))  # x = fraction 2^exponent, 1/2 <= fraction < 1
+    # x = fraction 2^exponent, 1/2 <= fraction < 1
+    fraction, exponent = np.frexp(np.where(some, np.abs(x), 1.0))
     key = exponent.astype(np.int64) - np.where(fraction == 0.5, 2, 1)
     return np.where(some, key, NONE)
 

@@ -32,7 +32,9 @@ def keystream(key, nonce, counter, n_bytes):
         for column in range(4):
             _quarter_round(x, column, 4 + column, 8 + column, 12 + column)
         for column in range(4):
-            _quarter_round(x, column, 4 + (column + 1) % 4, 8 + (column + 2) % 4, 12 + (column + 3) % 4)
+            _quarter_round(
+                x, column, 4 + (column + 1) % 4, 8 + (column + 2) % 4, 12 + (column + 3) % 4
+            )
     return (x + start).T.astype("<u4").tobytes()[:n_bytes]
 
 

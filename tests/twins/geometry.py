@@ -38,7 +38,9 @@ def first_terrific(points, radius_max, n_radii, min_count):
         radius = float(np.ldexp(radius_max, -i))
         inner = (distances <= radius * radius).sum(axis=1)
         outer = (distances <= (OUTER * radius) * (OUTER * radius)).sum(axis=1)
-        passed = np.flatnonzero((inner >= min_count) & (outer == inner) & (len(points) - outer >= min_count))
+        passed = np.flatnonzero(
+            (inner >= min_count) & (outer == inner) & (len(points) - outer >= min_count)
+        )
         if passed.size:
             return i, int(passed[0])
     return None

@@ -4,7 +4,8 @@ import numpy as np
 
 from fastpubpriv.rowwise.row_maps import ResidualMap
 
-_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
+# adding it rounds a double below 2**51 in size to the nearest integer, ties to even
+_ROUNDER = 1.5 * 2.0**52
 
 
 def sum_in_order(terms):
@@ -48,7 +49,9 @@ def gradient_sum(chunk, gradient_map, sums, places=None):
         with np.errstate(all="ignore"):
             norm = np.float64(np.sqrt(sum_by_halves(z * z)))
             if m.weights.ndim == 1:
-                s = np.array([m.residual(float(sum_by_halves(m.weights * z)), label)], dtype=np.float64)
+                s = np.array(
+                    [m.residual(float(sum_by_halves(m.weights * z)), label)], dtype=np.float64
+                )
                 bound = np.float64(m.clip_norm) / norm
                 factor = np.array(min(max(s[0], -bound), bound) * m.inv_step)
             else:
@@ -71,9 +74,13 @@ def _add_residuals(rows, m, sums):
         with np.errstate(all="ignore"):
             weighted = m.spread * z
             norm = float(np.sqrt(sum_by_halves(weighted * weighted)))
-            residual = float(m.residual(float(sum_by_halves(m.weights * z)), label)) * (1.0 / m.scale)
+            residual = float(m.residual(float(sum_by_halves(m.weights * z)), label)) * (
+                1.0 / m.scale
+            )
             shortened = m.clip_norm / norm if norm > m.clip_norm else 1.0
-            factor = shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step * weight
+            factor = (
+                shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step * weight
+            )
             if not (np.isfinite(residual) and np.isfinite(factor)):
                 continue
             steps = factor * weighted

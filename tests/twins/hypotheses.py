@@ -39,13 +39,17 @@ def mixture_table(weights, means, spreads):
                 factors[h, c] = factor[np.tril_indices(dim)]
             if weights[h, c] > 0.0:
                 log_det = float(np.log(np.diag(factor)).sum())
-                constants[h, c] = math.log(weights[h, c]) + log_det - 0.5 * dim * math.log(2.0 * math.pi)
+                constants[h, c] = (
+                    math.log(weights[h, c]) + log_det - 0.5 * dim * math.log(2.0 * math.pi)
+                )
     return panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, -1e300)
 
 
 def log_densities(points, table):
     """Return log densities (n, hypotheses) of all hypotheses of a table at points (n, dim)."""
-    means, factors, constants = (flattened(part) for part in (table.means, table.factors, table.constants))
+    means, factors, constants = (
+        flattened(part) for part in (table.means, table.factors, table.constants)
+    )
     size, components, dim = means.shape
     joint = np.empty((components, len(points), size))
     with np.errstate(all="ignore"):  # a row beyond the range of doubles has an infinite distance
@@ -76,7 +80,9 @@ def pair_counts(codes, rows, panel, counts):
     flat = flattened(codes)[:, :rows]
     width = codes.shape[2]
     for row in range(width):
-        counts[row] += (flat[panel * width + row] > flat[panel * width :]).sum(axis=1, dtype=np.int32)
+        counts[row] += (flat[panel * width + row] > flat[panel * width :]).sum(
+            axis=1, dtype=np.int32
+        )
 
 
 def draw_counts(codes, own, counts):

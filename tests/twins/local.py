@@ -60,7 +60,9 @@ class Spares:
     def next(self):
         """Return the next normal."""
         if not len(self._held):
-            self._held = normal_block(self._key, "rsca", self._report * MOST_REFILLS + self._refills, self._size)
+            self._held = normal_block(
+                self._key, "rsca", self._report * MOST_REFILLS + self._refills, self._size
+            )
             self._refills += 1
         first, self._held = float(self._held[0]), self._held[1:]
         return first
@@ -137,7 +139,9 @@ def _normals(law, key, report, attempt):
     blocks = -(-wanted // DRAW_BLOCK)
     sizes = [min(DRAW_BLOCK, wanted - b * DRAW_BLOCK) for b in range(blocks)]
     first = (attempt << ATTEMPT_SHIFT) + report * blocks
-    return np.concatenate([normal_block(key, "repo", first + b, size) for b, size in enumerate(sizes)])
+    return np.concatenate(
+        [normal_block(key, "repo", first + b, size) for b, size in enumerate(sizes)]
+    )
 
 
 def _report(row, law, key, report):
@@ -150,7 +154,11 @@ def _report(row, law, key, report):
         return np.sign(v if hit else -v) * grid
     drawn = _normals(law, key, report, 0)
     spares = Spares(key, report, dim, drawn[dim:])
-    t, s = (gaussian_part(law, hit, coins, spares), 1.0) if law.gaussian else sphere_angle(law, hit, coins, spares)
+    t, s = (
+        (gaussian_part(law, hit, coins, spares), 1.0)
+        if law.gaussian
+        else sphere_angle(law, hit, coins, spares)
+    )
     least = 2.0**-6 if dim < 16 else 2.0**-2
     attempt = 0
     while True:
@@ -175,7 +183,9 @@ def report_integers(rows, law, key, out, *, first=0):
 def seed_normals(seed, dim):
     """Return the normals of a seed."""
     starts = range(0, dim, DRAW_BLOCK)
-    return np.concatenate([normal_block(seed, "seed", at // DRAW_BLOCK, min(DRAW_BLOCK, dim - at)) for at in starts])
+    return np.concatenate(
+        [normal_block(seed, "seed", at // DRAW_BLOCK, min(DRAW_BLOCK, dim - at)) for at in starts]
+    )
 
 
 def report_seeds(rows, law, key, out, *, first=0, most_trials=1 << 24):
@@ -206,7 +216,9 @@ def book_word(book, word, dim):
         return normal_block(key, "seed", word // together, at + dim)[at:]
     blocks = -(-dim // DRAW_BLOCK)
     sizes = [min(DRAW_BLOCK, dim - b * DRAW_BLOCK) for b in range(blocks)]
-    return np.concatenate([normal_block(key, "seed", word * blocks + b, size) for b, size in enumerate(sizes)])
+    return np.concatenate(
+        [normal_block(key, "seed", word * blocks + b, size) for b, size in enumerate(sizes)]
+    )
 
 
 def _below(coins, bound):
@@ -227,10 +239,15 @@ def report_codes(rows, law, key, out, *, first=0):
         cosines = [math.fsum(g * v) / math.sqrt(math.fsum(g * g)) for g in words]
         near = set(sorted(range(law.words), key=lambda w: (-cosines[w], w))[: law.chosen])
         word = [w for w in range(law.words) if (w in near) == hit][place]
-        out[i] = np.frombuffer(book.to_bytes(8, "little") + word.to_bytes(2, "little"), dtype=np.uint8)
+        out[i] = np.frombuffer(
+            book.to_bytes(8, "little") + word.to_bytes(2, "little"), dtype=np.uint8
+        )
 
 
 def code_integers(codes, law, out):
     for i, code in enumerate(codes):
-        book, word = int.from_bytes(code[:8].tobytes(), "little"), int.from_bytes(code[8:].tobytes(), "little")
+        book, word = (
+            int.from_bytes(code[:8].tobytes(), "little"),
+            int.from_bytes(code[8:].tobytes(), "little"),
+        )
         out[i] = np.rint(book_word(book, word, law.dim) * math.ldexp(1.0, law.log2_grid))

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 _LANES = 8
-_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
+# adding it rounds a double below 2**51 in size to the nearest integer, ties to even
+_ROUNDER = 1.5 * 2.0**52
 _RESCUE_SCALES = (2.0**-256, 2.0**-512, 2.0**-768, 2.0**-1022)
 
 
@@ -23,7 +24,10 @@ def rows_pieces(chunk, row_map, grams):
 def rows_radial(chunk, row_map, sums, gram, per_step, bound, edges_sq=None, counts=None):
     z, factor, outer, finite, norm_sq = _cut(chunk, row_map, linear=True)
     if sums is not None:
-        sums += [_checked(z, each, finite, row_map.quant_bound)[0].sum(axis=0) for each in (factor, outer)]
+        sums += [
+            _checked(z, each, finite, row_map.quant_bound)[0].sum(axis=0)
+            for each in (factor, outer)
+        ]
     if gram is not None:
         q, _ = _checked(z, (factor + outer) * per_step, finite, bound)
         gram += np.tril(q.T @ q)
@@ -45,7 +49,11 @@ def rows_single(chunk, row_map, out):
 def _split(chunk, row_map):
     """Rows without labels, and their factors, one by one; <slope, z> is a sum of whole numbers, and exact."""
     x, score = chunk.astype(np.float64), row_map.score
-    times = np.ones(len(x)) if score is None else np.array([_factor(row, score) * score.step for row in x])
+    times = (
+        np.ones(len(x))
+        if score is None
+        else np.array([_factor(row, score) * score.step for row in x])
+    )
     return x[:, : row_map.dim], times
 
 
@@ -56,7 +64,9 @@ def _factor(row, score):
     if score.curvature and math.isfinite(found):
         grown, squared = math.exp(-abs(predicted)), score.residual(9.0, 0.0) == -9.0
         chance = (1.0 if predicted >= 0.0 else grown) / (1.0 + grown)
-        found = 1.0 if squared else math.sqrt(weights[int(label == 1.0)] * (chance * (1.0 - chance)))
+        found = (
+            1.0 if squared else math.sqrt(weights[int(label == 1.0)] * (chance * (1.0 - chance)))
+        )
     if score.weighted:
         part = min(row[dim + 1], 1.0) if row[dim + 1] > 0.0 else 0.0
         found *= math.sqrt(part) if score.curvature else part
@@ -66,7 +76,9 @@ def _factor(row, score):
 def _pieces(chunk, row_map):
     """Return clipped rows, the outer parts of rows that are split at the limit, and which rows' outer parts pass the check."""
     z, factor, outer, finite, _ = _cut(chunk, row_map, linear=False)
-    (inside, _), (beyond, passes) = (_checked(z, each, finite, row_map.quant_bound) for each in (factor, outer))
+    (inside, _), (beyond, passes) = (
+        _checked(z, each, finite, row_map.quant_bound) for each in (factor, outer)
+    )
     return inside, beyond, passes
 
 
@@ -202,7 +214,9 @@ def columns_count(chunk, center, log2_parts, neutral, counts):
     size = bits & _SIZE
     side = 2047 << log2_parts
     # For zero the difference wraps around; its cell is set afterwards.
-    key = ((size - np.uint64(1)) >> np.uint64(52 - log2_parts)).astype(np.int64) + np.where(bits > _SIZE, side, 0)
+    key = ((size - np.uint64(1)) >> np.uint64(52 - log2_parts)).astype(np.int64) + np.where(
+        bits > _SIZE, side, 0
+    )
     cell = np.where(missing, 2 * side + 1, np.where(size == 0, 2 * side, key))
     for column in range(x.shape[1]):
         counts[column, : 2 * side + 2] += np.bincount(cell[:, column], minlength=2 * side + 2)
@@ -224,7 +238,9 @@ def columns_cells(chunk, edges, counts, code=None, groups=1, own=False):
 def column_codes(column, keys):
     return np.array(
         [
-            len(keys) + 1 if not np.isfinite(each) else ([*np.flatnonzero(keys == each), len(keys)])[0]
+            len(keys) + 1
+            if not np.isfinite(each)
+            else ([*np.flatnonzero(keys == each), len(keys)])[0]
             for each in column
         ],
         dtype=np.int32,

@@ -66,7 +66,9 @@ def exp_fixed(s):
 
 def _edge_exponent(law, edge):
     """Return s at the left edge of a bin, with 384 fraction bits."""
-    return (edge << FIXED_BITS) // 8 if law.laplace else (edge * edge << FIXED_BITS) // (2 * 64 * 64)
+    return (
+        (edge << FIXED_BITS) // 8 if law.laplace else (edge * edge << FIXED_BITS) // (2 * 64 * 64)
+    )
 
 
 @cache
@@ -80,7 +82,8 @@ def tables(law):
     weight[0] += 2**64 - sum(weight)
     shift = 0 if law.laplace else 1  # quick test at the left or the right edge
     quick = [
-        (scale * density[b + shift][0] << law.quick_bits) // (weight[b] << (FIXED_BITS + density[b + shift][1]))
+        (scale * density[b + shift][0] << law.quick_bits)
+        // (weight[b] << (FIXED_BITS + density[b + shift][1]))
         for b in range(BINS)
     ]
     threshold, other = _alias_table(weight)
@@ -137,7 +140,9 @@ def _noise_draw(law, key, lazy_kind, stream, draw, log2_scale):
         if not (law.laplace and magnitude == 0 and negative):  # zero has no negative copy
             drop = 0
             if law.laplace:
-                drop = (low << (MAX_LOG2_SCALE - log2_scale) >> (MAX_LOG2_SCALE - law.quick_bits)) + 1
+                drop = (
+                    low << (MAX_LOG2_SCALE - log2_scale) >> (MAX_LOG2_SCALE - law.quick_bits)
+                ) + 1
             kept = u + drop < table.quick[bin_index]
             if not kept:
                 u = u << 64 | stream.more()
@@ -146,7 +151,9 @@ def _noise_draw(law, key, lazy_kind, stream, draw, log2_scale):
                 for i in range(3):
                     u = u << 64 | lazy[i]
                     fraction = fraction << 64 | lazy[3 + i]
-                kept = accepts(law, bin_index, magnitude, u, law.quick_bits + 256, fraction, 256, log2_scale)
+                kept = accepts(
+                    law, bin_index, magnitude, u, law.quick_bits + 256, fraction, 256, log2_scale
+                )
             if kept:
                 if law.laplace:
                     return -magnitude if negative else magnitude
@@ -166,17 +173,36 @@ def _draws(key, kind, begin, count, draw, dtype):
 def gaussian_floor(key, count, log2_scale, *, begin=0):
     """Return floor(N(0, 4^log2_scale)): draws begin ... begin + count - 1 of the key, (count,) int64."""
     return _draws(
-        key, "gaus", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale), np.int64
+        key,
+        "gaus",
+        begin,
+        count,
+        lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale),
+        np.int64,
     )
 
 
 def discrete_laplace(key, count, log2_scale, *, begin=0):
-    return _draws(key, "lapl", begin, count, lambda w, i: _noise_draw(LAPLACE, key, "llaz", w, i, log2_scale), np.int64)
+    return _draws(
+        key,
+        "lapl",
+        begin,
+        count,
+        lambda w, i: _noise_draw(LAPLACE, key, "llaz", w, i, log2_scale),
+        np.int64,
+    )
 
 
 def uniform(key, count, *, begin=0):
     """Return multiples of 2^-53 in [0, 1), (count,) float64."""
-    return _draws(key, "unif", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
+    return _draws(
+        key,
+        "unif",
+        begin,
+        count,
+        lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53,
+        np.float64,
+    )
 
 
 def _below(word, bound, stream):
@@ -187,12 +213,16 @@ def _below(word, bound, stream):
 
 
 def below(key, count, bound, *, begin=0):
-    return _draws(key, "belo", begin, count, lambda w, i: _below(w.first[i % DRAW_BLOCK], bound, w), np.int64)
+    return _draws(
+        key, "belo", begin, count, lambda w, i: _below(w.first[i % DRAW_BLOCK], bound, w), np.int64
+    )
 
 
 def permutation(key, n):
     """Return a random permutation (n,) int64 by Fisher-Yates from the last entry."""
-    others = _draws(key, "perm", 0, n, lambda w, i: _below(w.first[i % DRAW_BLOCK], n - i, w), np.int64)
+    others = _draws(
+        key, "perm", 0, n, lambda w, i: _below(w.first[i % DRAW_BLOCK], n - i, w), np.int64
+    )
     out = np.arange(n, dtype=np.int64)
     for i in range(n):
         last, other = n - 1 - i, others[i]
@@ -208,5 +238,10 @@ def report_gaussians(key, kind, block, count):
     """Return floor(N(0, 4^40)), (count,) int64: the first draws of a block of reports, of their angles or of seeds."""
     lazy = _REPORT_KINDS[kind]
     return _draws(
-        key, kind, block * DRAW_BLOCK, count, lambda w, i: _noise_draw(GAUSSIAN, key, lazy, w, i, 40), np.int64
+        key,
+        kind,
+        block * DRAW_BLOCK,
+        count,
+        lambda w, i: _noise_draw(GAUSSIAN, key, lazy, w, i, 40),
+        np.int64,
     )

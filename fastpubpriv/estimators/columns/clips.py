@@ -62,7 +62,10 @@ class Sides:
 
     def each(self) -> list[Side | None]:
         """Return a `Side` for each side, None for one that is not present."""
-        ends, beyond = self.block[UPPER, :, self.occupied - 1].tolist(), self.block[MASS, :, self.occupied :]
+        ends, beyond = (
+            self.block[UPPER, :, self.occupied - 1].tolist(),
+            self.block[MASS, :, self.occupied :],
+        )
         sides = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
         return [None if last is None else Side(last, *rest) for last, *rest in sides]
 
@@ -83,10 +86,14 @@ class Sides:
         width, points = upper - lower, clips[:, :, None]
         # Values are assumed uniform within a cell, also within one that holds a clip point.
         part = np.minimum(np.maximum(upper - points, 0.0), width)
-        over = 0.5 * part / np.maximum(width, TINY) * part + np.where(part > 0.0, np.maximum(lower - points, 0.0), 0.0)
+        over = 0.5 * part / np.maximum(width, TINY) * part + np.where(
+            part > 0.0, np.maximum(lower - points, 0.0), 0.0
+        )
         guessed = (spread * over)[:, :, counts:].sum(axis=2)
         risk = (
-            (over**2 * variance).sum(axis=2) + guessed**2 + np.square(part * np.maximum(mass, 0.0)).sum(axis=2) / 12.0
+            (over**2 * variance).sum(axis=2)
+            + guessed**2
+            + np.square(part * np.maximum(mass, 0.0)).sum(axis=2) / 12.0
         )
         unseen = (np.maximum(hidden - mass, 0.0) * over)[:, :, counts:].sum(axis=2)
         return (over * mass).sum(axis=2), risk, unseen
@@ -101,7 +108,8 @@ class Sides:
         return (mass * cut).sum(axis=2), (mass * (cut**2 + width**2 / 12.0)).sum(axis=2)
 
 
-@np.errstate(all="ignore")  # entries of absent sides and of cells beyond the largest double are undefined
+# entries of absent sides and of cells beyond the largest double are undefined
+@np.errstate(all="ignore")
 def sides_of(
     counts: Sequence[FloatArray],
     variances: Sequence[FloatArray],
@@ -111,16 +119,24 @@ def sides_of(
     exponents: IntArray,
 ) -> Sides:
     """Build sides from counts, given the outermost significant cells `lasts`; lengths in units of 2^exponent per side."""
-    known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]  # no cell from there on
-    places = np.array(known)[:, None] + np.arange(1 - tuning.INNER * parts, 2 + tuning.OUTER * parts)
+    # no cell from there on
+    known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]
+    places = np.array(known)[:, None] + np.arange(
+        1 - tuning.INNER * parts, 2 + tuning.OUTER * parts
+    )
     scaled = np.ldexp(edges[np.clip(places, 0, len(edges) - 1)], -exponents[:, None])
     mass = np.array([cut(*each, parts) for each in zip(counts, known, strict=True)])
     variance = np.array([cut(*each, parts) for each in zip(variances, known, strict=True)])
     inner = tuning.INNER * parts
     octaves = _octaves(mass[:, inner - 4 * parts : inner], parts)[:, ::-1]
     stds = np.sqrt(_octaves(variance[:, inner - 4 * parts : inner], parts))[:, ::-1]
-    beyond, beyond_std = _octaves(mass[:, inner:], parts), np.sqrt(_octaves(variance[:, inner:], parts))
-    numbers, spreads, hidden, shares = tails(octaves, stds, beyond, beyond_std, scaled[:, inner:], parts)
+    beyond, beyond_std = (
+        _octaves(mass[:, inner:], parts),
+        np.sqrt(_octaves(variance[:, inner:], parts)),
+    )
+    numbers, spreads, hidden, shares = tails(
+        octaves, stds, beyond, beyond_std, scaled[:, inner:], parts
+    )
     mass[:, inner:] = np.repeat(numbers, parts, axis=1) * shares
     spread, most = np.zeros(mass.shape), np.zeros(mass.shape)
     spread[:, inner:] = np.repeat(spreads, parts, axis=1) * shares
@@ -129,7 +145,10 @@ def sides_of(
     around = np.concatenate([beyond[:, :1], octaves], axis=1)
     around_std = np.concatenate([beyond_std[:, :1], stds], axis=1)
     noise = np.sqrt(variance[:, :inner].max(axis=1, initial=0.0))
-    gap, gap_std = octaves[:, 1] + octaves[:, 2], [math.hypot(*each) for each in stds[:, 1:3].tolist()]
+    gap, gap_std = (
+        octaves[:, 1] + octaves[:, 2],
+        [math.hypot(*each) for each in stds[:, 1:3].tolist()],
+    )
     block = np.stack([scaled[:, :-1], scaled[:, 1:], mass, variance, spread, most])
     apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < tuning.UNSEEN * noise)
     heavy = is_slow(around, around_std, 1) | is_slow(around, around_std, 2)
@@ -175,7 +194,12 @@ def first_ratio(octaves: Sequence[float], stds: Sequence[float]) -> tuple[float,
 
 
 def tails(
-    octaves: FloatArray, stds: FloatArray, beyond: FloatArray, beyond_std: FloatArray, edges: FloatArray, parts: int
+    octaves: FloatArray,
+    stds: FloatArray,
+    beyond: FloatArray,
+    beyond_std: FloatArray,
+    edges: FloatArray,
+    parts: int,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Predicted mass of five octaves beyond the last, standard deviations, upper bounds (sides, 5), and shares of the cells."""
     starts = [first_ratio(*each) for each in zip(octaves.tolist(), stds.tolist(), strict=True)]
@@ -183,17 +207,26 @@ def tails(
     most, growth = before + stds[:, 0], tuning.HIDDEN_GROWTH * step
     fractions = factor[:, None] ** GRID
     shape = len(octaves), tuning.OUTER
-    numbers, spreads, hidden, falls = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    numbers, spreads, hidden, falls = (
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(shape),
+    )
     for j in range(tuning.OUTER):
         std = np.maximum(beyond_std[:, j], TINY)
         there = beyond_std[:, j] > 0.0  # there are no cells beyond the largest double
         guessed = posterior(before * step, fractions, beyond[:, j], std)
         numbers[:, j], spreads[:, j] = (np.where(there, each, 0.0) for each in guessed)
         # After a steep decrease, a slower one further out is not allowed.
-        hidden[:, j] = np.where(there, np.minimum(growth * most, np.maximum(beyond[:, j], 0.0) + 2.0 * std), 0.0)
+        hidden[:, j] = np.where(
+            there, np.minimum(growth * most, np.maximum(beyond[:, j], 0.0) + 2.0 * std), 0.0
+        )
         growth = np.minimum(growth, tuning.HIDDEN_GROWTH * hidden[:, j] / np.maximum(most, TINY))
         most = hidden[:, j]
-        fall = np.minimum(tuning.LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY))
+        fall = np.minimum(
+            tuning.LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY)
+        )
         falls[:, j] = fall
         before, step = numbers[:, j], np.minimum(step, fall)
     if parts == 1:
@@ -268,7 +301,10 @@ class ColumnClip:
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
     """Candidate clip points of each side, ascending from zero: (sides, k); zeros for an absent side."""
-    begin, end = sides.occupied - 1 - tuning.BELOW * sides.parts, sides.occupied - 1 + tuning.NEAR_OCTAVES * sides.parts
+    begin, end = (
+        sides.occupied - 1 - tuning.BELOW * sides.parts,
+        sides.occupied - 1 + tuning.NEAR_OCTAVES * sides.parts,
+    )
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
     steps, edges = max(1, tuning.POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
     points = np.zeros((len(most), steps * (end - begin) + 2))
@@ -281,7 +317,9 @@ def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatAr
 def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
     """Number of rows that are not missing, and that are; the latter zero unless significant."""
     missing = column.missing if column.missing > tuning.LIKELY * shares.count_std else 0.0
-    return max(shares.n - missing, 1.0, min(tuning.LIKELY * shares.count_std, float(shares.n))), missing
+    return max(
+        shares.n - missing, 1.0, min(tuning.LIKELY * shares.count_std, float(shares.n))
+    ), missing
 
 
 def with_empty_sides(
@@ -291,7 +329,11 @@ def with_empty_sides(
     filled = list(lasts)
     for j, column in enumerate(columns):
         for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
-            if lasts[empty] is None and other is not None and column.zero <= tuning.MANY_ZEROS * shares.n:
+            if (
+                lasts[empty] is None
+                and other is not None
+                and column.zero <= tuning.MANY_ZEROS * shares.n
+            ):
                 filled[empty] = max(other - max(shares.parts, 2), 0)
     return filled
 
@@ -302,14 +344,20 @@ def shrunk_excess(excess: float, variance: float) -> float:
 
 
 def choose(
-    columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit], bounds: FloatArray
+    columns: Sequence[SignedCounts],
+    scales: Sequence[Support],
+    every: Sequence[BudgetSplit],
+    bounds: FloatArray,
 ) -> list[ColumnClip]:
     """Choose the clip interval of least predicted error of each column within `bounds` (columns, 2)."""
     shares = every[0]
     edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
     lasts = [last for scale in scales for last in (scale.below, scale.above)]
     ends = [None if last is None else math.frexp(edges[last + 1])[1] for last in lasts]
-    exponents = [max((end for end in ends[j : j + 2] if end is not None), default=0) for j in range(0, len(ends), 2)]
+    exponents = [
+        max((end for end in ends[j : j + 2] if end is not None), default=0)
+        for j in range(0, len(ends), 2)
+    ]
     center, units = np.array([each.center for each in columns]), np.repeat(exponents, 2)
     with np.errstate(all="ignore"):
         far = np.maximum(np.stack([center - bounds[:, 0], bounds[:, 1] - center], axis=1), 0.0)
@@ -326,11 +374,19 @@ def choose(
         ends_of.block[MASS:] *= ends_of.block[LOWER] < most[:, None]
     points = candidates(ends_of, units, most)
     present = ends_of.present[:, None]
-    excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points))
+    excess, variance, hidden = (
+        np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points)
+    )
     occupied, risk = np.array([last is not None for last in lasts])[:, None], variance
-    if (present & ~occupied).any():  # a side without significant cells has a risk only if its counts suggest rows
+    # a side without significant cells has a risk only if its counts suggest rows
+    if (present & ~occupied).any():
         suggested = np.maximum(excess, 0.0) ** 2
-        risk = np.where(occupied.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)) * variance
+        risk = (
+            np.where(
+                occupied.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)
+            )
+            * variance
+        )
     points = points.reshape(shape)
     error = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
     error = np.square(error * shares.noise_per_clip)
@@ -343,17 +399,28 @@ def choose(
     # Sums of clipped and unclipped values, then sums of their squares: (columns, 2, 4).
     moments = np.where(present, np.concatenate(ends_of.clipped(limits), axis=1), 0.0).reshape(shape)
     if shares.dim > tuning.FEW_COLUMNS:
-        free = [free_reach(*each, shares) for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)]
+        free = [
+            free_reach(*each, shares)
+            for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)
+        ]
         furthest = (points <= np.array(free)[:, :, None]).sum(axis=2) - 1
         at = at[0], at[1], np.maximum(at[2], furthest)
         clips = points[at]
-    sides = [None if last is None else side for last, side in zip(lasts, ends_of.each(), strict=True)]
+    sides = [
+        None if last is None else side for last, side in zip(lasts, ends_of.each(), strict=True)
+    ]
     chosen = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
     pairs = zip(sides[::2], sides[1::2], strict=True)
     return [
         _clip(*each)
         for each in zip(
-            columns, every, most.reshape(-1, 2).tolist(), exponents, pairs, zip(*chosen, strict=True), strict=True
+            columns,
+            every,
+            most.reshape(-1, 2).tolist(),
+            exponents,
+            pairs,
+            zip(*chosen, strict=True),
+            strict=True,
         )
     ]
 
@@ -369,7 +436,9 @@ def free_reach(
     return reach - middle, reach + middle
 
 
-def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) -> tuple[float, float]:
+def middle_and_rms(
+    clips: list[float], moments: list[list[float]], rows: float
+) -> tuple[float, float]:
     """Mean and standard deviation of the clipped values of one column, from the sums in `moments` (2, 4)."""
     (down, _, down_sq, _), (up, _, up_sq, _) = moments
     mean = min(max((up - down) / rows, -clips[0]), clips[1])
@@ -377,9 +446,13 @@ def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) 
 
 
 def _clip(
-    column: SignedCounts, shares: BudgetSplit, reach: tuple[float, float], exponent: int,
-    sides: tuple[Side | None, Side | None], best: Any,
-) -> ColumnClip:  # fmt: skip
+    column: SignedCounts,
+    shares: BudgetSplit,
+    reach: tuple[float, float],
+    exponent: int,
+    sides: tuple[Side | None, Side | None],
+    best: Any,
+) -> ColumnClip:
     """Build the clip of one column, which extends to `reach` at most; `best`: ends, excess, variance, hidden and moments."""
     ends, excess, variance, hidden, moments = best
     rows, missing = rows_of(column, shares)
@@ -407,13 +480,19 @@ def _clip(
     for place in range(2):
         possible = min(reach[place], max(0.0, tuning.FAR_REACH * std + (mean if place else -mean)))
         far = unseen_far(clip, place, counted[place], possible, shares)
-        beside = unseen_beside(clip, place, counted[place][0], column.zero / rows, reach[place], shares)
+        beside = unseen_beside(
+            clip, place, counted[place][0], column.zero / rows, reach[place], shares
+        )
         unseen.append(max(hidden[place], far, beside))
     return replace(clip, hidden=(unseen[0], unseen[1]))
 
 
 def unseen_far(
-    clip: ColumnClip, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: BudgetSplit
+    clip: ColumnClip,
+    place: int,
+    counted: tuple[FloatArray, FloatArray],
+    reach: float,
+    shares: BudgetSplit,
 ) -> float:
     """Bound on the contribution of rows far beyond the outermost significant cell, which the tail model does not cover."""
     lasts = [each.last for each in clip.sides if each is not None]
@@ -421,28 +500,47 @@ def unseen_far(
         return 0.0
     counts, variances = counted
     side, end = clip.sides[place], (clip.below, clip.above)[place]
-    begin = max(0, max(lasts) + 1 - tuning.NEAR_OCTAVES * shares.parts) if side is None else side.last + 1
+    begin = (
+        max(0, max(lasts) + 1 - tuning.NEAR_OCTAVES * shares.parts)
+        if side is None
+        else side.last + 1
+    )
     last = min(len(counts), max(lasts) + 1 + tuning.FAR * shares.parts)
-    edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : last + 1], -clip.exponent), reach)
+    edges = np.minimum(
+        np.ldexp(edges_of(shares.log2_parts)[begin : last + 1], -clip.exponent), reach
+    )
     expected = np.zeros(last - begin)
     if side is not None:
         beyond = side.beyond[: last - begin]
         expected[: len(beyond)] = beyond
-    over = np.where(edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - end, 0.0), 0.0)
+    over = np.where(
+        edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - end, 0.0), 0.0
+    )
     std = math.sqrt(float((variances[begin:last] * over**2).sum()))
     return max(0.0, float(((counts[begin:last] - expected) * over).sum()) + tuning.FAR_STDS * std)
 
 
 def unseen_beside(
-    clip: ColumnClip, place: int, counts: FloatArray, at_center: float, reach: float, shares: BudgetSplit
+    clip: ColumnClip,
+    place: int,
+    counts: FloatArray,
+    at_center: float,
+    reach: float,
+    shares: BudgetSplit,
 ) -> float:
     """Bound on the contribution of an empty side where most rows equal the center: rare values may lie on both sides of it."""
     other = clip.sides[1 - place]
     if clip.sides[place] is not None or other is None:
         return 0.0
-    weight = min(1.0, max(0.0, (at_center - tuning.MANY_ZEROS) / (tuning.MOST_ZEROS - tuning.MANY_ZEROS)))
+    weight = min(
+        1.0, max(0.0, (at_center - tuning.MANY_ZEROS) / (tuning.MOST_ZEROS - tuning.MANY_ZEROS))
+    )
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
-    return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
+    return (
+        weight
+        * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells)))
+        * min(other.end, reach)
+    )
 
 
 def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -> ColumnClip:
@@ -456,9 +554,20 @@ def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -
     mean = math.ldexp(float(public.mean()) - column.center, -exponent)
     std = math.ldexp(float(public.std(ddof=1)), -exponent)
     return ColumnClip(
-        exponent=exponent, below=below, above=above, correction=0.0, variance=0.0, hidden=(0.0, 0.0),
-        first_mean=mean, mean=mean, rms=std, std=std, rows=rows, missing=missing, sides=(None, None),
-    )  # fmt: skip
+        exponent=exponent,
+        below=below,
+        above=above,
+        correction=0.0,
+        variance=0.0,
+        hidden=(0.0, 0.0),
+        first_mean=mean,
+        mean=mean,
+        rms=std,
+        std=std,
+        rows=rows,
+        missing=missing,
+        sides=(None, None),
+    )
 
 
 def extent_of(dim: int) -> float:

@@ -68,7 +68,11 @@ class ColumnState:
     def used(self) -> bool:
         """False for a column that is left out: its clip interval is empty, or not representable by normal numbers."""
         clip, lengths = self.clip, (self.clip.below, self.clip.above, self.width)
-        return clip.radius > 0.0 and self.width > 0.0 and clip.absolute(min(each for each in lengths if each)) > 0.0
+        return (
+            clip.radius > 0.0
+            and self.width > 0.0
+            and clip.absolute(min(each for each in lengths if each)) > 0.0
+        )
 
     @property
     def reach(self) -> float:
@@ -95,10 +99,16 @@ class ColumnCounts:
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
-def column_states(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
+def column_states(
+    counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
+) -> list[ColumnState]:
     """Estimate the support and clip of each column, in batches of bounded memory."""
     together, states = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
-    ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
+    ends = (
+        np.tile([-math.inf, math.inf], (shares.dim, 1))
+        if bounds is None
+        else np.stack(bounds, axis=1)
+    )
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
@@ -106,18 +116,24 @@ def column_states(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit,
         scales = scales_of(columns, own)
         chosen = clips.choose(columns, scales, own, ends[part])
         for k, mine in enumerate(own):
-            numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.too_noisy else public[:0]
+            numbers = (
+                public[~np.isnan(public[:, begin + k]), begin + k] if mine.too_noisy else public[:0]
+            )
             if len(numbers) >= tuning.FEW_PUBLIC:
                 chosen[k] = clips.from_public(columns[k], numbers, mine)
         states += [
-            ColumnState(column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine)
+            ColumnState(
+                column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine
+            )
             for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
             for middle, width in [middle_and_width(clip, shares.dim)]
         ]
     return states
 
 
-def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
+def box_of(
+    columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | None = None
+) -> ColumnBox:
     """Return the row map that clips and scales every column; a column that is left out becomes zero."""
     numbers = np.zeros((6, len(columns)))
     for place, each in enumerate(columns):
@@ -164,19 +180,28 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
     for each in columns:
         clip = each.clip
         if each.used:
-            noise_sq, sampling_sq = (clip.radius * shares.noise_per_clip) ** 2, clip.rows * clip.std**2
+            noise_sq, sampling_sq = (
+                (clip.radius * shares.noise_per_clip) ** 2,
+                clip.rows * clip.std**2,
+            )
             worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
     noise = worst / tuning.NOISE_OF_SAMPLING
     if shares.pure:
         noise = math.sqrt(noise)
-    return max((share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= noise), default=Fraction(0))
+    return max(
+        (share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= noise), default=Fraction(0)
+    )
 
 
-def moved(run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
+def moved(
+    run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool
+) -> FloatArray:
     """Release the means of the columns that lie far from their centers, as new centers."""
     middles = [replace(each, middle=each.clip.middle, width=each.clip.radius) for each in columns]
     box = box_of(middles, neutral=neutral, only=far)
-    measurement = VectorSum(affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box)
+    measurement = VectorSum(
+        affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box
+    )
     totals = run.release(measurement, name="new centers", cost=cost).value
     center = np.array([each.column.center for each in columns])
     for place in np.flatnonzero(far):
@@ -188,14 +213,24 @@ def moved(run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fr
 
 
 def count(
-    run: Session, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, spare: bool = True
+    run: Session,
+    public: FloatArray,
+    shares: BudgetSplit,
+    *,
+    bounds: Bounds,
+    neutral: bool,
+    spare: bool = True,
 ) -> tuple[list[ColumnState], BudgetSplit]:
     """Release the counts, and refined ones if the sum can `spare` the budget; return the columns and the remaining split."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
         cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
-        released = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
-        return ColumnCounts(center=center, values=released.value, std=np.full(shares.dim, released.noise_std))
+        released = run.release(
+            cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts
+        )
+        return ColumnCounts(
+            center=center, values=released.value, std=np.full(shares.dim, released.noise_std)
+        )
 
     again = can_ask_again(shares)
     counts = ask(lower_medians(public), shares.cells)
@@ -231,9 +266,17 @@ class ColumnEstimate(NamedTuple):
 
 
 def estimate_column(
-    state: ColumnState, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float,
-    neutral: bool, bounded: bool,
-) -> ColumnEstimate:  # fmt: skip
+    state: ColumnState,
+    total: float,
+    instead: float,
+    instead_std: float,
+    n_pub: int,
+    *,
+    sum_noise: float,
+    bias: float,
+    neutral: bool,
+    bounded: bool,
+) -> ColumnEstimate:
     """Estimate one column from its noisy sum `total`; `instead` is the public mean, used where counts resolve nothing."""
     shares = state.shares
     clip, unit = state.clip, state.clip.absolute
@@ -251,7 +294,9 @@ def estimate_column(
     half = normal_quantile(0.975) * math.hypot(noise, sampling, clipping)
     # A column of mostly one value may have undetected rows on a side without significant cells.
     mostly_one = state.column.zero > tuning.MOST_ZEROS * n
-    beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
+    beside = max(
+        tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True)
+    )
     # Undetected rows may move the mean beyond the interval.
     hidden = (
         max(tails) > tuning.HIDDEN * half
@@ -263,7 +308,9 @@ def estimate_column(
         or any(side.apart for side in clip.sides if side is not None)
     )
     reason = unplaced(state)
-    if reason is None and (state.scale.outlying or any(side.heavy for side in clip.sides if side is not None)):
+    if reason is None and (
+        state.scale.outlying or any(side.heavy for side in clip.sides if side is not None)
+    ):
         reason = Reason.HEAVY_TAIL
     elif reason is None and hidden:
         reason = Reason.FEW_ROWS
@@ -287,13 +334,23 @@ def unplaced(state: ColumnState) -> Reason | None:
 
 
 def report_of(
-    columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds, *, may_be_absent: bool
+    columns: list[ColumnState],
+    estimates: list[ColumnEstimate],
+    bounds: Bounds,
+    *,
+    may_be_absent: bool,
 ) -> ColumnReport:
     """Collect the report of all columns; rows that may be absent are in the counts of missing values."""
-    edges, dim, largest = edges_of(columns[0].shares.log2_parts), len(columns), np.finfo(np.float64).max
+    edges, dim, largest = (
+        edges_of(columns[0].shares.log2_parts),
+        len(columns),
+        np.finfo(np.float64).max,
+    )
     center = np.array([each.column.center for each in columns])
     lasts = [(each.scale.below, each.scale.above) for each in columns]
-    reached = np.array([[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts])
+    reached = np.array(
+        [[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts]
+    )
     cuts = [(each.clip, (each.clip.below, each.clip.above)) for each in columns]
     cut = np.array([[clip.absolute(end) for end in ends] for clip, ends in cuts])
     unseen = np.array([undetected_rows(each.shares) for each in columns])
@@ -305,9 +362,15 @@ def report_of(
         distance = np.stack([center - lowest, highest - center], axis=1)
         far = zip(columns, np.maximum(distance, 0.0).tolist(), strict=True)
         rows = np.array(
-            [[undetected_at(each.column, each.scale, each.shares, end) for end in ends] for each, ends in far]
+            [
+                [undetected_at(each.column, each.scale, each.shares, end) for end in ends]
+                for each, ends in far
+            ]
         )
-        worst, unseen = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0), rows.max(axis=1)
+        worst, unseen = (
+            rows / columns[0].shares.n * np.maximum(distance - cut, 0.0),
+            rows.max(axis=1),
+        )
         worst[[each.reason == Reason.UNRESOLVED for each in estimates]] = math.inf
     missing = np.array([each.clip.missing for each in columns])
     return ColumnReport(
@@ -370,7 +433,9 @@ def warn_if_bounds_are_wrong(
     """Warn if more than a few public values lie beyond the bounds; return in which columns, (dim,)."""
     if bounds is None:
         return np.zeros(public.shape[1], dtype=bool)
-    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > tuning.MOST_BEYOND * public_counts(public)
+    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(
+        axis=0
+    ) > tuning.MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
     if wrong:
@@ -398,7 +463,9 @@ def public_mean(run: Session, public: FloatArray) -> MeanResult:
     )
 
 
-def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> tuple[float, float]:
+def ball_of(
+    run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit
+) -> tuple[float, float]:
     """Return the norm bound of whole rows from released counts of shells, and a bound on the bias of the sum."""
     if shares.dim == 1:
         return 1.0, 0.0
@@ -406,7 +473,9 @@ def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: Bu
     top = float(np.sqrt(np.sum([each.reach**2 for each in columns if each.used])))
     edges = top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
     shells = run.release(
-        ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box), name="shells of rows", cost=shares.shells
+        ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box),
+        name="shells of rows",
+        cost=shares.shells,
     )
     return choose_ball(shells.value, edges, shells.noise_std, shares)
 
@@ -416,8 +485,14 @@ def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
     logs = np.array([math.log(each.clip.absolute(each.width)) for each in columns if each.used])
     if not len(logs):
         return columns
-    roots = iter(np.exp(np.clip((logs - logs.mean()) / 2.0, -tuning.FARTHEST_ROOT, tuning.FARTHEST_ROOT)).tolist())
-    return [replace(each, width=each.width / next(roots)) if each.used else each for each in columns]
+    roots = iter(
+        np.exp(
+            np.clip((logs - logs.mean()) / 2.0, -tuning.FARTHEST_ROOT, tuning.FARTHEST_ROOT)
+        ).tolist()
+    )
+    return [
+        replace(each, width=each.width / next(roots)) if each.used else each for each in columns
+    ]
 
 
 def sum_up(
@@ -438,7 +513,9 @@ def sum_up(
         box = box_of(columns, neutral=neutral)
         radius, bias = ball_of(run, columns, box, shares)
         measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=radius, box=box)
-        released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=radius)
+        released = run.release(
+            measurement, name="clipped sum", cost=shares.total, clip_radius=radius
+        )
         totals, noise = released.value, released.noise_std
     centers = np.array([each.column.center for each in columns])
     medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
@@ -446,10 +523,15 @@ def sum_up(
     bias /= float(np.sqrt(shares.dim))
     # Equal public values give no standard deviation.
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
-    instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
+    instead = (
+        np.where(moved, centers, public_mean),
+        np.where(known, public_std / np.sqrt(counts), math.inf),
+    )
     numbers = (each.tolist() for each in (totals, *instead, counts))
     estimates = [
-        estimate_column(*each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None)
+        estimate_column(
+            *each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None
+        )
         for each in zip(columns, *numbers, strict=True)
     ]
     mean = np.array([each.mean for each in estimates])
@@ -469,7 +551,14 @@ def sum_up(
 
 
 def mean_of_columns(
-    name: str, run: Session, public: FloatArray, *, bounds: Bounds, neutral: bool, skip: bool, whole: bool = False
+    name: str,
+    run: Session,
+    public: FloatArray,
+    *,
+    bounds: Bounds,
+    neutral: bool,
+    skip: bool,
+    whole: bool = False,
 ) -> MeanResult:
     """Check arguments, debit and release; `skip` allows the public mean instead, `whole` is as in `sum_up`."""
     n_pub, dim = fewest(public), public.shape[1]
@@ -494,9 +583,18 @@ def tails(norms: Norms, unit: FloatArray, n: float) -> FloatArray:
 
 
 def with_report(
-    name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
-    wide: BoolArray, weight: float = 1.0, n: float,
-) -> MeanResult:  # fmt: skip
+    name: str,
+    result: MeanResult,
+    norms: Norms,
+    *,
+    center: FloatArray,
+    unit: FloatArray,
+    known: BoolArray,
+    bias: FloatArray,
+    wide: BoolArray,
+    weight: float = 1.0,
+    n: float,
+) -> MeanResult:
     """Add to a result the report made from norms of (x - center) / unit; warn about unreliable columns as `name`.
 
     Arrays are (dim,), in data units. The unit is `known` if it is that of the column itself; `bias` is what clipping may have taken

@@ -20,10 +20,16 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import count_event
-from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
+from fastpubpriv.privacy.calibration import (
+    gaussian_count_grid,
+    gaussian_sum_grid,
+    laplace_count_grid,
+    laplace_sum_grid,
+)
 from fastpubpriv.results.public_draws import normal_quantile
 
-MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS  # fraction of the budget of the sum that remains after a new center
+# fraction of the budget of the sum that remains after a new center
+MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS
 
 
 def draws(dim: int) -> int:
@@ -38,7 +44,8 @@ class BudgetSplit:
     n: int  # number of private rows; dim is that of columns
     dim: int
     pure: bool  # pure DP with Laplace noise, else zCDP with Gaussian noise
-    cells: Fraction  # like shells and total: the cost of one release (rho, or epsilon if pure); the three add up
+    # like shells and total: the cost of one release (rho, or epsilon if pure); the three add up
+    cells: Fraction
     shells: Fraction
     total: Fraction
     log2_parts: int  # an octave has 2^log2_parts cells
@@ -66,7 +73,11 @@ class BudgetSplit:
         """Expected noise of a column's sum per unit of its clip radius: the ball for whole rows is smaller than the box."""
         if self.dim == 1:
             return self.noise_per_radius
-        return (0.75 if self.dim <= tuning.FEW_COLUMNS else 0.5) * math.sqrt(self.dim) * self.noise_per_radius
+        return (
+            (0.75 if self.dim <= tuning.FEW_COLUMNS else 0.5)
+            * math.sqrt(self.dim)
+            * self.noise_per_radius
+        )
 
     def predicted_error(self) -> float:
         """Predicted root mean squared error of one coordinate, in standard deviations of a row, for Gaussian columns."""
@@ -79,7 +90,9 @@ def check_grids(shares: BudgetSplit) -> None:
     """Raise InputError, before the debit, unless a noise grid exists for every release."""
     pure, n = shares.pure, shares.n
     for log2_parts in range(LOG2_PARTS_MAX + 1):
-        count_event(shares.cells, shares.dim, shares.dim * cells_of_column(log2_parts), n, pure=pure)
+        count_event(
+            shares.cells, shares.dim, shares.dim * cells_of_column(log2_parts), n, pure=pure
+        )
     if shares.shells:
         (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, tuning.SHELLS + 1, n)
     (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
@@ -90,7 +103,9 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1)
     """Split an allowance (rho, or epsilon if pure) among the releases about n private rows, given n_pub public ones."""
     amount = float(allowance)
     signal = tuning.SIGNAL_PURE if pure and dim <= tuning.FEW_COLUMNS else tuning.SIGNAL
-    need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
+    need = (
+        math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
+    )
     least = tuning.LEAST_SHARE if dim <= tuning.FEW_COLUMNS else tuning.LEAST_SHARE_MANY
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
     most = (
@@ -129,23 +144,41 @@ def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     gaussian = -special.ndtri_exp(log_chance)
     # Under pure DP the noise of one cell is Laplace; that of a sum of cells approaches a Gaussian.
-    beyond = -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian if pure else np.zeros(len(octaves))
-    every = np.stack([gaussian + beyond / math.sqrt(width) for width in tuning.WIDTHS if width <= 2 << log2_parts])
+    beyond = (
+        -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian
+        if pure
+        else np.zeros(len(octaves))
+    )
+    every = np.stack(
+        [
+            gaussian + beyond / math.sqrt(width)
+            for width in tuning.WIDTHS
+            if width <= 2 << log2_parts
+        ]
+    )
     every.flags.writeable = False
     return every
 
 
 def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Windows]:
     """Return the candidate windows and the anchor of each column, in batches of bounded memory: see `find_windows`."""
-    limits, together = thresholds(shares.log2_parts, chance, shares.pure), tuning.MOST_CELLS >> shares.log2_parts
+    limits, together = (
+        thresholds(shares.log2_parts, chance, shares.pure),
+        tuning.MOST_CELLS >> shares.log2_parts,
+    )
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
     return [window for part in parts for window in find_windows(*_counted(part), limits)]
 
 
-def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+def _counted(
+    columns: Sequence[SignedCounts], part: slice = slice(None)
+) -> tuple[FloatArray, FloatArray]:
     """Counts and variances of a slice of the cells, both as `with_both` returns them."""
     values, variances = np.array(
-        [[(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])] for each in columns]
+        [
+            [(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])]
+            for each in columns
+        ]
     ).swapaxes(0, 1)
     return with_both(values), with_both(variances)
 
@@ -173,7 +206,9 @@ def find_windows(
             total = half[:, :, :-outer] + half[:, :, outer:]
         single = min(anchor_least, limits[0])
         # Few windows are nearly significant: exact z-scores are computed for these alone.
-        near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
+        near = total > np.array([[single], [single], [anchor_least]]) * std * (
+            SLACK * math.sqrt(width)
+        )
         if last is not None:
             near[:, :, last + 1 :] = False
         places = near.reshape(-1).nonzero()[0]
@@ -182,20 +217,32 @@ def find_windows(
         stands = (score > limits[0]) & (line % 3 != BOTH)
         if k:
             outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
-            stands &= outside > tuning.OUTER_HALF * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
+            stands &= outside > tuning.OUTER_HALF * np.sqrt(
+                _sums_of(flat, line * cells + begin + outer, outer)
+            )
         reach = limits.searchsorted(score)
-        parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
+        parts.append(
+            (
+                score,
+                np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]),
+                stands,
+            )
+        )
     score, windows, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
     best = np.full(columns, anchor_least)
     np.maximum.at(best, windows[0], score)
     anchors = [(-math.inf, -1)] * columns
-    for k in ((score == best[windows[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():  # the first of equals
+    # the first of equals
+    for k in ((score == best[windows[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():
         column, _, begin, outer, _ = windows[:, k].tolist()
         anchors[column] = float(score[k]), begin + max(2 * outer, 1) - 1
     windows = windows[:, stands]
     windows = windows[:, windows[0].argsort(kind="stable")]
     ends = windows[0].searchsorted(np.arange(columns + 1)).tolist()
-    return [(windows[1:, low:high].T, anchor) for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)]
+    return [
+        (windows[1:, low:high].T, anchor)
+        for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)
+    ]
 
 
 def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
@@ -203,7 +250,9 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
     return np.asarray(cells[begin[:, None] + np.arange(width)].sum(axis=1))
 
 
-def stand(windows: IntArray, known: Iterable[int], shares: BudgetSplit) -> tuple[BoolArray, tuple[int, int]]:
+def stand(
+    windows: IntArray, known: Iterable[int], shares: BudgetSplit
+) -> tuple[BoolArray, tuple[int, int]]:
     """Select the windows (k, 4) that are significant at their distance from `known` cells or other selected windows.
 
     Return their mask, and the outermost last cell above and below the center (-1 for none).
@@ -227,7 +276,9 @@ def stand(windows: IntArray, known: Iterable[int], shares: BudgetSplit) -> tuple
     return stood, (above_end, below_end)
 
 
-def anchor_between(column: SignedCounts, low: int, high: int, shares: BudgetSplit) -> tuple[float, int]:
+def anchor_between(
+    column: SignedCounts, low: int, high: int, shares: BudgetSplit
+) -> tuple[float, int]:
     """Return the largest z-score among windows that begin in cells low ... high, and the last cell of that window."""
     begin = max(0, low)
     counted = _counted([column], slice(begin, high + tuning.WIDTHS[-1]))
@@ -313,11 +364,20 @@ def columns_of(
     values, variances, cells = pooled_counts(counts, 2, log2_parts, public, centers, own, factors)
     return [
         SignedCounts(
-            center=center, above=values[j, 0], below=values[j, 1], above_var=variances[j, 0], below_var=variances[j, 1],
-            zero=zero, missing=missing, public_above=cells[2 * j], public_below=cells[2 * j + 1],
+            center=center,
+            above=values[j, 0],
+            below=values[j, 1],
+            above_var=variances[j, 0],
+            below_var=variances[j, 1],
+            zero=zero,
+            missing=missing,
+            public_above=cells[2 * j],
+            public_below=cells[2 * j + 1],
         )
-        for j, (center, (zero, missing)) in enumerate(zip(centers.tolist(), counts[:, 2 * side :].tolist(), strict=True))
-    ]  # fmt: skip
+        for j, (center, (zero, missing)) in enumerate(
+            zip(centers.tolist(), counts[:, 2 * side :].tolist(), strict=True)
+        )
+    ]
 
 
 def pooled_counts(
@@ -356,7 +416,9 @@ def pooled_counts(
     values[line, place] = counted + weight * (factor[column] * occupied[near] - counted)
     variances[line, place] = variance[column] * (1.0 - weight)
     ends = held.searchsorted(np.arange(columns * sides + 1) * (cells + 2)).tolist()
-    places = [held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))]
+    places = [
+        held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))
+    ]
     shape = columns, sides, cells
     return values.reshape(shape), variances.reshape(shape), places
 
@@ -368,7 +430,9 @@ def chance_of(shares: BudgetSplit) -> float:
     )
 
 
-def undetected_rows(shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
+def undetected_rows(
+    shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES, *, guessed: bool = False
+) -> float:
     """Bound on undetected rows in an octave this far from known (or `guessed`) cells: more are detected in 95 % of samples."""
     chance = chance_of(shares) / (tuning.GUESSED if guessed else 1)
     limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
@@ -380,14 +444,18 @@ def undetected_rows(shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES,
     return min(least + half + z * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
 
 
-def undetected_at(column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float) -> float:
+def undetected_at(
+    column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float
+) -> float:
     """Upper bound on undetected rows at a distance from the center, such as that of a bound of the column."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
     if lasts:
         return undetected_rows(shares, max(0, key - max(lasts)) / shares.parts)
     places = [key_of(size, shares.log2_parts) for size in (abs(column.center), 1.0) if size]
-    return undetected_rows(shares, min(abs(key - place) for place in places) / shares.parts, guessed=True)
+    return undetected_rows(
+        shares, min(abs(key - place) for place in places) / shares.parts, guessed=True
+    )
 
 
 def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
@@ -399,7 +467,9 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
     log_chance = special.log_ndtr(-tuning.ANCHOR) - tuning.DECAY * math.log(2.0) * far
     gaussian = -float(special.ndtri_exp(log_chance))
     growth = (
-        (log_chance - special.log_ndtr(-tuning.ANCHOR)) / -math.sqrt(2.0) if shares.pure else gaussian - tuning.ANCHOR
+        (log_chance - special.log_ndtr(-tuning.ANCHOR)) / -math.sqrt(2.0)
+        if shares.pure
+        else gaussian - tuning.ANCHOR
     )
     return bool(score > least + growth)
 
@@ -412,7 +482,13 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
         for width in (1, shares.parts):
-            sums = near[:0] if len(near) < width else near if width == 1 else np.convolve(near, np.ones(width), "valid")
+            sums = (
+                near[:0]
+                if len(near) < width
+                else near
+                if width == 1
+                else np.convolve(near, np.ones(width), "valid")
+            )
             least = tuning.LIKELY * shares.count_std * math.sqrt(width)
             if len(sums) and np.maximum.reduce(sums) > least:
                 places = np.flatnonzero(sums > least)
@@ -465,5 +541,7 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
     if not known:
         return Support(above=None, below=None, anchored=False, referenced=False)
     _, stood = stand(window, known, shares)
-    above, below = (max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True))
+    above, below = (
+        max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True)
+    )
     return Support(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)

@@ -13,23 +13,32 @@ from fractions import Fraction
 FEW_COLUMNS = 3  # columns up to which the noise of the sum is not the largest cost
 FEW_PUBLIC = 5  # public values of a column from which on they give its scale where counts cannot
 SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over count noise that counts aim at; Laplace, few columns
-LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)  # minimum of the counts; for many columns
+# minimum of the counts; for many columns
+LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
 MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)  # maximum share of the counts
 SHELL_SHARE = Fraction(1, 20)  # share of the counts of row norms (shells)
 SHELLS = 48  # edges of shells, eight per octave
 # A second release is paid out of the share of the sum. Columns whose rows lie far from the center get a new center and new counts;
 # otherwise, where the noise of the sum is far below the sampling error, the counts are refined.
 MOST_MOVES = 2  # new centers per call
-MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)  # shares of a new center and of the counts about it
-LEFTOVER_SHARES = tuple(Fraction(eighths, 8) for eighths in range(2, 7))  # candidate shares of refined counts
-NOISE_OF_SAMPLING = 0.05  # maximum noise variance of the sum, over the sampling variance, after the refinement
-WHOLE = 400.0  # rows over count noise below which an octave is one cell; two cells below twice this, else four
-UNSEEN = 8.0  # rows over count noise below which no scale, no minority beside one value, and no distant group can be resolved
+# shares of a new center and of the counts about it
+MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
+# candidate shares of refined counts
+LEFTOVER_SHARES = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
+# maximum noise variance of the sum, over the sampling variance, after the refinement
+NOISE_OF_SAMPLING = 0.05
+# rows over count noise below which an octave is one cell; two cells below twice this, else four
+WHOLE = 400.0
+# rows over count noise below which no scale, no minority beside one value, and no distant group can
+# be resolved
+UNSEEN = 8.0
 
 # ---- Which cells hold rows.
 WIDTHS = (1, 2, 4, 8)  # cells of the windows that are tested
-ANCHOR, ANCHOR_PURE = 5.2, 9.8  # z-score from which a window localizes a column without any other evidence
-DECAY = 3.0  # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
+# z-score from which a window localizes a column without any other evidence
+ANCHOR, ANCHOR_PURE = 5.2, 9.8
+# log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
+DECAY = 3.0
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
 MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column
@@ -42,7 +51,9 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 # Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
 # that are nearly significant make a column doubtful.
 NEAR_OCTAVES = 4
-LIKELY = 3.0  # z-score of a nearly significant cell or octave, of missing values, and of rows outside the main cells
+# z-score of a nearly significant cell or octave, of missing values, and of rows outside the main
+# cells
+LIKELY = 3.0
 UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE = 0.05  # maximum fraction of rows outside the main cells
 
@@ -59,11 +70,13 @@ POINTS_AN_OCTAVE = 4  # candidate clip points per octave
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
 FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
-FARTHEST_ROOT = 30.0  # maximum natural logarithm of a column's unit in the error of the whole vector
+# maximum natural logarithm of a column's unit in the error of the whole vector
+FARTHEST_ROOT = 30.0
 
 # ---- Reasons of a result.
 TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
-HIDDEN, BESIDE = 4.0, 2.0  # hidden tail over half the interval's width; in a column of mostly one value
+# hidden tail over half the interval's width; in a column of mostly one value
+HIDDEN, BESIDE = 4.0, 2.0
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
 MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning

@@ -18,8 +18,22 @@ from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, chi_beyond, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
-from fastpubpriv.estimators.linalg import bessel, divided, lower_powers, lower_root, spectrum, symmetric
-from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, longest_tail, unpacked
+from fastpubpriv.estimators.linalg import (
+    bessel,
+    divided,
+    lower_powers,
+    lower_root,
+    spectrum,
+    symmetric,
+)
+from fastpubpriv.estimators.moments import (
+    LARGEST,
+    SOME_PUBLIC,
+    Functional,
+    RadialMean,
+    longest_tail,
+    unpacked,
+)
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
@@ -58,7 +72,9 @@ class WeightedTarget:
     def error(self) -> FloatArray:
         """Error variance of the off-diagonal entries of the release; sampling error is shared with a target from the same rows."""
         noise = self.std**2 / 2.0
-        return np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
+        return (
+            np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
+        )
 
     def error_sq(self, *, reported: bool = False) -> float:
         """Return the predicted squared relative Frobenius error; `reported` adds the error of fitted strengths and diagonals."""
@@ -82,7 +98,9 @@ class WeightedTarget:
         prior, values, turn = self.prior, self.values, self.vectors
         target = np.diag(values)
         shrunk = target + prior / (prior + self.error) * (self.released - target)
-        floor = np.minimum(0.2 * values, 0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values)
+        floor = np.minimum(
+            0.2 * values, 0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values
+        )
         root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(values))))
         relative, vectors = spectrum(symmetric(shrunk / np.outer(root, root)))
         inner = (vectors * np.maximum(relative, 1.0)) @ vectors.T * np.outer(root, root)
@@ -105,7 +123,9 @@ def weighted_target(
         variance = factor * (prior / tuning.TARGET_GRID[:, None] + error)
         levels = -0.5 * np.sum(squares / variance + np.log(variance), axis=1)
         if name != PREVIOUS:
-            levels -= 0.5 * np.square(np.minimum(np.log(tuning.TARGET_GRID / low), 0.0) / tuning.DOUBT)
+            levels -= 0.5 * np.square(
+                np.minimum(np.log(tuning.TARGET_GRID / low), 0.0) / tuning.DOUBT
+            )
         best = int(np.argmax(np.nan_to_num(levels, nan=-np.inf)))
         parts.append(float(tuning.TARGET_GRID[best]))
         total += float(levels[best])
@@ -114,14 +134,22 @@ def weighted_target(
     return replace(one, diagonal=parts[0], off=parts[1], log_likelihood=total)
 
 
-def chosen(targets: dict[str, FloatArray], value: FloatArray, std: float, n: float, low: float) -> WeightedTarget:
+def chosen(
+    targets: dict[str, FloatArray], value: FloatArray, std: float, n: float, low: float
+) -> WeightedTarget:
     """Return the target of largest likelihood, or the previous rounds where their predicted error is smaller.
 
     They are for a covariance `value` of n rows, released with noise `std` of its diagonal entries.
     """
-    weighted = {name: weighted_target(name, target, value, std, n, low) for name, target in targets.items()}
+    weighted = {
+        name: weighted_target(name, target, value, std, n, low) for name, target in targets.items()
+    }
     previous = weighted.pop(PREVIOUS, None)
-    able = [each for each in weighted.values() if previous is None or each.diagonal >= tuning.LEAST_DIAGONAL]
+    able = [
+        each
+        for each in weighted.values()
+        if previous is None or each.diagonal >= tuning.LEAST_DIAGONAL
+    ]
     if not able:
         assert previous is not None
         return previous
@@ -145,7 +173,12 @@ class Resolved:
     def mean_std(self) -> float:
         """Noise standard deviation of each coordinate of the mean of rows z."""
         added, _ = tail_of(self.pieces, 0.0)
-        return math.hypot(1.0, added) * self.pieces.noise_std * math.sqrt(0.5) * float(self.map[-1, -1])
+        return (
+            math.hypot(1.0, added)
+            * self.pieces.noise_std
+            * math.sqrt(0.5)
+            * float(self.map[-1, -1])
+        )
 
     @property
     def edge(self) -> float:
@@ -172,7 +205,9 @@ class Resolved:
     def complete_rows(self) -> CompleteRows:
         """Share of rows without a missing cell, the released mean of the constant of rows (v, 1)."""
         pieces, row, side = self.pieces, self.map[-1], len(self.map)
-        inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
+        inside, outer = (
+            np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer)
+        )
         return CompleteRows(pieces.known(inside, outer, np.array(float(row @ row)), 0.0))
 
 
@@ -208,7 +243,8 @@ class FullRounds:
         self.base, self.plan = base, plan
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.worth.spectrum()
-        self.ball_sq: float | None = None  # squared clipping radius of a last round, once norms were counted
+        # squared clipping radius of a last round, once norms were counted
+        self.ball_sq: float | None = None
         self._contraction: FloatArray = np.eye(plan.dim + 1)
         self._map = self._contraction  # from rows (z, c) of the last round to (v, 1)
 
@@ -240,7 +276,9 @@ class FullRounds:
         values, vectors = spectrum(second, overwrite=True)
         slack = self.plan.slack(std)
         roots = np.sqrt(np.maximum(values, 0.0) + slack)
-        likely = np.where(values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0)
+        likely = np.where(
+            values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0
+        )
         likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
         # One of (v, 1) is left out: the lifted one, or for several columns the least, which is costly to refine.
         omitted = int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
@@ -258,7 +296,10 @@ class FullRounds:
         line, scale = root[dim, :dim], float(root[dim, dim])
         mass = float(line @ line) + scale * scale
         mean = root[:dim, :dim] @ line / mass
-        inverse = lower_powers(np.eye(dim) - np.outer(line, line) / mass)[1] @ self._contraction[:dim, :dim]
+        inverse = (
+            lower_powers(np.eye(dim) - np.outer(line, line) / mass)[1]
+            @ self._contraction[:dim, :dim]
+        )
         moved: FloatArray = inverse @ mean
         constant = math.sqrt(constant_sq(dim))
         below = np.append(np.zeros(dim), constant)
@@ -271,7 +312,10 @@ class FullRounds:
         """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
         dim, n = self.plan.dim, self.plan.n
         added, bias_sq = tail_of(pieces, (dim + constant_sq(dim)) ** 2 + 2.0 * dim)
-        second, std = unpacked(pieces.mean + added * pieces.outer, dim + 1), math.hypot(1.0, added) * pieces.noise_std
+        second, std = (
+            unpacked(pieces.mean + added * pieces.outer, dim + 1),
+            math.hypot(1.0, added) * pieces.noise_std,
+        )
         self.made += 1
         least = float(spectrum(second)[0][0])
         # The mean needs the moment of rows (v, 1); the covariance is shrunk in the coordinates of the last round.
@@ -281,7 +325,9 @@ class FullRounds:
         inner = np.ascontiguousarray(self._contraction[:dim, :dim])
         moved = self._contraction[:dim] @ moment[:, dim]
         noisy = symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass) * bessel(n)
-        best = chosen(self._targets(noisy, inner, first, mass, moment), noisy, std, n, self.base.worth.low)
+        best = chosen(
+            self._targets(noisy, inner, first, mass, moment), noisy, std, n, self.base.worth.low
+        )
         repaired, floored = best.repaired()
         half = divided(inner, np.array(repaired, order="F"))
         powers = lower_powers(symmetric(divided(inner, np.array(half.T, order="F"))))
@@ -302,7 +348,12 @@ class FullRounds:
         )
 
     def _targets(
-        self, noisy: FloatArray, inner: FloatArray, first: FloatArray, mass: float, moment: FloatArray
+        self,
+        noisy: FloatArray,
+        inner: FloatArray,
+        first: FloatArray,
+        mass: float,
+        moment: FloatArray,
     ) -> dict[str, FloatArray]:
         """Return the shrinkage targets: the public covariance, itself rescaled or with released axis variances, previous rounds."""
         dim = self.plan.dim
@@ -329,7 +380,9 @@ def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
 class Squares:
     """Second moments about a mean, with (x - mean) = L y: L M L^T for M the clipped moment, its outer piece and the identity."""
 
-    def __init__(self, base: PublicPrior, resolved: Resolved, mean: FloatArray, complete: CompleteRows) -> None:
+    def __init__(
+        self, base: PublicPrior, resolved: Resolved, mean: FloatArray, complete: CompleteRows
+    ) -> None:
         self.pieces, last = resolved.pieces, resolved.map
         # All moments are per row of all rows, of which incomplete ones are zero.
         self.complete, self.share = complete, complete.divisor
@@ -345,14 +398,21 @@ class Squares:
         self.trace = float(np.trace(moments[1]))
         # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
         dim, radius = side - 1, self.pieces.radius
-        self.white: float = (chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)) / dim
+        self.white: float = (
+            chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)
+        ) / dim
 
     def means(self) -> Functional:
         """Return the mean of x over the complete rows, with its errors."""
         maps = self.maps / self.constant
-        inside, outer = (maps @ unpacked(each, self.side)[-1, :-1] for each in (self.pieces.mean, self.pieces.outer))
+        inside, outer = (
+            maps @ unpacked(each, self.side)[-1, :-1]
+            for each in (self.pieces.mean, self.pieces.outer)
+        )
         lengths = math.sqrt(0.5) * np.sqrt(np.sum(maps**2, axis=1))
-        deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(lengths, 1.0 / LARGEST)
+        deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(
+            lengths, 1.0 / LARGEST
+        )
         pieces, law, dim = self.pieces, self.pieces.norms.law, self.side - 1
         if law is not None:
             # A distant row enters the released mean as c z, of length c |z|, in one of `dim` directions.
@@ -362,7 +422,12 @@ class Squares:
         return replace(means, value=self.start + means.value)
 
     def known(
-        self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
+        self,
+        inside: FloatArray,
+        outer: FloatArray,
+        lengths: FloatArray,
+        gaussian: FloatArray,
+        both: FloatArray,
     ) -> Functional:
         """Return linear maps (k, k) with their errors.
 
@@ -372,7 +437,8 @@ class Squares:
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
-        heavy = max(self.pieces.norms.rms**2 - self.usual, 0.0)  # mean |y|^4 in excess of Gaussian rows
+        # mean |y|^4 in excess of Gaussian rows
+        heavy = max(self.pieces.norms.rms**2 - self.usual, 0.0)
         variance = gaussian / self.share / lengths**2 + share * heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
@@ -384,7 +450,9 @@ class Squares:
         gaussian = np.outer(spread, spread) + inside**2
         ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
         over = np.maximum(np.diag(outer) - self.white * spread, 0.0)
-        known = self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
+        known = self.known(
+            inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2)
+        )
         longest = np.diag(longest_tail(over, self.lengths * self.pieces.piece_std))
         return self.complete.over(replace(known, extra=known.extra + longest))
 
@@ -395,7 +463,9 @@ class Squares:
         r, o, g = (each / np.outer(unit, unit) for each in (inside, outer, inner))
         r = np.clip(r, -1.0, 1.0)
         a, b = np.diag(g)[:, None], np.diag(g)[None, :]
-        squares = (a * b + g * g) / 2.0 + r * r / 4.0 * (a * a + b * b + 2.0 * g * g) - r * g * (a + b)
+        squares = (
+            (a * b + g * g) / 2.0 + r * r / 4.0 * (a * a + b * b + 2.0 * g * g) - r * g * (a + b)
+        )
         ends = np.maximum(np.diag(o), 0.0)
         rotated = o - r / 2.0 * (np.diag(o)[:, None] + np.diag(o)[None, :])
         both = np.sqrt(np.outer(ends, ends))
@@ -407,11 +477,17 @@ class Squares:
         raised = longest_tail(own, a[:, 0] * self.pieces.piece_std)
         factor = raised / np.maximum(own, 1.0 / LARGEST)
         shared = over * np.sqrt(np.outer(factor, factor))
-        return replace(known, extra=known.extra + shared - r / 2.0 * (raised[:, None] + raised[None, :]))
+        return replace(
+            known, extra=known.extra + shared - r / 2.0 * (raised[:, None] + raised[None, :])
+        )
 
 
 def report_of(
-    base: PublicPrior, resolved: Resolved, complete: CompleteRows, mean: FloatArray, public: FloatArray
+    base: PublicPrior,
+    resolved: Resolved,
+    complete: CompleteRows,
+    mean: FloatArray,
+    public: FloatArray,
 ) -> dict[str, Any]:
     """Return the report and reasons of a full Gaussian."""
     squares = Squares(base, resolved, mean, complete)
@@ -440,8 +516,14 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
     white, scale = gaps / unit, unit * largest
     squares, r = white**2, white.T @ white / m
-    both, odd, fourth = squares.T @ squares / m, (white**3).T @ white / m, np.mean(squares**2, axis=0)
-    rotated = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
+    both, odd, fourth = (
+        squares.T @ squares / m,
+        (white**3).T @ white / m,
+        np.mean(squares**2, axis=0),
+    )
+    rotated = (
+        both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
+    )
     # The standard deviation of Student's distribution approximates its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
     product = np.outer(scale, scale)
@@ -449,7 +531,9 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
 
     def known(name: str, value: FloatArray, std: FloatArray) -> dict[str, FloatArray]:
         none = np.zeros_like(value)
-        return parts_of(name, Functional(value=value, std=student * std, noise=none, tail=none, extra=none))
+        return parts_of(
+            name, Functional(value=value, std=student * std, noise=none, tail=none, extra=none)
+        )
 
     report = GaussianReport(
         **known("mean", public.mean(axis=0), scale),
@@ -470,15 +554,24 @@ def parts_of(
         f"{name}_above": known.tail + np.maximum(known.extra, 0.0) + around + above,
     }
     # Released moments may be of any size: an overflow has an unbounded interval.
-    return {part: frozen(np.nan_to_num(each, nan=0.0 if part == name else LARGEST)) for part, each in parts.items()}
+    return {
+        part: frozen(np.nan_to_num(each, nan=0.0 if part == name else LARGEST))
+        for part, each in parts.items()
+    }
 
 
 def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartReasons:
     """Return for each column why its intervals may not hold."""
     pieces = squares.pieces
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
-    outer, doubt = np.diag(squares.outer) / squares.share, squares.lengths * pieces.piece_std / squares.share
-    far, surely = (outer + 2.0 * doubt) / variances - squares.white, (outer - doubt) / variances - squares.white
+    outer, doubt = (
+        np.diag(squares.outer) / squares.share,
+        squares.lengths * pieces.piece_std / squares.share,
+    )
+    far, surely = (
+        (outer + 2.0 * doubt) / variances - squares.white,
+        (outer - doubt) / variances - squares.white,
+    )
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (
         (bool(pieces.reason) & (far > tuning.OUTER))
@@ -490,7 +583,10 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     if pieces.norms.unseen > tuning.UNSEEN_ROWS * pieces.n:
         few |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
     lost = pieces.reason == Reason.UNRESOLVED
-    return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(variances))
+    return first_of(
+        [(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)],
+        len(variances),
+    )
 
 
 def public_kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
@@ -498,4 +594,6 @@ def public_kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
     if len(public) < least:
         return np.ones(public.shape[1])
     squares = np.square(column_moments(public)[2])
-    return np.asarray(np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300))
+    return np.asarray(
+        np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
+    )

@@ -82,7 +82,11 @@ def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
 def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> PublicPrior:
     """Return the prior with a scale from a private count for each column of equal public values whose count resolves one."""
     dim = run.rows.dim
-    factors, left, count = np.ones(dim), [], counting(run.account, run.rows.n, 1, counts.column, counts)
+    factors, left, count = (
+        np.ones(dim),
+        [],
+        counting(run.account, run.rows.n, 1, counts.column, counts),
+    )
     for column in base.fallback:
         borrowed = math.sqrt(float(np.sum(np.square(base.root[column]))))
         unit = np.eye(dim)[[column]] / borrowed
@@ -130,7 +134,9 @@ def result_of(
         diagnostics=details,
         report=report,
         columns=run.rows.columns,
-        provenance=dict.fromkeys(("center", "scale", "radius"), f"public rows, ridge {base.ridge:.3g}"),
+        provenance=dict.fromkeys(
+            ("center", "scale", "radius"), f"public rows, ridge {base.ridge:.3g}"
+        ),
         **run.fields(base.worth.n_pub),
     )
 
@@ -148,7 +154,9 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         # The smallest and the largest share that the rounds may have.
         plan = RadialPlan.of_squares(account, n, dim + 1, 1 - counts.columns * counts.column)
         least = min(1 - counts.vectors, plan.pieces / allowance)
-        sums.check_gram_grids(account, [allowance * least * share for share in tuning.EARLY_SHARES], dim + 1, n)
+        sums.check_gram_grids(
+            account, [allowance * least * share for share in tuning.EARLY_SHARES], dim + 1, n
+        )
         last = RadialPlan.of_squares(account, n, dim + 1, least * LEAST_LAST)
         for each in (plan, last):
             each.check_grids(account)
@@ -181,7 +189,10 @@ def vector_estimate(
     if structure == "diagonal":
         variances, common = axis_variances(released.value / n, std, n, public)
         inverse = 1.0 / variances
-        noise_sq, distance_sq = std * std * float(np.sum(inverse)), float(np.sum(np.square(average) * inverse))
+        noise_sq, distance_sq = (
+            std * std * float(np.sum(inverse)),
+            float(np.sum(np.square(average) * inverse)),
+        )
         error_sq = dim / n + noise_sq
         scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
@@ -212,12 +223,20 @@ def vector_estimate(
 
 
 def full_estimate(
-    run: Session, view: Forecasts, resolved: full.Resolved, rounds: int, check: ScaleCheck, share: float
+    run: Session,
+    view: Forecasts,
+    resolved: full.Resolved,
+    rounds: int,
+    check: ScaleCheck,
+    share: float,
 ) -> GaussianResult:
     """Return the result of structure "full", in which the private mean, of a share of the rows, is combined with the public one."""
     base, private, n = check.base, resolved.mean, run.rows.n * share
     noise_root = resolved.noise_root / share
-    root, inverse = (power * factor for power, factor in zip(resolved.powers, (share**-0.5, share**0.5), strict=True))
+    root, inverse = (
+        power * factor
+        for power, factor in zip(resolved.powers, (share**-0.5, share**0.5), strict=True)
+    )
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
     error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq / share
     mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
@@ -258,10 +277,16 @@ def release_structure(
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
         return result_of(
-            run, base, structure, mean=base.center, covariance=base.covariance, mean_noise_std=np.zeros(dim),
-            predicted=view.structures[structure], details={"mean_weight": 0.0, "guess": base.worth.guess},
+            run,
+            base,
+            structure,
+            mean=base.center,
+            covariance=base.covariance,
+            mean_noise_std=np.zeros(dim),
+            predicted=view.structures[structure],
+            details={"mean_weight": 0.0, "guess": base.worth.guess},
             **full.report_of_public(x_pub),
-        )  # fmt: skip
+        )
     public = base.worth
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
@@ -273,7 +298,9 @@ def release_structure(
         asked = count.asked(base.affine, incomplete=True)
         *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         shells = count.shown(np.array(cells), np.zeros(0)).shells
-        complete = CompleteRows.counted(incomplete, count.shares.count_std, n, pure=run.account.pure)
+        complete = CompleteRows.counted(
+            incomplete, count.shares.count_std, n, pure=run.account.pure
+        )
     check = check_scale(base, shells)
     base = check.base
     rest = allowance * (1 - view.counts.vectors)
@@ -281,18 +308,26 @@ def release_structure(
     radius = vector_radius(structure, public)
     if structure == "mean" and (norms := check.norms) is not None:
         hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
-        radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
-    measurement: sums.VectorSum | sums.StatisticSum = sums.VectorSum(affine=base.affine, radius=radius)
+        radius = norms.best_radius(
+            lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
+        )
+    measurement: sums.VectorSum | sums.StatisticSum = sums.VectorSum(
+        affine=base.affine, radius=radius
+    )
     if structure == "diagonal":
         features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
-        measurement = sums.StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
+        measurement = sums.StatisticSum(
+            statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim
+        )
     name = "mean" if structure == "mean" else "mean and axis variances"
     if complete is None and isinstance(measurement, sums.VectorSum):
         released, complete = release_complete(run, measurement, name=name, cost=rest)
     else:
         released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
     share = 1.0 if complete is None else complete.divisor
-    result = vector_estimate(run, view, structure, released, radius=radius, check=check, share=share)
+    result = vector_estimate(
+        run, view, structure, released, radius=radius, check=check, share=share
+    )
     if complete is None:
         return result
     return replace(result, reasons=(*result.reasons, *complete.reasons), **complete.fields(n))
@@ -300,7 +335,12 @@ def release_structure(
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
     """Release a count of norms, early rounds if they pay off and another count after them, and the last round in two pieces."""
-    account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
+    account, n, dim, noise = (
+        run.account,
+        run.rows.n,
+        run.rows.dim,
+        Noise(run.account.pure, run.account.allowance),
+    )
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
     plan, pieces, shells = RadialPlan.of_squares(account, n, dim + 1, part), None, None
@@ -308,12 +348,18 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     direct = state.step() is None
     if direct:
         count = plan.counting(state.amplified)
-        released = run.release(count.asked(base.affine), name="norms of rows", cost=count.shares.cells).value
+        released = run.release(
+            count.asked(base.affine), name="norms of rows", cost=count.shares.cells
+        ).value
         squared = count.shown(released, np.zeros(0)).shells
         shells = None if squared is None else replace(squared, edges=np.sqrt(squared.edges))
         part = plan.pieces / account.allowance
     elif counts.first:
-        shells = counting(account, n, dim, counts.first, counts).count_norms(run, base.affine, np.zeros(0)).shells
+        shells = (
+            counting(account, n, dim, counts.first, counts)
+            .count_norms(run, base.affine, np.zeros(0))
+            .shells
+        )
         part -= counts.first
     check = check_scale(base, shells)
     state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part)))
@@ -322,7 +368,9 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         state.ball_sq = norms.radius
         if state.step() is None:
             state.center()
-            pieces = plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
+            pieces = plan.pieces_of(
+                run, state.affine, norms, np.zeros(0), name="last second moment"
+            )
     if pieces is None:
         pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
     resolved = state.finalize(pieces)
@@ -332,7 +380,9 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
     reasons = (*result.reasons, *complete.reasons_of(run.rows))
-    return replace(result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n))
+    return replace(
+        result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n)
+    )
 
 
 def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:
@@ -345,7 +395,8 @@ def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:
     if norms.beyond(radius, power=2) <= tuning.FAR_EXCESS * plan.dim:
         return radius
     return norms.best_radius(
-        lambda wider: plan.slack(plan.std(wider * wider, share)) + norms.beyond(wider, power=2), least=radius
+        lambda wider: plan.slack(plan.std(wider * wider, share)) + norms.beyond(wider, power=2),
+        least=radius,
     )
 
 
@@ -354,14 +405,24 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
     if rows is None or len(rows) < tuning.HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
-    return np.asarray(np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1))
+    return np.asarray(
+        np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
+    )
 
 
 def _rounds(
-    run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, check: ScaleCheck, *, needed: bool
+    run: Session,
+    state: full.FullRounds,
+    part: Fraction,
+    public: FloatArray,
+    check: ScaleCheck,
+    *,
+    needed: bool,
 ) -> RadialMean:
     """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
-    while (share := state.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None)) is not None:
+    while (
+        share := state.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None)
+    ) is not None:
         radius = state.radius(share) if state.made else first_radius(check, state.plan, share)
         released = run.release(
             sums.SecondMoment(affine=state.affine, radius=radius),
@@ -372,20 +433,30 @@ def _rounds(
         state.update(released, share)
     plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * state.left)
     count, affine = plan.counting(state.amplified), state.center()
-    norms = count.count_norms(run, affine, helping_norms(affine, public), name="norms before the last round")
+    norms = count.count_norms(
+        run, affine, helping_norms(affine, public), name="norms before the last round"
+    )
     norms = norms.moved(constant_sq(run.rows.dim))
     return plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
 
 
-def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
+def ladder(
+    method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options
+) -> GaussianCall:
     """Read the public rows, predict every structure, choose one, check the grids and warn, all before the debit."""
     base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
-    view = forecast_structures(base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
+    view = forecast_structures(
+        base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback))
+    )
     taken = structure if structure != "auto" else view.best
     if structure == "auto" and run.rows.may_be_absent and taken in ("mean", "diagonal"):
         # These take a row that pads a person for one at the public mean; the full structure releases the share of such rows.
-        taken = "full" if view.structures["full"].covariance < view.structures["public"].covariance else "public"
+        taken = (
+            "full"
+            if view.structures["full"].covariance < view.structures["public"].covariance
+            else "public"
+        )
     check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
     if base.fallback:
@@ -415,7 +486,11 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
 def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: str) -> str:
     """Return the text that names what replaces a private covariance, and the number of rows that would make one worthwhile."""
     own = "nothing private was read" if taken == "public" else "the mean alone is private"
-    guess = f", a guess: {worth.n_pub} public rows do not show how columns vary together" if worth.guess else ""
+    guess = (
+        f", a guess: {worth.n_pub} public rows do not show how columns vary together"
+        if worth.guess
+        else ""
+    )
     error = view.structures[taken].covariance
     text = f"the covariance is that of the public rows (predicted relative error {error:.3g}{guess}); {own}"
     for doubling in range(1, tuning.MOST_DOUBLINGS + 1):
@@ -425,10 +500,14 @@ def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: 
     return f"{text}; no reasonable number of rows at this budget would improve on it"
 
 
-def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+def forecast(
+    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget
+) -> tuple[float, dict[str, float]]:
     """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
     noise = Noise(*allowance_of(budget, draws(dim)))
-    view = forecast_structures(plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise))
+    view = forecast_structures(
+        plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise)
+    )
     taken = view.best if options.structure == "auto" else options.structure
     details = {"mean_error": view.structures[taken].mean}
     for name, each in view.structures.items():
@@ -439,5 +518,10 @@ def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget
 
 
 METHOD = GaussianMethod(
-    name="ladder", begin=ladder, learn=release_structure, draws=draws, predict=forecast, needs_public=True
+    name="ladder",
+    begin=ladder,
+    learn=release_structure,
+    draws=draws,
+    predict=forecast,
+    needs_public=True,
 )

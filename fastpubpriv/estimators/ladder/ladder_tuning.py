@@ -21,47 +21,64 @@ BELIEVABLE = 2.0  # nats below the best evidence within which a number of pseudo
 NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
 # Fraction of the way to its expectation that the ridge lifts the least eigenvalue; when reported.
 LIFT, LIFT_REPORTED = 0.15, 0.02
-CONSTANT = 64.0 * float(np.finfo(np.float64).eps)  # relative spread of a public column up to which it is rounding
+# relative spread of a public column up to which it is rounding
+CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 # Standard deviations that chance explains, of the spread of log variances of columns with one common variance, and of the scale.
 BY_CHANCE = 3.0
 LEAST_POOLED = 4  # public degrees of freedom from which the variances of columns are pooled
-AXES = 3.0  # ridge, in pseudo-rows per degree of freedom, up to which coordinates lie along the principal axes of the public rows
+# ridge, in pseudo-rows per degree of freedom, up to which coordinates lie along the principal axes
+# of the public rows
+AXES = 3.0
 LEAST_DEGREES = 2.0  # degrees of freedom that a refuted public covariance keeps
 FACTOR = 4.0  # factor between variances beyond which a private count replaces the public scale
-CHANCE, MARGIN = 0.999, 2.0  # quantile of the distance between means that chance explains, and a factor on it
+# quantile of the distance between means that chance explains, and a factor on it
+CHANCE, MARGIN = 0.999, 2.0
 
 # ---- Shares of the budget and rounds.
-EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))  # candidate shares of an early round
+# candidate shares of an early round
+EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))
 MOST_ROUNDS = 9
 LEAST_LEFT = Fraction(3, 10)  # share that must remain before an early round
 # Maximum ratio of squared errors with and without another round; a pass before pieces.
 WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
-COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))  # candidate shares of a count of norms
-SIGNAL, LEAST_SIGNAL = 100.0, 30.0  # signal that a count aims at, and minimum below which it is not released
-MOST_COLUMN_SHARE = Fraction(1, 10)  # share of the counts of columns without a public scale, together
+# candidate shares of a count of norms
+COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
+# signal that a count aims at, and minimum below which it is not released
+SIGNAL, LEAST_SIGNAL = 100.0, 30.0
+# share of the counts of columns without a public scale, together
+MOST_COLUMN_SHARE = Fraction(1, 10)
 WITHIN = 0.95  # fraction of the rows inside a clip radius from public rows
 LEAST_SHOWN = 0.3  # maximum slack of a round that clips wide
-CLIP_BIAS_SQ = 0.01  # squared relative error of each variance by clipping at a radius from public rows
+# squared relative error of each variance by clipping at a radius from public rows
+CLIP_BIAS_SQ = 0.01
 
 # ---- The choice of the structure.
-GAIN = 0.7  # maximum predicted divergence, over that of the cheaper structure, from which the dearer one is chosen
-DIAGONAL_MEAN = 0.5  # maximum error of the mean of structure "diagonal", over that of the public mean
+# maximum predicted divergence, over that of the cheaper structure, from which the dearer one is
+# chosen
+GAIN = 0.7
+# maximum error of the mean of structure "diagonal", over that of the public mean
+DIAGONAL_MEAN = 0.5
 MOST_DOUBLINGS = 16  # doublings of the private rows that advice searches
 
 # ---- The covariance and its mean.
-TARGET_GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))  # candidate weights of a shrinkage target, in rows
+# candidate weights of a shrinkage target, in rows
+TARGET_GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))
 LEAST_DIAGONAL = 20.0  # rows of evidence for its diagonal below which a target is rejected
 # Standard deviation, in e-folds below the public degrees of freedom, of the prior on the weight of a target.
 DOUBT = 1.5
 UNSEEN_SHARE = 0.3  # fraction of the tail expected beyond the counts that is added
 LEAST_MASS = 0.25  # minimum fraction of the rows that a last round is taken to show
-AT_THE_EDGE = 0.7  # length of a released mean, over its clip radius, from which the radius limited it
-FAR_EXCESS = 0.1  # squared norm beyond the clip radius of a first round, per column, from which it is widened
+# length of a released mean, over its clip radius, from which the radius limited it
+AT_THE_EDGE = 0.7
+# squared norm beyond the clip radius of a first round, per column, from which it is widened
+FAR_EXCESS = 0.1
 HELPING = 5  # public rows per column from which their norms guide a count
 
 # ---- Intervals and reasons.
-KURTOSIS = 12.0  # fourth moment over squared variance of public rows from which a column has a heavy tail
-UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0  # the same where such a fraction of the rows may be undetected
+# fourth moment over squared variance of public rows from which a column has a heavy tail
+KURTOSIS = 12.0
+# the same where such a fraction of the rows may be undetected
+UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0
 # Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, or error.
 OUTER, UNCERTAIN = 0.05, 0.5
 # Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.

@@ -25,7 +25,9 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
     prior = pseudo_rows + dim + 1.0
     gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
     logs = np.array([np.sum(np.log(each + scatter)) for each in pseudo_rows])
-    return np.asarray(gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs)
+    return np.asarray(
+        gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
+    )
 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
@@ -35,7 +37,10 @@ def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tu
         return float(grid[0]), float(grid[0])
     levels = log_evidence(grid, np.maximum(scatter, 0.0), degrees)
     best = int(np.argmax(levels))
-    likely, least = float(grid[best]), float(grid[np.flatnonzero(levels >= levels[best] - tuning.BELIEVABLE)[0]])
+    likely, least = (
+        float(grid[best]),
+        float(grid[np.flatnonzero(levels >= levels[best] - tuning.BELIEVABLE)[0]]),
+    )
     if degrees >= dim:
         likely = min(likely, lifting(scatter, degrees, tuning.LIFT))
         least = min(least, likely)
@@ -48,7 +53,10 @@ def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
     """Return the ridge that lifts the least eigenvalue by this part of the way to its expectation."""
     dim = len(scatter)
     typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
-    return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(tuning.PRIOR_GRID[0]))
+    return max(
+        part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0),
+        float(tuning.PRIOR_GRID[0]),
+    )
 
 
 # Maximum number of column names in a warning; the result has all of them.
@@ -78,7 +86,12 @@ class EffectiveRows:
     def radius_sq(self, probability: float) -> float:
         """Return the squared radius, in units of the public covariance, of a ball that holds this share of the rows."""
         free = self.low + 2.0
-        return (1.0 + 1.0 / self.n_pub) * (self.low / free) * self.dim * f_quantile(probability, self.dim, free)
+        return (
+            (1.0 + 1.0 / self.n_pub)
+            * (self.low / free)
+            * self.dim
+            * f_quantile(probability, self.dim, free)
+        )
 
     def spectrum(self) -> FloatArray:
         """Return the expected eigenvalues (dim,) of the private covariance in units of the public one."""
@@ -100,7 +113,9 @@ class EffectiveRows:
 
     def refuted_by(self, stretch: float) -> bool:
         """Whether a stretch is larger than the sampling error of the public rows explains."""
-        chance = math.log(tuning.FACTOR) + tuning.BY_CHANCE * math.sqrt(float(polygamma(1, self.low / 2.0)))
+        chance = math.log(tuning.FACTOR) + tuning.BY_CHANCE * math.sqrt(
+            float(polygamma(1, self.low / 2.0))
+        )
         return abs(2.0 * math.log(stretch)) > chance
 
 
@@ -117,11 +132,14 @@ class PublicPrior:
     center: FloatArray
     root: FloatArray  # root root^T is the covariance that the coordinates whiten
     inverse: FloatArray
-    reported: FloatArray  # root of the covariance that is reported without a private one; its ridge is smaller
+    # root of the covariance that is reported without a private one; its ridge is smaller
+    reported: FloatArray
     worth: EffectiveRows
     ridge: float  # pseudo-rows in `root`
-    fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
-    borrowed: tuple[int, ...] = ()  # columns of `fallback` whose scale no private count has replaced
+    # columns whose public values are all equal: they borrow the scale of the others
+    fallback: tuple[int, ...] = ()
+    # columns of `fallback` whose scale no private count has replaced
+    borrowed: tuple[int, ...] = ()
 
     @property
     def affine(self) -> AffineMap:
@@ -143,13 +161,20 @@ class PublicPrior:
     def rotated(self) -> PublicPrior:
         """Return the prior in axes in which its root is lower triangular, which halves the time of a pass."""
         root = lower_root(np.array(self.root), np.ones(len(self.root)))
-        return replace(self, root=frozen(root), inverse=frozen(divided(root, np.eye(len(root), order="F"))))
+        return replace(
+            self, root=frozen(root), inverse=frozen(divided(root, np.eye(len(root), order="F")))
+        )
 
     def stretched(self, factor: float) -> PublicPrior:
         """Return the prior with all scales multiplied by a released factor, and at most LEAST_DEGREES degrees of freedom."""
         worth = self.worth
-        least = {name: min(getattr(worth, name), tuning.LEAST_DEGREES) for name in ("low", "likely", "scales")}
-        return replace(self.scaled(np.full(len(self.center), factor)), worth=replace(worth, **least))
+        least = {
+            name: min(getattr(worth, name), tuning.LEAST_DEGREES)
+            for name in ("low", "likely", "scales")
+        }
+        return replace(
+            self.scaled(np.full(len(self.center), factor)), worth=replace(worth, **least)
+        )
 
     def scaled(self, factors: FloatArray) -> PublicPrior:
         """Return the prior with the scales of the columns multiplied by `factors` (dim,)."""
@@ -208,7 +233,9 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     unit, center, gaps, variances = column_moments(x_pub)
     known = variances > tuning.CONSTANT**2
     if not known.any():
-        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+        raise InputError(
+            "all public rows are equal, so they say nothing about scale; pass distinct public rows"
+        )
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
     spreads = np.full(dim, math.exp(typical / 2.0))
     spreads[known] = np.exp(logs / 2.0)
@@ -221,11 +248,16 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     if axes:
         root, inverse = spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
     else:
-        root, inverse = spreads[:, None] * rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots) / spreads
+        root, inverse = (
+            spreads[:, None] * rebuilt(vectors, roots),
+            rebuilt(vectors, 1.0 / roots) / spreads,
+        )
     less = min(ridge, lifting(scatter, degrees, tuning.LIFT_REPORTED)) if degrees >= dim else ridge
     reported = spreads[:, None] * vectors * np.sqrt((less + scatter) / (less + degrees))
     low = ridge_low + degrees
-    worth = EffectiveRows(dim=dim, n_pub=n_pub, low=low, likely=ridge + degrees, scales=low if axes else scales)
+    worth = EffectiveRows(
+        dim=dim, n_pub=n_pub, low=low, likely=ridge + degrees, scales=low if axes else scales
+    )
     base = PublicPrior(
         center=frozen(center * unit),
         root=frozen(root),
@@ -256,15 +288,26 @@ class Mismatch:
 
 
 def mismatch_of(
-    distance_sq: float, noise_sq: float, worth: EffectiveRows, n: float, *, freedom: float = math.inf
+    distance_sq: float,
+    noise_sq: float,
+    worth: EffectiveRows,
+    n: float,
+    *,
+    freedom: float = math.inf,
 ) -> Mismatch:
     """Return the mismatch for a released squared distance with expected noise `noise_sq`, by a covariance of `freedom` degrees."""
     dim = worth.dim
     quantile = (
-        chi2_quantile(tuning.CHANCE, dim) if math.isinf(freedom) else f_quantile(tuning.CHANCE, dim, freedom) * dim
+        chi2_quantile(tuning.CHANCE, dim)
+        if math.isinf(freedom)
+        else f_quantile(tuning.CHANCE, dim, freedom) * dim
     )
-    chance = tuning.MARGIN * (1.0 / worth.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
+    chance = tuning.MARGIN * (1.0 / worth.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(
+        2.0 / dim
+    )
     excess = max(distance_sq - noise_sq, 0.0)
     public = dim / worth.n_pub
     beyond_chance = bool(excess > chance)
-    return Mismatch(math.sqrt(excess), beyond_chance, max(public, excess - dim / n) if beyond_chance else public)
+    return Mismatch(
+        math.sqrt(excess), beyond_chance, max(public, excess - dim / n) if beyond_chance else public
+    )

@@ -72,18 +72,29 @@ class RoundPlan:
         """
         worth = tuning.WORTH_A_PASS if made else tuning.WORTH_A_ROUND
         best: tuple[Fraction | None, float] | None = None
-        for share in [share for share in tuning.EARLY_SHARES if self.shows(share)] or tuning.EARLY_SHARES:
+        for share in [
+            share for share in tuning.EARLY_SHARES if self.shows(share)
+        ] or tuning.EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(tuning.MOST_ROUNDS - made):
                 usual = self.ball_sq(float(np.mean(values)))
-                noise = self.noise_error(values, usual if early or ball_sq is None else ball_sq, rest) ** 2
-                error_sq = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
+                noise = (
+                    self.noise_error(values, usual if early or ball_sq is None else ball_sq, rest)
+                    ** 2
+                )
+                error_sq = (
+                    self.dim * (self.dim + 1) / self.n
+                    + noise
+                    + 0.01 * np.add.reduce(np.square(1.0 - values))
+                )
                 error_sq = float(error_sq) if math.isfinite(error_sq) else math.inf
                 if best is None or error_sq < worth * best[1]:
                     best = share if early else None, error_sq
                 if rest <= tuning.LEAST_LEFT:
                     break
-                values = values / (values + self.slack(self.std(self.radius_sq(made + early, share), share)))
+                values = values / (
+                    values + self.slack(self.std(self.radius_sq(made + early, share), share))
+                )
                 rest -= share
         assert best is not None
         return best
@@ -103,7 +114,9 @@ def constant_sq(dim: int) -> float:
 def count_share(n: float, noise: Noise) -> Fraction:
     """Return the share of an allowance for one count of n rows by their norms, 0 if noise would dominate it."""
     for share in tuning.COUNT_SHARES:
-        if n / noise.count(share) >= (tuning.SIGNAL if share < tuning.COUNT_SHARES[-1] else tuning.LEAST_SIGNAL):
+        if n / noise.count(share) >= (
+            tuning.SIGNAL if share < tuning.COUNT_SHARES[-1] else tuning.LEAST_SIGNAL
+        ):
             return share
     return Fraction(0)
 
@@ -142,10 +155,16 @@ def chi_beyond(dim: float, cut: float) -> float:
 
 def combined(one: float, other: float) -> float:
     """Return the variance of the best combination of two independent estimates with these variances."""
-    return one * other / (one + other) if 0.0 < one < np.inf and 0.0 < other < np.inf else min(one, other)
+    return (
+        one * other / (one + other)
+        if 0.0 < one < np.inf and 0.0 < other < np.inf
+        else min(one, other)
+    )
 
 
-def axis_variances(released: FloatArray, std: float, n: float, worth: EffectiveRows) -> tuple[FloatArray, float]:
+def axis_variances(
+    released: FloatArray, std: float, n: float, worth: EffectiveRows
+) -> tuple[FloatArray, float]:
     """Return variances (dim,) of the axes, shrunk to a common scale as far as noise explains, and that scale, shrunk to 1."""
     dim = worth.dim
     first, second = released[:dim], released[dim:]
@@ -205,7 +224,9 @@ def _inflation(worth: EffectiveRows) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares()) -> Forecasts:
+def forecast_structures(
+    worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares()
+) -> Forecasts:
     """Predict every structure for n private rows and choose; `counts` are paid first."""
     noise = noise.part(1 - counts.vectors)
     dim, spectrum = worth.dim, worth.spectrum()
@@ -222,7 +243,9 @@ def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: Co
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
     std = vector_radius("diagonal", worth) * noise.vector(2 * dim) / n
-    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + tuning.CLIP_BIAS_SQ * dim)
+    scales = combined(
+        own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + tuning.CLIP_BIAS_SQ * dim
+    )
     structures["diagonal"] = Prediction(
         math.sqrt(off + scales + _inflation(worth)), mean_error(dim * std * std * inverse)
     )
@@ -231,7 +254,8 @@ def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: Co
         _, own_error_sq = plan.step(spectrum, Fraction(1), 0)
     std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
     structures["full"] = Prediction(
-        math.sqrt(combined(off + own, own_error_sq)), mean_error(dim * std * std * min(inverse, 1.5))
+        math.sqrt(combined(off + own, own_error_sq)),
+        mean_error(dim * std * std * min(inverse, 1.5)),
     )
     best = min(("public", "mean"), key=lambda name: structures[name].divergence)
     # Variances alone improve little on the public covariance.
@@ -240,6 +264,9 @@ def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: Co
         and structures["diagonal"].mean <= tuning.DIAGONAL_MEAN * structures["public"].mean
     ):
         best = "diagonal"
-    if own_error_sq <= dim / 2.0 and structures["full"].divergence <= tuning.GAIN * structures[best].divergence:
+    if (
+        own_error_sq <= dim / 2.0
+        and structures["full"].divergence <= tuning.GAIN * structures[best].divergence
+    ):
         best = "full"
     return Forecasts(structures, best, own_error_sq, counts)

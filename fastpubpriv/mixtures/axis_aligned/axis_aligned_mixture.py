@@ -46,7 +46,11 @@ def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool 
 
 def _length(components: int, k: int, resolution: int) -> int:
     """Return the size of a net of mixtures; of a long one, which takes long to compute, its first power as a lower bound."""
-    return components if components > MAX_CANDIDATES else results.mixture_net_size(components, k, resolution)
+    return (
+        components
+        if components > MAX_CANDIDATES
+        else results.mixture_net_size(components, k, resolution)
+    )
 
 
 def check_feasible(
@@ -61,11 +65,15 @@ def check_feasible(
 ) -> tuple[float, list[int]]:
     """Return least weight and rows of the blocks for scales (unless known), means, choice; raise InfeasibleError if too few."""
     if accuracy is None:
-        raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
+        raise InputError(
+            "method='list_decoding' needs accuracy=, a total variation between 0 and 1"
+        )
     least = least_list(n_components, dim, accuracy, known_std=known_std)
     advice = "pass method='auto', or public rows; list decoding suits one component, few columns and a large accuracy"
     if least > MAX_CANDIDATES:
-        most = results.mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob).log10_candidates
+        most = results.mixture_sizes(
+            n_components, dim, accuracy, budget, failure_prob=failure_prob
+        ).log10_candidates
         raise InfeasibleError(
             f"list decoding would have at least {least:.3g} candidates, and up to 10^{most:.0f}, where "
             f"{MAX_CANDIDATES} can be compared ({n_components} components, {dim} columns, accuracy {accuracy:g}): {advice}"
@@ -75,12 +83,18 @@ def check_feasible(
         share = failure_prob / (2.0 * n_components)
         sizes = [results.mean_rows(weight, budget, share, histograms=dim)]
     else:
-        asked = results.mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob)
+        asked = results.mixture_sizes(
+            n_components, dim, accuracy, budget, failure_prob=failure_prob
+        )
         weight, sizes = asked.corruption_weight, [asked.variance_rows, asked.mean_rows]
-    for_choice = results.selection_rows(math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob)
+    for_choice = results.selection_rows(
+        math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob
+    )
     needed = sum(sizes) + for_choice
     if n < needed:
-        raise InfeasibleError(f"the theorem asks for {needed:,} rows, and there are {n:,}: {advice}")
+        raise InfeasibleError(
+            f"the theorem asks for {needed:,} rows, and there are {n:,}: {advice}"
+        )
     return weight, [*sizes, n - sum(sizes)]
 
 
@@ -89,7 +103,9 @@ def learn(task: Task) -> LearnedMixture:
     run, k, known, accuracy = task.run, task.n_components, task.known_std, task.accuracy
     assert accuracy is not None
     dim = run.rows.dim
-    weight, sizes = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known)
+    weight, sizes = check_feasible(
+        run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known
+    )
     thresholds = decoders.Thresholds(min_weight=weight, theory=True)
     *before, mean_block, choice_block = split_rows(run.rows, *sizes)
     if before:
@@ -101,7 +117,10 @@ def learn(task: Task) -> LearnedMixture:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        scales = [released.entries.tolist() for released in decoders.release_scales(run.block(before[0]), thresholds)]
+        scales = [
+            released.entries.tolist()
+            for released in decoders.release_scales(run.block(before[0]), thresholds)
+        ]
     means = decoders.release_means(run.block(mean_block), scales, thresholds)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
@@ -115,15 +134,23 @@ def learn(task: Task) -> LearnedMixture:
     resolution = math.ceil(DECODER_SHARE * k / accuracy)
     fine = accuracy / (DECODER_SHARE * dim)
     # The heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit.
-    fitting, net = [list(column) for column in coarse], results.gaussian_net_size(fine, known_std=known)
-    while all(fitting) and _length(math.prod(net * len(each) for each in fitting), k, resolution) > MAX_CANDIDATES:
+    fitting, net = (
+        [list(column) for column in coarse],
+        results.gaussian_net_size(fine, known_std=known),
+    )
+    while (
+        all(fitting)
+        and _length(math.prod(net * len(each) for each in fitting), k, resolution) > MAX_CANDIDATES
+    ):
         longest = max(fitting, key=len)
         if len(longest) == 1:
             break
         longest.pop()
     gaussian_net = partial(results.gaussian_net, accuracy=fine, known_std=known)
     nets = [
-        np.concatenate([np.zeros((0, 2)), *(gaussian_net(mean, scale) for _, mean, scale in column)])
+        np.concatenate(
+            [np.zeros((0, 2)), *(gaussian_net(mean, scale) for _, mean, scale in column)]
+        )
         for column in fitting
     ]
     components = np.array(list(itertools.product(*nets))).reshape(-1, dim, 2)
@@ -137,7 +164,9 @@ def learn(task: Task) -> LearnedMixture:
         "corruption_weight": weight,
     }
     # The theorem holds only for lists that are compared completely.
-    reason = Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
+    reason = (
+        Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
+    )
     return em.choose(run.block(choice_block), candidates, reason=reason, diagnostics=facts)
 
 
@@ -165,7 +194,9 @@ METHODS: Registry[AxisMethod] = Registry(
 )
 
 
-def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> AxisMethod:
+def chosen_method(
+    method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget
+) -> AxisMethod:
     """Return the method, for "auto" by public numbers; raise if a named one lacks public rows, a delta or rows."""
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
@@ -183,16 +214,22 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
         )
     if chosen.one_column and dim > 1:
-        raise InputError(f"method={method!r} is for one column, got {dim}: pass columns=, or method='anchors'")
+        raise InputError(
+            f"method={method!r} is for one column, got {dim}: pass columns=, or method='anchors'"
+        )
     chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
     return chosen
 
 
 def method_for_rows(rows: Rows, method: str, *, has_public: bool, budget: Budget) -> AxisMethod:
     """Return the method as `chosen_method` does; raise if it would take rows that pad persons for rows."""
-    chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=has_public, budget=budget)
+    chosen = chosen_method(
+        method, dim=rows.dim, n_priv=rows.n, has_public=has_public, budget=budget
+    )
     if chosen is not dp_em.METHOD:
-        session.refuse_padding(rows, f"method={chosen.name!r}", "learn_axis_aligned_mixture with method='dp_em'")
+        session.refuse_padding(
+            rows, f"method={chosen.name!r}", "learn_axis_aligned_mixture with method='dp_em'"
+        )
     return chosen
 
 
@@ -309,13 +346,21 @@ def learn_axis_aligned_mixture(
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n, dim, names = rows.n, rows.dim, rows.columns
-    n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
+    n_components = validation.integer(
+        "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
+    )
     session.require_squares("learn_axis_aligned_mixture", dim, 20 * n_components)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
-    weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
+    weight = (
+        min(0.1, 0.5 / n_components)
+        if min_weight is None
+        else validation.probability("min_weight", min_weight)
+    )
     if weight > 1.0 / n_components:
-        raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
+        raise InputError(
+            f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}"
+        )
     accuracy = None if accuracy is None else results.wanted_accuracy(accuracy)
     factor = known_root(covariance, variance, dim)
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, dim, names)
@@ -325,10 +370,20 @@ def learn_axis_aligned_mixture(
     size = chosen.candidates
     if candidates is not None:
         size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
-    chosen.prepare(n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None)
+    chosen.prepare(
+        n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None
+    )
     if accuracy is not None and chosen.candidates and not chosen.refuses_inaccurate:
         share = chosen.shares[-1] / sum(chosen.shares)
-        warn_few("learn_axis_aligned_mixture", n, size, accuracy, choice_epsilon(budget), failure_prob, share=share)
+        warn_few(
+            "learn_axis_aligned_mixture",
+            n,
+            size,
+            accuracy,
+            choice_epsilon(budget),
+            failure_prob,
+            share=share,
+        )
     view: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(dim), lower=True)
@@ -341,7 +396,9 @@ def learn_axis_aligned_mixture(
                     "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
                 )
     # A selection is pure DP, so no delta is spent.
-    spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
+    spent = (
+        PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
+    )
     run = session.start(
         "learn_axis_aligned_mixture",
         view,

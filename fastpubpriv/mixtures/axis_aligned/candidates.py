@@ -24,7 +24,14 @@ from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, RefinedFit, Task
+from fastpubpriv.mixtures.axis_aligned.em import (
+    AxisMethod,
+    CellHistogram,
+    LearnedMixture,
+    Mixtures,
+    RefinedFit,
+    Task,
+)
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
@@ -40,23 +47,31 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
     """Return which mixtures (size,) have only components that are significant given the noise and the number of cells."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
-    spanned = np.maximum(np.searchsorted(cells.edges, mixtures.means + reach, side="left") - first + 1, 1)
+    spanned = np.maximum(
+        np.searchsorted(cells.edges, mixtures.means + reach, side="left") - first + 1, 1
+    )
     tail = tuning.FEIGNED * np.minimum(spanned / len(cells.counts), 1.0)
     # The quantile of one Laplace count, which tends to the normal one for sums of several counts.
     normal, laplace = -ndtri(tail), -np.log(2.0 * tail) / math.sqrt(2.0)
     least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(laplace - normal, 0.0))
-    is_significant: BoolArray = np.all((mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1)
+    is_significant: BoolArray = np.all(
+        (mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1
+    )
     return is_significant
 
 
-def unseen(cells: CellHistogram, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
+def unseen(
+    cells: CellHistogram, means: FloatArray, stds: FloatArray, *, widest: float = math.inf
+) -> BoolArray:
     """Return which components (...,) are narrower than the cell (at most `widest` wide) of their mean and may be one value."""
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     width = cells.edges[place + 1] - cells.edges[place]
     return (stds < 0.5 * width) & (width <= widest)
 
 
-def unevenness(cells: CellHistogram, edges: FloatArray, step: float, phase: float) -> tuple[float, float]:
+def unevenness(
+    cells: CellHistogram, edges: FloatArray, step: float, phase: float
+) -> tuple[float, float]:
     """Return the unevenness of counts in intervals of length `step` (1 if each has a single tooth), and the number of teeth."""
     middles, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     fine = widths <= step / 4.0
@@ -104,7 +119,9 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
     counts = np.add.reduceat(cells.counts, begins)
     most = float(np.diff(np.append(begins, len(cells.counts))).max())
     merged = np.concatenate([[-np.inf], edges[keep], [np.inf]])
-    return replace(cells, edges=merged, counts=counts, noise_std=cells.noise_std * math.sqrt(most)), True
+    return replace(
+        cells, edges=merged, counts=counts, noise_std=cells.noise_std * math.sqrt(most)
+    ), True
 
 
 def tied_in(cells: CellHistogram) -> float:
@@ -126,7 +143,9 @@ def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatA
     return shapes, shapes * (1.0 / (cells.noise_std**2 + np.maximum(cells.counts, 0.0)))
 
 
-def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
+def _explained(
+    gram: FloatArray, product: FloatArray, subsets: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Fit the counts by each subset of atoms: return weights, and the decrease of squares; -inf if a weight is not positive."""
     count, size = subsets.shape
     shares, gain = np.empty((count, size)), np.empty(count)
@@ -136,9 +155,13 @@ def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tupl
         matrix = gram[part[:, :, None], part[:, None, :]]
         ridge = 1e-9 * np.einsum("spp->sp", matrix)
         right = product[part]
-        solved = np.linalg.solve(matrix + ridge[:, :, None] * np.eye(size), right[:, :, None])[:, :, 0]
+        solved = np.linalg.solve(matrix + ridge[:, :, None] * np.eye(size), right[:, :, None])[
+            :, :, 0
+        ]
         shares[first : first + step] = solved
-        gain[first : first + step] = np.where(np.all(solved > 0.0, axis=1), np.sum(solved * right, axis=1), -np.inf)
+        gain[first : first + step] = np.where(
+            np.all(solved > 0.0, axis=1), np.sum(solved * right, axis=1), -np.inf
+        )
     return shares, gain
 
 
@@ -160,7 +183,9 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
         for index in np.argsort(-gain)[:_LOOK].tolist():
             key = tuple(sorted((octave[each], place[each]) for each in grown[index].tolist()))
             distinct_ones.setdefault(key, index)
-        best = [index for index in [*distinct_ones.values()][: tuning.BEAM] if np.isfinite(gain[index])]
+        best = [
+            index for index in [*distinct_ones.values()][: tuning.BEAM] if np.isfinite(gain[index])
+        ]
         if not best:  # no subset has positive weights
             break
         subsets, weights = grown[best], np.maximum(shares[best], 1e-3)
@@ -169,7 +194,8 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
     return levels
 
 
-MOST_EDGES = 2**13  # maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
+# maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
+MOST_EDGES = 2**13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,11 +309,14 @@ def atoms(cells: CellHistogram) -> Mixtures:
     return Mixtures(np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None])
 
 
-def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
+def distinct(
+    mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02
+) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
     rank, chosen = np.argsort(mixtures.means, axis=1), list[int]()
     weights, means, stds = (
-        np.take_along_axis(part, rank, axis=1) for part in (mixtures.weights, mixtures.means, mixtures.stds)
+        np.take_along_axis(part, rank, axis=1)
+        for part in (mixtures.weights, mixtures.means, mixtures.stds)
     )
     scale = np.maximum(stds, 1e-300)
     for index in order.tolist():
@@ -300,7 +329,9 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
     return np.array(chosen, dtype=np.int64)
 
 
-def searched(cells: CellHistogram, components: int, *, std: float | None = None) -> list[RefinedFit]:
+def searched(
+    cells: CellHistogram, components: int, *, std: float | None = None
+) -> list[RefinedFit]:
     """Return the best distinct fits to the noisy counts for each number of components; none if the linear algebra fails."""
     # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
@@ -313,7 +344,9 @@ def searched(cells: CellHistogram, components: int, *, std: float | None = None)
             singles = atoms(scaled)
             if std is not None:
                 middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-                singles = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
+                singles = Mixtures(
+                    np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
+                )
             for level in beam(scaled, singles, components):
                 fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
                 order, k = em.by_score(fit.score), level.weights.shape[1]
@@ -324,13 +357,19 @@ def searched(cells: CellHistogram, components: int, *, std: float | None = None)
                 if len(chosen):
                     # Scores are penalized by the number of parameters.
                     score = fit.score[chosen] + 2.0 * (k * (3 if std is None else 2) - 1)
-                    heads.append(RefinedFit(fit.mixtures[chosen].mapped(0.0, unit), score, fit.spread[chosen]))
+                    heads.append(
+                        RefinedFit(
+                            fit.mixtures[chosen].mapped(0.0, unit), score, fit.spread[chosen]
+                        )
+                    )
     except np.linalg.LinAlgError:
         return []
     return heads
 
 
-def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
+def candidates(
+    heads: list[RefinedFit], *, size: int, fixed_std: bool = False
+) -> tuple[Mixtures, dict[str, Any]]:
     """Return at most `size` candidate mixtures for the counts: the fits, then perturbations of them."""
     # Perturbations are JITTER standard errors of the fit, with more of them around better fits (weights e^(-score / 4)).
     if not heads:
@@ -351,7 +390,9 @@ def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -
                 if not count:
                     continue
                 # Without the first point, which is a corner of the cube.
-                normal = ndtri(sobol_points(head.spread.shape[2], count.bit_length())[1 : count + 1])
+                normal = ndtri(
+                    sobol_points(head.spread.shape[2], count.bit_length())[1 : count + 1]
+                )
                 step = tuning.JITTER * normal @ head.spread[index].T
                 around = fits[np.full(count, index)]
                 parts.append(em.moved(around, step, least=0.0, fixed_std=fixed_std))
@@ -364,7 +405,9 @@ def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) ->
     if not heads:
         return nothing()
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
-    best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
+    best = min(
+        heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
+    )
     return best.mixtures[em.by_score(best.score)[:1]]
 
 
@@ -394,7 +437,8 @@ def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int)
         for key, count in held.items()
         if abs(key) <= _EXPONENTS
         and count - 0.5 * held.get(key + 1, 0.0)
-        > tuning.EXCESS * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
+        > tuning.EXCESS
+        * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
     ]
     heavy = sorted(own, key=lambda key: (-held[key], key))
     half = most - most // 2
@@ -416,9 +460,14 @@ def shown_scales(
         return [[1.0]] * dim, [0.0] * dim, [0.0] * dim
     run = run.block(pairs)
     released = run.release(
-        StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
+        StableHistograms(partitions=scale_partitions(run.rows.dim)),
+        name="scales",
+        cost=run.account.approx_left,
     )
-    scales = [kept_scales(each.keys, each.counts, released.noise_std, most) for each in released.histograms]
+    scales = [
+        kept_scales(each.keys, each.counts, released.noise_std, most)
+        for each in released.histograms
+    ]
     return scales, *em.ties_of(released, run.rows.n, components)
 
 
@@ -435,7 +484,9 @@ def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicSca
     )
     for (column, scale), histogram in zip(asked, released.histograms, strict=True):
         if len(histogram.keys):
-            places[column].append(DyadicScale(tuning.CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+            places[column].append(
+                DyadicScale(tuning.CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
+            )
     return places
 
 
@@ -465,7 +516,10 @@ def learn(task: Task) -> LearnedMixture:
     edges = partition(places, counted=place_rows.n, total=cell_rows.n)
     edges = edges if scales else np.union1d(edges, octaves())
     counted = run.block(cell_rows).release(
-        CellCounts(edges=[edges[1:-1]]), name="cells", cost=account.approx_left[0], cells=len(edges) - 1
+        CellCounts(edges=[edges[1:-1]]),
+        name="cells",
+        cost=account.approx_left[0],
+        cells=len(edges) - 1,
     )
     cells = CellHistogram(edges, counted.value, counted.noise_std, cell_rows.n)
     std = 1.0 if task.known_std else None
@@ -480,23 +534,31 @@ def learn(task: Task) -> LearnedMixture:
         # Rows that share a value are all inside or all outside a Scheffe set, so that the choice among densities is meaningless.
         listed = best
     learned = em.choose(
-        run.block(choice_rows), listed, reason=reason,
+        run.block(choice_rows),
+        listed,
+        reason=reason,
         diagnostics={
-            "tied_share": tied, "step": steps, "scales": scales,
-            "places": sum(len(place.index) for place in places), **facts,
+            "tied_share": tied,
+            "step": steps,
+            "scales": scales,
+            "places": sum(len(place.index) for place in places),
+            **facts,
         },
-    )  # fmt: skip
+    )
     # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
     widest = math.inf
     if not scales:
         widest = max(
-            tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max()))
+            tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0],
+            8.0 * float(np.spacing(np.abs(learned.means).max())),
         )
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # The fit is not tested for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
     if learned.reason is None and not rounded and not tied[0] > 0.0:
-        fit = em.fit_of_cells(cells, steps[0], learned.weights, learned.means[:, 0], learned.stds[:, 0])
+        fit = em.fit_of_cells(
+            cells, steps[0], learned.weights, learned.means[:, 0], learned.stds[:, 0]
+        )
     return replace(learned, unseen=narrow, fit=fit)
 
 
@@ -504,9 +566,13 @@ METHOD = AxisMethod(
     name="univariate",
     learn=learn,
     draws=lambda n, dim, components, known_std: (tuning.LINE_SCALES + 1) * n + 2**16,
-    details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
+    details=lambda components, budget: {
+        "distant_components_rows": float(rows_for_distant(components, budget))
+    },
     seconds=lambda n, dim, components, size: (
-        em.SEARCH_SECONDS * components + 60.0 * n * em.ROW_SECONDS + size * size / 2.0 * em.PAIR_SECONDS / 10.0
+        em.SEARCH_SECONDS * components
+        + 60.0 * n * em.ROW_SECONDS
+        + size * size / 2.0 * em.PAIR_SECONDS / 10.0
     ),
     candidates=400,
     shares=tuning.LINE_SHARES,

@@ -25,7 +25,13 @@ from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em, em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.em import (
+    AxisMethod,
+    CellHistogram,
+    LearnedMixture,
+    Mixtures,
+    Task,
+)
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_normals
@@ -53,7 +59,9 @@ class ColumnModes:
         """Return weights, means and stds (modes, 3) of the fit's components between two cuts, without those below `least`."""
         if not self.fit.size:
             return np.zeros((0, 3))
-        weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
+        weights, means, stds = (
+            part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds)
+        )
         mine = weights > 0.0
         if label is not None:
             mine = mine & (np.searchsorted(self.cuts, means, side="right") == label)
@@ -83,7 +91,9 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
             continue
         points = np.linspace(means[left], means[left + 1], 129)[1:-1]
         below = ndtr((points[:, None] - means) / stds) * weights
-        wrong = (below[:, left + 1 :]).sum(axis=1) + (weights[: left + 1] - below[:, : left + 1]).sum(axis=1)
+        wrong = (below[:, left + 1 :]).sum(axis=1) + (
+            weights[: left + 1] - below[:, : left + 1]
+        ).sum(axis=1)
         best = int(np.argmin(wrong))
         lighter = min(float(weights[: left + 1].sum()), float(weights[left + 1 :].sum()))
         if lighter >= least_weight and wrong[best] < tuning.CONFUSED * lighter:
@@ -97,11 +107,19 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     steps = tuning.ANCHOR_STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
     matching = n_components * n_components  # of a column: combinations times modes
     scales = (tuning.COLUMN_SCALES + 1) * n * dim
-    return scales + (candidates.MOST_EDGES + matching) * dim + tuning.MOST_COMBINATIONS + steps + 2**16
+    return (
+        scales + (candidates.MOST_EDGES + matching) * dim + tuning.MOST_COMBINATIONS + steps + 2**16
+    )
 
 
 def check(
-    task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em_rows: Rows, choice: Rows
+    task: Task,
+    pairs: Rows | None,
+    places: Rows,
+    cells: Rows,
+    coded: tuple[Rows, Rows],
+    em_rows: Rows,
+    choice: Rows,
 ) -> None:
     """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
     # Checked for the maximum numbers: fewer histograms or components need less.
@@ -129,18 +147,31 @@ def check(
 def cell_noise(account: Account, dim: int) -> tuple[bool, Fraction, float]:
     """Return whether Gaussian noise is less on joint counts of the columns, their cost, and about the standard deviation."""
     epsilon = account.approx_left[0]
-    gaussian, laplace = math.sqrt(dim / float(account.allowance)), 2.0 * math.sqrt(2.0) * dim / float(epsilon)
+    gaussian, laplace = (
+        math.sqrt(dim / float(account.allowance)),
+        2.0 * math.sqrt(2.0) * dim / float(epsilon),
+    )
     return (True, account.allowance, gaussian) if gaussian < laplace else (False, epsilon, laplace)
 
 
-def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[ColumnModes]:
+def marginals(
+    task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows
+) -> list[ColumnModes]:
     """Run the first three stages; return the fit of each column."""
     run, dim = task.run, task.run.rows.dim
-    scales, tied, steps = candidates.shown_scales(run, pairs, tuning.COLUMN_SCALES, task.n_components)
+    scales, tied, steps = candidates.shown_scales(
+        run, pairs, tuning.COLUMN_SCALES, task.n_components
+    )
     places = candidates.shown_places(run.block(place_rows), scales)
     gaussian, cost, noise = cell_noise(run.account, dim)
     edges = [
-        candidates.partition(each, counted=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=tuning.COLUMN_CELLS)
+        candidates.partition(
+            each,
+            counted=place_rows.n,
+            total=cell_rows.n,
+            least=4.0 * noise,
+            most=tuning.COLUMN_CELLS,
+        )
         for each in places
     ]
     counts = run.block(cell_rows).release(
@@ -154,11 +185,18 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:
-        with np.errstate(all="ignore"):  # the error state is per thread, and released numbers may be of any size
-            cells, rounded = CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n), False
+        # the error state is per thread, and released numbers may be of any size
+        with np.errstate(all="ignore"):
+            cells, rounded = (
+                CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n),
+                False,
+            )
             if not task.known_std:
                 cells, rounded = candidates.without_comb(cells, steps[j])
-            blind = not places[j] and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
+            blind = (
+                not places[j]
+                and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
+            )
             std = 1.0 if task.known_std else None
             heads = [] if blind else candidates.searched(cells, task.n_components, std=std)
             fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
@@ -181,7 +219,10 @@ def anchor_columns(columns: list[ColumnModes]) -> list[int]:
     chosen: list[int] = []
     cells = 1
     for j in order:
-        if len(chosen) < tuning.MOST_ANCHORS and cells * (len(columns[j].cuts) + 1) <= tuning.MOST_COMBINATIONS:
+        if (
+            len(chosen) < tuning.MOST_ANCHORS
+            and cells * (len(columns[j].cuts) + 1) <= tuning.MOST_COMBINATIONS
+        ):
             chosen.append(j)
             cells *= len(columns[j].cuts) + 1
     return chosen
@@ -193,13 +234,21 @@ def codes(chunk: Any, *, chosen: list[int], columns: list[ColumnModes]) -> list[
     whole = np.ones(len(chunk), dtype=bool)
     for j in chosen:
         value = chunk[:, j].astype(np.float64)
-        code = code * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
+        code = code * (len(columns[j].cuts) + 1) + np.searchsorted(
+            columns[j].cuts, value, side="right"
+        )
         whole &= np.isfinite(value)
     return [np.where(whole, code, -1)]
 
 
 def paired_codes(
-    chunk: Any, *, chosen: list[int], others: list[int], columns: list[ColumnModes], number: IntArray, order: IntArray
+    chunk: Any,
+    *,
+    chosen: list[int],
+    others: list[int],
+    columns: list[ColumnModes],
+    number: IntArray,
+    order: IntArray,
 ) -> list[IntArray]:
     """Return for each column of `others` the code of a row's (combination, mode there); -1 if the former is not in `number`."""
     (code,) = codes(chunk, chosen=chosen, columns=columns)
@@ -208,7 +257,9 @@ def paired_codes(
     paired = []
     for j in others:
         value = chunk[:, j].astype(np.float64)
-        pair = mine * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
+        pair = mine * (len(columns[j].cuts) + 1) + np.searchsorted(
+            columns[j].cuts, value, side="right"
+        )
         paired.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
     return paired
 
@@ -227,7 +278,12 @@ class Start:
 
 
 def find_matching_modes(
-    task: Task, rows: Rows, columns: list[ColumnModes], chosen: list[int], heavy: list[int], starts: list[Start]
+    task: Task,
+    rows: Rows,
+    columns: list[ColumnModes],
+    chosen: list[int],
+    heavy: list[int],
+    starts: list[Start],
 ) -> None:
     """Release which modes of non-anchor columns occur with each combination, and restrict the starts to them, in place."""
     others = [j for j, column in enumerate(columns) if len(column.cuts) and j not in chosen]
@@ -238,7 +294,14 @@ def find_matching_modes(
     sizes = [len(heavy) * (len(columns[j].cuts) + 1) for j in others]
     released = task.run.block(rows).release(
         CodeCounts(
-            codes=partial(paired_codes, chosen=chosen, others=others, columns=columns, number=number, order=order),
+            codes=partial(
+                paired_codes,
+                chosen=chosen,
+                others=others,
+                columns=columns,
+                number=number,
+                order=order,
+            ),
             cells=sizes,
             row_cost=30 * (len(chosen) + len(others)),
         ),
@@ -252,7 +315,9 @@ def find_matching_modes(
         for start in starts:
             counts = released.value[place : place + labels]
             place += labels
-            strong = counts >= max(tuning.MATCHING * float(counts.max()), tuning.EVIDENCE * released.noise_std)
+            strong = counts >= max(
+                tuning.MATCHING * float(counts.max()), tuning.EVIDENCE * released.noise_std
+            )
             modes = columns[j].modes(None, task.min_weight / 2.0)
             mine = modes[strong[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
             if len(mine):
@@ -277,7 +342,9 @@ def split(starts: list[Start], columns: list[ColumnModes], most: int, least: flo
             for j, column in enumerate(columns):
                 modes = start.modes(j, column, least)
                 for left in range(len(modes) - 1):
-                    apart = (modes[left + 1, 1] - modes[left, 1]) / (modes[left + 1, 2] + modes[left, 2])
+                    apart = (modes[left + 1, 1] - modes[left, 1]) / (
+                        modes[left + 1, 2] + modes[left, 2]
+                    )
                     if best is None or apart * start.weight > best[0]:
                         best = (float(apart * start.weight), i, j, left)
         if best is None:
@@ -291,11 +358,16 @@ def split(starts: list[Start], columns: list[ColumnModes], most: int, least: flo
     return starts
 
 
-def started(columns: list[ColumnModes], starts: list[Start], least: float, *, known_std: bool) -> Mixtures:
+def started(
+    columns: list[ColumnModes], starts: list[Start], least: float, *, known_std: bool
+) -> Mixtures:
     """Return the initial parameters of EM: moments of each component's modes."""
-    moments = np.array([
-        [moments_of(start.modes(j, column, least)) for j, column in enumerate(columns)] for start in starts
-    ])  # fmt: skip
+    moments = np.array(
+        [
+            [moments_of(start.modes(j, column, least)) for j, column in enumerate(columns)]
+            for start in starts
+        ]
+    )
     weights = np.array([start.weight for start in starts])
     stds = np.ones(moments.shape[:2]) if known_std else np.maximum(moments[:, :, 1], 1e-300)
     return Mixtures(weights / weights.sum(), moments[:, :, 0], stds)
@@ -304,8 +376,10 @@ def started(columns: list[ColumnModes], starts: list[Start], least: float, *, kn
 def learn(task: Task) -> LearnedMixture:
     """Run all seven stages."""
     run = task.run
-    *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
-        run.rows, *(tuning.ANCHOR_SHARES[1:] if task.known_std else tuning.ANCHOR_SHARES)
+    *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = (
+        interleave_rows(
+            run.rows, *(tuning.ANCHOR_SHARES[1:] if task.known_std else tuning.ANCHOR_SHARES)
+        )
     )
     pairs = DistantPairs(before[0]) if before else None
     check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
@@ -314,31 +388,44 @@ def learn(task: Task) -> LearnedMixture:
     if not any(column.fit.size for column in columns):
         return em.choose(run.block(choice_rows), candidates.nothing(), diagnostics={"anchors": []})
     chosen = anchor_columns(columns)
-    reason = None if all(column.has_cells and column.fit.size for column in columns) else Reason.FALLBACK
+    reason = (
+        None if all(column.has_cells and column.fit.size for column in columns) else Reason.FALLBACK
+    )
     least_mode = task.min_weight / 2.0
     combinations = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
         released = run.block(code_rows).release(
             CodeCounts(
-                codes=partial(codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
+                codes=partial(codes, chosen=chosen, columns=columns),
+                cells=[cells],
+                row_cost=20 * len(chosen) + 8,
             ),
             name="combinations",
             cost=run.account.approx_left[0],
             cells=cells,
         )
         least = max(task.min_weight / 2.0 * code_rows.n, tuning.EVIDENCE * released.noise_std)
-        heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
+        heavy = [
+            int(code)
+            for code in np.argsort(-released.value, kind="stable")
+            if released.value[code] > least
+        ]
         if heavy:
             total = float(released.value[heavy].sum())
             combinations = [
                 Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
                 for code in heavy[: task.n_components]
             ]
-            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], combinations)
+            find_matching_modes(
+                task, matching_rows, columns, chosen, heavy[: task.n_components], combinations
+            )
     starts = split(combinations, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
-    floor = np.array([max(moments_of(column.modes(None, least_mode))[1], 1e-300) for column in columns]) * em.STD_FLOOR
+    floor = (
+        np.array([max(moments_of(column.modes(None, least_mode))[1], 1e-300) for column in columns])
+        * em.STD_FLOOR
+    )
     with np.errstate(all="ignore"):
         steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=tuning.ANCHOR_STEPS)
         path = [dp_em.mixtures_of(step.at) for step in steps]
@@ -346,17 +433,24 @@ def learn(task: Task) -> LearnedMixture:
         own = steps[-1].noise / math.sqrt(2.0 * task.run.rows.dim)
         noise = np.hypot(own, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
-        normal = draw_normals((more, len(noise), 2 * run.rows.dim + 1), random_state=em.PUBLIC_SEED + 6)
+        normal = draw_normals(
+            (more, len(noise), 2 * run.rows.dim + 1), random_state=em.PUBLIC_SEED + 6
+        )
         more_of = em.perturbed(path[-1], noise, normal, known_std=task.known_std)
         listed = em.joined([*(each[None] for each in (*path[::-1], at)), more_of])
     facts = {"anchors": chosen, "combinations": len(combinations), "starts": len(starts)}
-    facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
+    facts["tied_share"], facts["step"] = (
+        [column.tied for column in columns],
+        [column.step for column in columns],
+    )
     facts["cuts"] = [len(column.cuts) for column in columns]
     learned = em.choose(run.block(choice_rows), listed, reason=reason, diagnostics=facts)
     low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, steps[-1].count_std)
     # The fit of the column whose cells differ most from the mixture beyond chance; none if all have rounded values.
     fits = [
-        em.fit_of_cells(column.cells, column.step, learned.weights, learned.means[:, j], learned.stds[:, j])
+        em.fit_of_cells(
+            column.cells, column.step, learned.weights, learned.means[:, j], learned.stds[:, j]
+        )
         for j, column in enumerate(columns)
         if column.cells is not None and learned.reason is None
     ]
@@ -368,7 +462,11 @@ def seconds(n: int, dim: int, components: int, size: int) -> float:
     """Return the run time of a search on each column, EM, and a choice by densities."""
     work = tuning.ANCHOR_STEPS * n * components * dim * 3.0 * em.ROW_SECONDS
     search = dim * em.SEARCH_SECONDS * components / 2.0
-    return search + work + em.density_seconds(dim, components, size, em.choice_rows(n, tuning.ANCHOR_SHARES))
+    return (
+        search
+        + work
+        + em.density_seconds(dim, components, size, em.choice_rows(n, tuning.ANCHOR_SHARES))
+    )
 
 
 METHOD = AxisMethod(

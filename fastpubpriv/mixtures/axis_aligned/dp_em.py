@@ -46,13 +46,17 @@ from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session, allowance_of
 
 
-def standardized(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+def standardized(
+    public: FloatArray, *, known_std: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return public rows with mean 0 and (unless `known_std`) standard deviation 1, center and scale; raise on overflow."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
         scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
     if not (np.isfinite(center).all() and np.isfinite(scale).all()):
-        raise InputError("x_pub spans more than a double can square: divide the columns by a constant")
+        raise InputError(
+            "x_pub spans more than a double can square: divide the columns by a constant"
+        )
     scale = np.where(scale > 0.0, scale, np.maximum(np.abs(center), 1.0))
     return (public - center) / scale, center, scale
 
@@ -63,23 +67,37 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     drawn = draw_exponentials((tuning.BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((tuning.PLAIN_STARTS, len(rows))), drawn])
     centers = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
-    fitted = em.fit(rows, centers, counts=counts, steps=tuning.BOOTSTRAP_STEPS, prior=tuning.PRIOR, fixed_std=known_std)
+    fitted = em.fit(
+        rows,
+        centers,
+        counts=counts,
+        steps=tuning.BOOTSTRAP_STEPS,
+        prior=tuning.PRIOR,
+        fixed_std=known_std,
+    )
     return fitted[em.likeliest(fitted, rows)]
 
 
-def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
+def public_candidates(
+    public: FloatArray, components: int, size: int, *, known_std: bool = False
+) -> Mixtures:
     """Return up to `size` mixtures of at most `components` axis-aligned Gaussians that are likely given the public rows."""
     rows, center, scale = standardized(public, known_std=known_std)
     parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
     heads = fits(rows, components, known_std=known_std)
     parts.append(heads)
     left = size - sum(part.size for part in parts)
-    if left > 0:  # perturbations by random multiples of standard errors, more of them around likelier fits
+    # perturbations by random multiples of standard errors, more of them around likelier fits
+    if left > 0:
         score = len(rows) * em.log_likelihood(heads, rows)
         share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
         uniform = draw_uniforms(left, random_state=em.PUBLIC_SEED + 2)
-        normal = draw_normals((left, components, 2 * rows.shape[1] + 1), random_state=em.PUBLIC_SEED + 3)
-        picked = heads[np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform), heads.size - 1)]
+        normal = draw_normals(
+            (left, components, 2 * rows.shape[1] + 1), random_state=em.PUBLIC_SEED + 3
+        )
+        picked = heads[
+            np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform), heads.size - 1)
+        ]
         error = tuning.JITTER / np.sqrt(np.maximum(picked.weights * len(rows), 1.0))
         parts.append(em.perturbed(picked, error, normal, known_std=known_std))
     return em.joined(parts)[:size].mapped(center, scale)
@@ -88,7 +106,9 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
 def learn_from_list(task: Task) -> LearnedMixture:
     """Build the list from the public rows, and select from it by all private rows."""
     assert task.public is not None
-    candidates = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
+    candidates = public_candidates(
+        task.public, task.n_components, task.candidates, known_std=task.known_std
+    )
     listed = em.hypotheses_of(candidates)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
@@ -138,7 +158,9 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
-def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None = None) -> FloatArray:
+def row_statistic(
+    chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None = None
+) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
     # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
     # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so that the
@@ -152,7 +174,9 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None
         constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
         for begin in range(0, count, size):
             part = chunk[begin : begin + size]
-            distances = rows.distances(part if part.strides[1] == part.itemsize else np.ascontiguousarray(part))
+            distances = rows.distances(
+                part if part.strides[1] == part.itemsize else np.ascontiguousarray(part)
+            )
             if labels is None:
                 joint = constants[:, None] - 0.5 * distances[0]
                 share = np.exp(joint - np.maximum.reduce(joint, axis=0))
@@ -161,7 +185,12 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None
                 reached = np.empty(len(part), dtype=np.int32)
                 tree_assign(part, labels, reached)
                 share = (reached == np.arange(len(at.weights))[:, None]) * 1.0
-            rows.moments(distances, share, (radii.share, radii.first, radii.second), out[begin : begin + size])
+            rows.moments(
+                distances,
+                share,
+                (radii.share, radii.first, radii.second),
+                out[begin : begin + size],
+            )
     return out
 
 
@@ -193,7 +222,9 @@ def advance(
     radii = Radii.of(dim, known_std=known_std, wider=wider)
     statistic = partial(row_statistic, at=at, radii=radii, labels=labels)
     # The component of each entry of a row's statistic; norms of components' entries sum to at most the radius.
-    component_of = np.concatenate([np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)])
+    component_of = np.concatenate(
+        [np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)]
+    )
     released = run.release(
         StatisticSum(
             statistic=statistic,
@@ -206,12 +237,20 @@ def advance(
         cost=run.account.allowance * share,
         clip_radius=radii.total,
     )
-    totals, m, count_std = statistic(public).sum(axis=0), len(public), released.noise_std / radii.share
+    totals, m, count_std = (
+        statistic(public).sum(axis=0),
+        len(public),
+        released.noise_std / radii.share,
+    )
     counts, joins = released.value[:k] / radii.share, totals[:k] / radii.share
     sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, totals))
     moments = []
-    for j, (count, joined, weight) in enumerate(zip(counts, joins, at.weights.tolist(), strict=True)):
-        held = weighed_count(float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m)
+    for j, (count, joined, weight) in enumerate(
+        zip(counts, joins, at.weights.tolist(), strict=True)
+    ):
+        held = weighed_count(
+            float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m
+        )
         private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
         share_of = private / (private + joined)
         noise = share_of * released.noise_std / held
@@ -219,8 +258,17 @@ def advance(
         own *= noise <= tuning.MOST_HIDDEN  # components hidden by noise do not change
         second = None if known_std else np.diag(1.0 + math.sqrt(2.0) * own[1] - own[0] ** 2)
         on = math.sqrt(2.0) * noise
-        moments.append(RoundMoments(rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on))
-    after = changed(state, Gaussians.of(at.weights, at.means, state.at.covariances), moments, count_std=count_std)
+        moments.append(
+            RoundMoments(
+                rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on
+            )
+        )
+    after = changed(
+        state,
+        Gaussians.of(at.weights, at.means, state.at.covariances),
+        moments,
+        count_std=count_std,
+    )
     stds = np.maximum(np.sqrt(after.at.spreads), floor) if not known_std else at.stds
     return replace(after, at=parameters_of(Mixtures(after.at.weights, after.at.means, stds)))
 
@@ -232,7 +280,9 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: 
     return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
 
 
-def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tuple[list[Mixtures], FloatArray]:
+def public_starts(
+    public: FloatArray, components: int, *, known_std: bool
+) -> tuple[list[Mixtures], FloatArray]:
     """Return the likeliest fits to the public rows from starts of one scale and scale-free ones, and the least stds (dim,)."""
     rows, center, scale = standardized(public, known_std=known_std)
     starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
@@ -249,14 +299,18 @@ def iteration_shares(steps: int) -> list[Fraction]:
     return [Fraction(tuning.GROWTH**step, total) for step in range(steps)]
 
 
-def check(account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]) -> None:
+def check(
+    account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]
+) -> None:
     """Raise before the debit if a round with this number of components has no integer grid."""
     width = statistic_dim(1, dim, known_std=known_std)
     for share in shares:
         statistic_grid(account, account.allowance * share, components, width, n)
 
 
-def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
+def iterate(
+    task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int
+) -> list[StartState]:
     """Run rounds on private rows only, which spend the whole budget of the run; return the state after each."""
     path, one_round = [], partial(advance, run, at.means[:0], known_std=task.known_std, floor=floor)
     state = StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)
@@ -266,22 +320,50 @@ def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps:
     return path
 
 
-def whole_noise(dim: int, *, allowance: float, pure: bool, known_std: bool = False, wider: float = 1.0) -> float:
+def whole_noise(
+    dim: int, *, allowance: float, pure: bool, known_std: bool = False, wider: float = 1.0
+) -> float:
     """Return the standard deviation of the noise on a sum of statistics at cost `allowance`."""
-    radius, width = Radii.of(dim, known_std=known_std, wider=wider).total, statistic_dim(1, dim, known_std=known_std)
+    radius, width = (
+        Radii.of(dim, known_std=known_std, wider=wider).total,
+        statistic_dim(1, dim, known_std=known_std),
+    )
     return radius * (math.sqrt(8.0 * width) / allowance if pure else math.sqrt(2.0 / allowance))
 
 
 def plan_of(
-    dim: int, k: int, n: int, n_pub: int, allowance: float, *, pure: bool, known_std: bool = False, fits: int = 2
+    dim: int,
+    k: int,
+    n: int,
+    n_pub: int,
+    allowance: float,
+    *,
+    pure: bool,
+    known_std: bool = False,
+    fits: int = 2,
 ) -> SoftPlan:
     """Plan the rounds from public numbers; searches are added to the public starts if full covariances would not be too noisy."""
-    noise = whole_noise(dim, allowance=allowance, pure=pure, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
-    searched = not (pure or known_std) and min(dim, k) > 1 and budget_noise(dim, k, n, allowance) <= tuning.NOISY
-    searches = dict([*tuning.SEARCHES.items()][: searched * (1 + (n_pub < tuning.TREE_START_ROWS * k))])
+    noise = whole_noise(
+        dim, allowance=allowance, pure=pure, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP
+    )
+    searched = (
+        not (pure or known_std)
+        and min(dim, k) > 1
+        and budget_noise(dim, k, n, allowance) <= tuning.NOISY
+    )
+    searches = dict(
+        [*tuning.SEARCHES.items()][: searched * (1 + (n_pub < tuning.TREE_START_ROWS * k))]
+    )
     entries, relative = 2 * k * dim, noise * math.sqrt(2.0 * dim) * k / n
     return SoftPlan.shared(
-        relative, fits, searches, n=n, entries=entries, allowance=allowance, pure=pure, diagonal=True
+        relative,
+        fits,
+        searches,
+        n=n,
+        entries=entries,
+        allowance=allowance,
+        pure=pure,
+        diagonal=True,
     )
 
 
@@ -292,12 +374,16 @@ def learn(task: Task) -> LearnedMixture:
     account, n, dim = run.account, run.rows.n, run.rows.dim
     fits, floor = public_starts(public, k, known_std=known_std)
     sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
-    shape = Shape(**sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob)
+    shape = Shape(
+        **sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob
+    )
     given: Any = {"pure": account.pure, "known_std": known_std, "fits": len(fits)}
     plan = plan_of(dim, k, n, len(public), float(account.allowance), **given)
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
     check_searches(plan, shape, n, account.allowance)
-    last = whole_noise(dim, allowance=float(account.allowance * plan.last), pure=account.pure, known_std=known_std)
+    last = whole_noise(
+        dim, allowance=float(account.allowance * plan.last), pure=account.pure, known_std=known_std
+    )
     if (predicted := k * math.sqrt(dim) * last / n) > 1.0:
         warn(
             f"{account.name}: noise of {predicted:.3g} standard deviations is predicted on a component's mean; pass a larger "
@@ -305,31 +391,50 @@ def learn(task: Task) -> LearnedMixture:
         )
     account.open()
     starts = [
-        StartState(name=name, at=parameters_of(at), errors=public_errors(at.weights, *public.shape, diagonal=True))
+        StartState(
+            name=name,
+            at=parameters_of(at),
+            errors=public_errors(at.weights, *public.shape, diagonal=True),
+        )
         for name, at in zip(("public", "public, scale-free"), fits, strict=False)
     ]
-    state, facts = learn_rounds(run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor))
+    state, facts = learn_rounds(
+        run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor)
+    )
     at = mixtures_of(state.at)
     learned = LearnedMixture(
-        weights=at.weights, means=at.means, stds=at.stds, diagnostics={"rounds": state.rounds, **facts},
-        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std), predicted=gaussian_tv(*state.errors),
-    )  # fmt: skip
+        weights=at.weights,
+        means=at.means,
+        stds=at.stds,
+        diagnostics={"rounds": state.rounds, **facts},
+        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
+        predicted=gaussian_tv(*state.errors),
+    )
     return em.measured(task, learned)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
     """Return the maximum noise draws of a run: rounds, searches and the count."""
-    draws = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
+    draws = (
+        MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std)
+        + 16
+        + count_draws(components)
+    )
     return draws + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
 
 
-def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
+def predict(
+    n: int, dim: int, components: int, n_pub: int, budget: Budget
+) -> tuple[float, dict[str, float]]:
     """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
     _, allowance = allowance_of(budget, most_draws(n, dim, components, known_std=False))
     pure = isinstance(budget, PureDP)
     plan = plan_of(dim, components, n, n_pub, float(allowance), pure=pure)
     noise = whole_noise(dim, allowance=float(allowance * plan.last), pure=pure)
-    private, public = 1.0 / (components * n) + (noise / n) ** 2, 1.0 / (components * n_pub) if n_pub else math.inf
+    private, public = (
+        1.0 / (components * n) + (noise / n) ** 2,
+        1.0 / (components * n_pub) if n_pub else math.inf,
+    )
     details = {
         "public_rows_alone": math.sqrt(dim * components / n_pub),
         "without_privacy": math.sqrt(dim * components / (n_pub + n)),
@@ -342,6 +447,8 @@ METHOD = AxisMethod(
     learn=learn,
     draws=most_draws,
     predict=predict,
-    seconds=lambda n, dim, components, size: 0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * em.ROW_SECONDS,
+    seconds=lambda n, dim, components, size: (
+        0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * em.ROW_SECONDS
+    ),
     needs_public=True,
 )

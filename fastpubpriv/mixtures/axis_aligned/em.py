@@ -75,7 +75,9 @@ def joined(batches: Sequence[Mixtures]) -> Mixtures:
     def wide(name: str, mode: Any) -> FloatArray:
         parts = [getattr(batch, name) for batch in batches]
         gaps = [[(0, 0), (0, most - part.shape[1]), *[(0, 0)] * (part.ndim - 2)] for part in parts]
-        return np.concatenate([np.pad(part, gap, mode) for part, gap in zip(parts, gaps, strict=True)])
+        return np.concatenate(
+            [np.pad(part, gap, mode) for part, gap in zip(parts, gaps, strict=True)]
+        )
 
     return Mixtures(wide("weights", "constant"), wide("means", "edge"), wide("stds", "edge"))
 
@@ -131,7 +133,9 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """Return the mass of each mixture in each cell, (size, cells)."""
     mass = np.empty((mixtures.size, len(edges) - 1))
     for rows in slices(mixtures, len(edges), _CELL_BATCH):
-        mass[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
+        mass[rows] = np.einsum(
+            "sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0]
+        )
     return mass
 
 
@@ -149,11 +153,16 @@ class RefinedFit:
 
     mixtures: Mixtures
     score: FloatArray  # misfit of each
-    spread: FloatArray  # (size, p, p), a factor of the approximate covariance of log weights, means and log stds
+    # (size, p, p), a factor of the approximate covariance of log weights, means and log stds
+    spread: FloatArray
 
 
 def _normal_equations(
-    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: CellHistogram, rows: IntArray, fixed_std: bool
+    mixtures: Mixtures,
+    masses: tuple[FloatArray, FloatArray],
+    cells: CellHistogram,
+    rows: IntArray,
+    fixed_std: bool,
 ) -> tuple[FloatArray, FloatArray]:
     """Return curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`; `masses` are all `cell_masses`."""
     inside, z = (part[rows] for part in masses)
@@ -185,21 +194,28 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
     components = mixtures.weights.shape[1]
     weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
     weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), tuning.LEAST_WEIGHT)
-    means = mixtures.means + mixtures.stds * np.clip(step[:, components : 2 * components], -1.0, 1.0)
+    means = mixtures.means + mixtures.stds * np.clip(
+        step[:, components : 2 * components], -1.0, 1.0
+    )
     stds = mixtures.stds
     if not fixed_std:
         stds = np.maximum(stds * np.exp(np.clip(step[:, 2 * components :], -0.5, 0.5)), least)
     return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
-def refine(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> RefinedFit:
+def refine(
+    cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False
+) -> RefinedFit:
     """Run damped Gauss-Newton steps on the weighted squares; a step that fits worse is rejected and the damping raised."""
     batches = [
-        _refined(cells, mixtures[rows], steps, fixed_std) for rows in slices(mixtures, len(cells.edges), _CELL_BATCH)
+        _refined(cells, mixtures[rows], steps, fixed_std)
+        for rows in slices(mixtures, len(cells.edges), _CELL_BATCH)
     ]
     fits = joined([batch.mixtures for batch in batches])
     return RefinedFit(
-        fits, np.concatenate([each.score for each in batches]), np.concatenate([each.spread for each in batches])
+        fits,
+        np.concatenate([each.score for each in batches]),
+        np.concatenate([each.spread for each in batches]),
     )
 
 
@@ -218,36 +234,53 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     live = np.arange(start.size)
     for _ in range(steps):
         diagonal = np.einsum("spp->sp", curvature[live])
-        damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
+        damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(
+            diagonal.shape[1]
+        )
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
-        tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
+        tried = moved(
+            Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std
+        )
         mass = cell_masses(tried, cells.edges)
         tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, mass[0]))
         gain = score[live] - tried_score
         better = tried_score < score[live]
         chosen = np.flatnonzero(better)
         rows = live[chosen]
-        weights[rows], means[rows], stds[rows] = tried.weights[chosen], tried.means[chosen], tried.stds[chosen]
+        weights[rows], means[rows], stds[rows] = (
+            tried.weights[chosen],
+            tried.means[chosen],
+            tried.stds[chosen],
+        )
         score[rows] = tried_score[chosen]
         if len(rows):
-            curvature[rows], gradient[rows] = _normal_equations(tried, mass, cells, chosen, fixed_std)
+            curvature[rows], gradient[rows] = _normal_equations(
+                tried, mass, cells, chosen, fixed_std
+            )
         stuck = ~better & (damping[live] >= tuning.MOST_DAMPING)
-        damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, tuning.MOST_DAMPING))
+        damping[live] = np.where(
+            better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, tuning.MOST_DAMPING)
+        )
         if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
             break
         live = live[~stuck]
     diagonal = np.einsum("spp->sp", curvature)
-    values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
+    values, vectors = np.linalg.eigh(
+        curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300)
+    )
     # Directions that the counts do not determine get a bounded spread.
     roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
     # The symmetric root, since signs and order of eigenvectors may differ between processors.
     root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
-    return RefinedFit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])
+    return RefinedFit(
+        Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
+    )
 
 
 # EM for axis-aligned mixtures on public rows, with many starts and bootstraps in one batch.
 
-STD_FLOOR = 1e-12  # minimum std over a column's: differences of doubles still have three digits there
+# minimum std over a column's: differences of doubles still have three digits there
+STD_FLOOR = 1e-12
 # Randomness of public computations needs no secrecy; a fixed seed gives the same list for the same rows.
 PUBLIC_SEED = 20_240_607
 _ROW_BATCH = 1 << 22
@@ -257,9 +290,13 @@ def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
     """Return the log of weight times density, (size, n, k), for standardized rows."""
     # Differences first: squares of rows and of means would cancel where deviations are tiny.
     logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
-    densities: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
+    densities: FloatArray = np.repeat(
+        (logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1
+    )
     for column in range(rows.shape[1]):
-        densities -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
+        densities -= (
+            0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
+        )
     return densities
 
 
@@ -283,8 +320,12 @@ def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
 
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
     """Return centers (size, k, dim) by the k-means++ rule; the last is repeated if there are fewer distinct rows."""
-    centers = [seeds(rows, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
-    return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in centers])
+    centers = [
+        seeds(rows, uniform) for uniform in draw_uniforms((size, components), random_state=seed)
+    ]
+    return np.stack(
+        [np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in centers]
+    )
 
 
 def fit(
@@ -302,14 +343,23 @@ def fit(
     size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
     batch = Mixtures(
-        np.full((size, components), 1.0 / components), np.array(centers), np.full((size, components, dim), spread)
+        np.full((size, components), 1.0 / components),
+        np.array(centers),
+        np.full((size, components, dim), spread),
     )
     done = []
     for part in slices(batch, len(rows), _ROW_BATCH):
         one, times = batch[part], None if counts is None else counts[part]
         for _ in range(steps):
             typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
-            one = step(one, rows, times, prior=prior, spread=np.minimum(typical, spread), fixed_std=fixed_std)
+            one = step(
+                one,
+                rows,
+                times,
+                prior=prior,
+                spread=np.minimum(typical, spread),
+                fixed_std=fixed_std,
+            )
         done.append(one)
     return joined(done)
 
@@ -334,7 +384,9 @@ def step(
     if fixed_std:
         stds = batch.stds
     else:
-        squares = [(share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])]
+        squares = [
+            (share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])
+        ]
         second = np.stack(squares, axis=2) / held[:, :, None]
         mixed = (held[:, :, None] * second + prior * spread**2) / (held + prior)[:, :, None]
         stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
@@ -347,7 +399,9 @@ def step(
 
 def hypotheses_of(listed: Mixtures) -> Hypotheses:
     """Return the list for the selection, without unusable entries."""
-    means, stds = (part if part.ndim == 3 else part[:, :, None] for part in (listed.means, listed.stds))
+    means, stds = (
+        part if part.ndim == 3 else part[:, :, None] for part in (listed.means, listed.stds)
+    )
     with np.errstate(all="ignore"):
         usable = np.isfinite(listed.weights).all(axis=1)
         total = np.where(usable, listed.weights.sum(axis=1), 1.0)
@@ -368,9 +422,13 @@ def choose(
     dim = run.rows.dim
     if hypotheses.size == 0:
         return LearnedMixture(
-            weights=np.ones(1), means=np.zeros((1, dim)), stds=np.ones((1, dim)), reason=Reason.FALLBACK, nothing=True,
+            weights=np.ones(1),
+            means=np.zeros((1, dim)),
+            stds=np.ones((1, dim)),
+            reason=Reason.FALLBACK,
+            nothing=True,
             diagnostics=facts,
-        )  # fmt: skip
+        )
     index = 0
     if hypotheses.size > 1:
         account = run.account
@@ -398,7 +456,10 @@ def measured(task: Task, learned: LearnedMixture) -> LearnedMixture:
     if learned.nothing or task.public is None:
         return learned
     weights = learned.weights / learned.weights.sum()
-    return replace(learned, fit=measure(task.run, weights, learned.means, learned.covariances, public=task.public))
+    return replace(
+        learned,
+        fit=measure(task.run, weights, learned.means, learned.covariances, public=task.public),
+    )
 
 
 def fit_of_cells(
@@ -411,7 +472,9 @@ def fit_of_cells(
         return None
     below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
     expected = np.diff(below, axis=0)
-    group = np.minimum((np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1)
+    group = np.minimum(
+        (np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1
+    )
     _, group = np.unique(group, return_inverse=True)
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
     share, observed = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
@@ -419,7 +482,10 @@ def fit_of_cells(
     total = float(cells.counts.sum())
     if total < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
         observed *= cells.total / max(total, 1.0)
-    std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
+    std = np.sqrt(
+        np.bincount(group) * (cells.noise_std / cells.total) ** 2
+        + share * (1.0 - share) / cells.total
+    )
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
     gaps, nulls = np.maximum(np.abs(observed - share) - std, 0.0) / 2.0, CHANCE * std
     excess, least = float((gaps - nulls).sum()), tuning.POOR_SPREAD * float(np.linalg.norm(std))
@@ -452,10 +518,14 @@ def choice_rows(n: int, shares: tuple[int, ...]) -> int:
 
 def density_seconds(dim: int, components: int, size: int, rows: int) -> float:
     """Return the run time of a choice by densities."""
-    return 2.0 * (size * size / 2.0) * components * (dim + 4) * (1024 + rows / 2.0) * _DENSITY_SECONDS
+    return (
+        2.0 * (size * size / 2.0) * components * (dim + 4) * (1024 + rows / 2.0) * _DENSITY_SECONDS
+    )
 
 
-def choosing(n: int, dim: int, components: int, size: int, *, shares: tuple[int, ...] = (1,)) -> float:
+def choosing(
+    n: int, dim: int, components: int, size: int, *, shares: tuple[int, ...] = (1,)
+) -> float:
     """Return the run time of a list and the choice from it."""
     if dim == 1:
         return 0.3 + (size * size / 2.0 * PAIR_SECONDS + 60.0 * n * ROW_SECONDS)
@@ -486,13 +556,17 @@ class AxisMethod(Method[...]):
     """
 
     draws: Callable[..., int]
-    seconds: Callable[[int, int, int, int], float]  # rough run time for n, dim, components and the length of the list
+    # rough run time for n, dim, components and the length of the list
+    seconds: Callable[[int, int, int, int], float]
     candidates: int = 0  # default length of the list
-    shares: tuple[int, ...] = (1,)  # relative numbers of rows by stage; the last stage chooses among the candidates
+    # relative numbers of rows by stage; the last stage chooses among the candidates
+    shares: tuple[int, ...] = (1,)
     one_column: bool = False
-    choice_only: bool = False  # the only release is a selection: of an (epsilon, delta) budget only epsilon is spent
+    # the only release is a selection: of an (epsilon, delta) budget only epsilon is spent
+    choice_only: bool = False
     refuses_inaccurate: bool = False  # `prepare` raises if the desired accuracy is not guaranteed
-    details: Callable[[int, ApproxDP], dict[str, float]] | None = None  # details for `plan`, from components and budget
+    # details for `plan`, from components and budget
+    details: Callable[[int, ApproxDP], dict[str, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -502,12 +576,14 @@ class LearnedMixture:
     weights: FloatArray
     means: FloatArray
     stds: FloatArray
-    reason: Reason | None = None  # SHORTLIST, or FALLBACK if a stage found nothing, from released values only
+    # SHORTLIST, or FALLBACK if a stage found nothing, from released values only
+    reason: Reason | None = None
     nothing: bool = False  # whether nothing was found, and this is the public N(0, 1)
     diagnostics: dict[str, Any] = field(default_factory=dict)
     unseen: BoolArray | None = None  # (k,): narrower than the cells of a released histogram
     low: BoolArray | None = None  # (k,): hidden by noise
-    predicted: FloatArray | None = None  # (k,): predicted total variation errors from noise and sampling
+    # (k,): predicted total variation errors from noise and sampling
+    predicted: FloatArray | None = None
     fit: MeasuredFit | None = None
 
     @property
@@ -518,7 +594,9 @@ class LearnedMixture:
         return variances[:, :, None] * np.eye(variances.shape[1])
 
 
-def ties_of(released: StableRelease, pairs: int, components: int) -> tuple[list[float], list[float]]:
+def ties_of(
+    released: StableRelease, pairs: int, components: int
+) -> tuple[list[float], list[float]]:
     """Return for each column the share of tied pairs, from released dyadic bins of their differences, 0 if not significant; and an
     upper bound on the step between values, the end of the finest released bin, inf without bins.
     """
@@ -548,9 +626,13 @@ def component_reasons(
             # The share of tied pairs if values are rounded to multiples of the step.
             spread = np.maximum(np.hypot(std[:, None], std), 1e-300)
             apart = np.minimum(np.abs(mean[:, None] - mean) / spread, 40.0)
-            same = np.minimum(step * np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * spread), 1.0)
+            same = np.minimum(
+                step * np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * spread), 1.0
+            )
             explained = float(weights @ same @ weights)
-            atoms |= (std < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
+            atoms |= (std < tuning.STEPS_WIDE * step) | (
+                share > tuning.MOST_UNEXPLAINED * explained
+            )
     if learned.reason == Reason.FALLBACK and learned.unseen is not None:
         # Neither pairs of rows nor cells of any size showed the width of these components.
         atoms = atoms | learned.unseen
@@ -572,4 +654,6 @@ def component_reasons(
     )
     if learned.fit is None:
         return reasons
-    return tuple(learned.fit.reasons(place, own, predicted[place]) for place, own in enumerate(reasons))
+    return tuple(
+        learned.fit.reasons(place, own, predicted[place]) for place, own in enumerate(reasons)
+    )

@@ -31,7 +31,8 @@ from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
 # ---- Constants, checks and account of the list decoders, before rows are read ------------------------------------------
 
 MAX_SCALES = 48
-LEAST_WEIGHT = 1e-9  # minimum weight of a component; no noisy count detects fewer rows than one in a billion
+# minimum weight of a component; no noisy count detects fewer rows than one in a billion
+LEAST_WEIGHT = 1e-9
 
 
 def start_decoding(
@@ -47,7 +48,9 @@ def start_decoding(
     requires more rows than there are.
     """
     if not isinstance(budget, ApproxDP):
-        raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
+        raise BudgetError(
+            f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)"
+        )
     draws = sum(len(part.levels) * part.slots(n) for parts, n in partitions for part in parts)
     run = session.start(name, rows, budget, draws=draws, **options)
     for parts, n in partitions:
@@ -63,7 +66,9 @@ def start_decoding(
 def check_histograms(run: Session, partitions: Sequence[Partition], n: int) -> StableHistogramEvent:
     """Return the noise of one joint release on n rows. Raise, before the debit, if none exists, or memory is too small."""
     check_memory(partitions, n, run.executor)
-    return stable_event(*run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n)
+    return stable_event(
+        *run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n
+    )
 
 
 def common_fields(run: Session, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
@@ -84,17 +89,22 @@ class Thresholds:
     # the paper's constants (w^2 / 8 and w / 8, and an empty list if more than 12 / w^2 or 12 / w bins exceed them), or else
     # half of the mass in the best bin of such a Gaussian
     theory: bool = False
-    max_scales: int = MAX_SCALES  # practical constants only: the bins of largest noisy counts are listed
+    # practical constants only: the bins of largest noisy counts are listed
+    max_scales: int = MAX_SCALES
     failure_prob: float = FAILURE_PROB  # of the theorem
 
     @classmethod
-    def of(cls, min_weight: Any, mode: Mode, failure_prob: Any, max_scales: Any = MAX_SCALES) -> Thresholds:
+    def of(
+        cls, min_weight: Any, mode: Mode, failure_prob: Any, max_scales: Any = MAX_SCALES
+    ) -> Thresholds:
         """Return the thresholds of the arguments of a call. Raise InputError if one is out of range."""
         theory = validation.choice("mode", mode, ("practical", "theory")) == "theory"
         weight = validation.positive("min_weight", min_weight)
         if not LEAST_WEIGHT <= weight <= 1.0:
             raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
-        most = validation.integer("max_scales", max_scales, minimum=1, maximum=results.DYADIC_SCALES)
+        most = validation.integer(
+            "max_scales", max_scales, minimum=1, maximum=results.DYADIC_SCALES
+        )
         beta = validation.probability("failure_prob", failure_prob)
         return cls(min_weight=weight, theory=theory, max_scales=most, failure_prob=beta)
 
@@ -111,7 +121,11 @@ class Thresholds:
     @property
     def scale_bound(self) -> int:
         """Maximum number of scales of one column that stage one returns."""
-        return min(results.DYADIC_SCALES, results.scale_list_bound(self.min_weight)) if self.theory else self.max_scales
+        return (
+            min(results.DYADIC_SCALES, results.scale_list_bound(self.min_weight))
+            if self.theory
+            else self.max_scales
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,7 +149,11 @@ def scale_partitions(dim: int) -> list[Partition]:
 
 def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
     """Return one histogram for each column and scale, with bins of the scale's width centered at its multiples."""
-    return [Partition((column,), (BinRule(scale),)) for column, listed in enumerate(scales) for scale in listed]
+    return [
+        Partition((column,), (BinRule(scale),))
+        for column, listed in enumerate(scales)
+        for scale in listed
+    ]
 
 
 def release_scales(
@@ -145,7 +163,9 @@ def release_scales(
     # One row is in one pair, so replacing it replaces a pair. `cost` None is the whole remaining budget of the account.
     pairs = pairs_of(run.rows)
     released = run.on(pairs).release(
-        StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
+        StableHistograms(partitions=scale_partitions(pairs.dim)),
+        name="scales",
+        cost=cost or run.account.approx_left,
     )
     lists = []
     for histogram in released.histograms:
@@ -153,12 +173,18 @@ def release_scales(
         if thresholds.theory and len(occupied) > thresholds.scale_bound:
             occupied = occupied[:0]  # line 6: too many bins for the assumption of the theorem
         elif len(occupied) > thresholds.scale_bound:
-            largest = np.argsort(-histogram.counts[occupied], kind="stable")[: thresholds.scale_bound]
+            largest = np.argsort(-histogram.counts[occupied], kind="stable")[
+                : thresholds.scale_bound
+            ]
             occupied = np.sort(occupied[largest])
         exponents = histogram.keys[occupied, 0].astype(np.int32) + 1
         # The last dyadic bin ends at 2^1024, which overflows, and dividing by the first ones would.
         usable = (exponents <= 1023) & (exponents > -1022)
-        lists.append(CoarseList(entries=np.ldexp(1.0, exponents[usable]), counts=histogram.counts[occupied][usable]))
+        lists.append(
+            CoarseList(
+                entries=np.ldexp(1.0, exponents[usable]), counts=histogram.counts[occupied][usable]
+            )
+        )
     return lists
 
 
@@ -174,7 +200,9 @@ def release_means(
     if not partitions:
         return [[] for _ in scales]
     released = run.release(
-        StableHistograms(partitions=partitions, event=event), name="means", cost=run.account.approx_left
+        StableHistograms(partitions=partitions, event=event),
+        name="means",
+        cost=run.account.approx_left,
     )
     histograms = iter(released.histograms)
     bound = results.mean_list_bound(thresholds.min_weight)
@@ -187,7 +215,9 @@ def release_means(
             if thresholds.theory and len(occupied) > bound:
                 occupied = occupied[:0]
             means = histogram.keys[occupied, 0] * float(scale)
-            column.append(CoarseList(entries=means, counts=histogram.counts[occupied], scale=float(scale)))
+            column.append(
+                CoarseList(entries=means, counts=histogram.counts[occupied], scale=float(scale))
+            )
         lists.append(column)
     return lists
 
@@ -198,12 +228,18 @@ def paper_event(
     """Return noise and thresholds of the paper's composition, None if its exact cost exceeds (epsilon, delta) or it has no grid."""
     # Each of T histograms has epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) / delta))) and delta' = delta / (2 (T + 1)).
     t = histograms
-    each = Fraction(float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta)))))
+    each = Fraction(
+        float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta))))
+    )
     try:
-        single = stable_event(each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace")
+        single = stable_event(
+            each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace"
+        )
     except InputError:  # no grid is fine enough
         return None
-    event = StableHistogramEvent("laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws)
+    event = StableHistogramEvent(
+        "laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws
+    )
     return event if event.delta <= delta else None
 
 
@@ -282,7 +318,9 @@ def decode_variances(
         budget,
         thresholds,
         [(scale_partitions(rows.dim), rows.n // 2)],
-        lambda: results.variance_rows(thresholds.min_weight, budget, thresholds.failure_prob, dim=rows.dim),
+        lambda: results.variance_rows(
+            thresholds.min_weight, budget, thresholds.failure_prob, dim=rows.dim
+        ),
         **session.asked(ledger, random_state, threads, progress),
     )
     with run.paid():
@@ -446,7 +484,9 @@ def decode_gaussians(
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
     if rows.dim != 1:
-        raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
+        raise InputError(
+            f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned"
+        )
     thresholds = Thresholds.of(min_weight, mode, failure_prob, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
     options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
@@ -528,17 +568,36 @@ def decode_axis_aligned(
         return _decode("decode_axis_aligned", rows, budget, thresholds, paper=False, **options)
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)
     white = linear_rows(rows, solve_triangular(factor, np.eye(rows.dim), lower=True))
-    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, **options)
+    run = _start_means(
+        "decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, **options
+    )
     with run.paid():
-        return _lists(run, release_means(run, [[1.0]] * rows.dim, thresholds), thresholds, rows.columns, factor)
+        return _lists(
+            run,
+            release_means(run, [[1.0]] * rows.dim, thresholds),
+            thresholds,
+            rows.columns,
+            factor,
+        )
 
 
 def _start_means(
-    name: str, rows: Rows, widths: FloatArray, budget: Budget, thresholds: Thresholds, **options: Any
+    name: str,
+    rows: Rows,
+    widths: FloatArray,
+    budget: Budget,
+    thresholds: Thresholds,
+    **options: Any,
 ) -> Session:
     """Start the session of a decoder with a known scale for each column, after all checks and warnings."""
     stages = [(mean_partitions(widths[:, None].tolist()), rows.n)]
-    needed = partial(results.mean_rows, thresholds.min_weight, budget, thresholds.failure_prob, histograms=rows.dim)
+    needed = partial(
+        results.mean_rows,
+        thresholds.min_weight,
+        budget,
+        thresholds.failure_prob,
+        histograms=rows.dim,
+    )
     return start_decoding(name, rows, budget, thresholds, stages, needed, **options)
 
 
@@ -547,11 +606,16 @@ def _decode(
 ) -> AxisAlignedLists:
     """Decode scales from the first half of the rows and means from the second."""
     if rows.n < 4:
-        raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
+        raise InputError(
+            f"two halves with a pair of rows each need at least four rows, got {rows.n}"
+        )
     first, second = split_rows(rows, 1, 1)
     most = rows.dim * min(thresholds.scale_bound, results.DYADIC_SCALES)
     # The maximum number of histograms of means is checked; the actual one is known after the first release.
-    stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
+    stages = [
+        (scale_partitions(rows.dim), first.n // 2),
+        (mean_partitions([[1.0] * most]), second.n),
+    ]
 
     def needed() -> int:
         weight, beta = thresholds.min_weight, thresholds.failure_prob / 2.0
@@ -575,7 +639,9 @@ def _decode(
         count, event = sum(len(column) for column in listed), None
         if paper and count:
             # Fewer histograms than were checked should cost less, but this is not proved: None falls back to "exact".
-            event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
+            event = paper_event(
+                epsilon, delta, histograms=count, n=second.n, draws=count * second.n
+            )
         means = release_means(run.block(second), listed, thresholds, event=event)
         return _lists(run, means, thresholds, rows.columns, None)
 
@@ -592,7 +658,8 @@ def _lists(
         means=tuple(tuple(item.entries for item in column) for column in means),
         counts=tuple(tuple(item.counts for item in column) for column in means),
         part_reasons=tuple(
-            () if any(not item.reasons for item in column) else (Reason.UNRESOLVED,) for column in means
+            () if any(not item.reasons for item in column) else (Reason.UNRESOLVED,)
+            for column in means
         ),
         factor=factor,
         **common_fields(run, thresholds, columns),

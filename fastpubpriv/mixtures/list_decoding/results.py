@@ -21,12 +21,15 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------
 
-SCALE_MASS = 0.2718  # lower bound on the mass of |X - X'| / sqrt(2) of one Gaussian in its best dyadic bin
-MEAN_MASS = 0.3413  # lower bound on the mass of X in its best bin of a width between sigma and 2 sigma
+# lower bound on the mass of |X - X'| / sqrt(2) of one Gaussian in its best dyadic bin
+SCALE_MASS = 0.2718
+# lower bound on the mass of X in its best bin of a width between sigma and 2 sigma
+MEAN_MASS = 0.3413
 DYADIC_SCALES = 2099
 _ROWS_MAX = 2**62
 LEAST_ACCURACY = 1e-6
-MOST_FACTORS = 10**5  # maximum number of factors of a list length, one for each column of each component
+# maximum number of factors of a list length, one for each column of each component
+MOST_FACTORS = 10**5
 
 
 def scale_list_bound(min_weight: float) -> int:
@@ -44,8 +47,12 @@ def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: 
     if not isinstance(budget, ApproxDP):
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     # The number of rows matters only through the size of the integers, and not beyond 2^35.
-    event = stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
-    return event.count_threshold + noise_quantile(event.law, event.count_noise_std, failure_prob / (2 * n * histograms))
+    event = stable_event(
+        budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0
+    )
+    return event.count_threshold + noise_quantile(
+        event.law, event.count_noise_std, failure_prob / (2 * n * histograms)
+    )
 
 
 def _least_rows(needed: Callable[[int], float]) -> int:
@@ -53,7 +60,9 @@ def _least_rows(needed: Callable[[int], float]) -> int:
     n, wanted = 0, 1.0
     while wanted > n:
         if not wanted <= _ROWS_MAX:
-            raise InfeasibleError("no number of rows below 2^62 is enough: pass a larger budget, accuracy or weight")
+            raise InfeasibleError(
+                "no number of rows below 2^62 is enough: pass a larger budget, accuracy or weight"
+            )
         n = math.ceil(wanted)
         wanted = needed(n)
     return n
@@ -64,24 +73,34 @@ def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim
     w_sq, beta = min_weight**2, failure_prob / dim
     sampling = 72.0 * math.log(2.0 / beta) / w_sq
     return 2 * _least_rows(
-        lambda pairs: max(sampling, histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w_sq)
+        lambda pairs: max(
+            sampling, histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w_sq
+        )
     )
 
 
-def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1) -> int:
+def mean_rows(
+    min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1
+) -> int:
     """Return the rows with which Algorithm 2 lists a mean within sigma, for one known scale, of every Gaussian of `min_weight`."""
     w, beta = min_weight, failure_prob
     sampling = 24.0 * math.log(2.0 / beta) / w
     return _least_rows(
-        lambda n: max(sampling, histogram_error(budget, n, beta / 2.0, histograms=histograms) * 24.0 / w)
+        lambda n: max(
+            sampling, histogram_error(budget, n, beta / 2.0, histograms=histograms) * 24.0 / w
+        )
     )
 
 
-def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failure_prob: float) -> int:
+def selection_rows(
+    log_candidates: float, accuracy: float, epsilon: float, failure_prob: float
+) -> int:
     """Return the rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2."""
     log_beta = math.log(4.0 / failure_prob)
     sets = math.log(2.0) + 2.0 * log_candidates + log_beta  # ln(2 S / beta') with S <= M^2
-    return math.ceil(max(32.0 * sets / accuracy**2, 8.0 * (log_candidates + log_beta) / (accuracy * epsilon)))
+    return math.ceil(
+        max(32.0 * sets / accuracy**2, 8.0 * (log_candidates + log_beta) / (accuracy * epsilon))
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +116,8 @@ class MixtureSizes:
     candidates: int
     # the number with standard deviations paired with the means of their scale, and only the scales of doubles
     candidates_paired: int
-    variance_rows: int  # with mean_rows and selection_rows: rows of the two blocks of the decoder and of the selection
+    # with mean_rows and selection_rows: rows of the two blocks of the decoder and of the selection
+    variance_rows: int
     mean_rows: int
     selection_rows: int
 
@@ -122,12 +142,19 @@ def wanted_accuracy(value: object) -> float:
     """Return a validated total variation distance of at least LEAST_ACCURACY; squares of far smaller ones underflow."""
     accuracy = validation.probability("accuracy", value)
     if accuracy < LEAST_ACCURACY:
-        raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
+        raise InputError(
+            f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1"
+        )
     return accuracy
 
 
 def mixture_sizes(
-    n_components: int, dim: int, accuracy: float, budget: Budget, *, failure_prob: float = FAILURE_PROB
+    n_components: int,
+    dim: int,
+    accuracy: float,
+    budget: Budget,
+    *,
+    failure_prob: float = FAILURE_PROB,
 ) -> MixtureSizes:
     """List sizes and rows of Algorithm 1 (Theorem 5.1 of the paper) for total variation `accuracy`.
 
@@ -147,14 +174,19 @@ def mixture_sizes(
     w, share = alpha / (18.0 * k), beta / (2.0 * k)
     scales, means = scale_list_bound(w), mean_list_bound(w)
     if d * k > MOST_FACTORS:
-        raise InfeasibleError(f"a list for {k} components in {d} columns would have a length of millions of digits")
+        raise InfeasibleError(
+            f"a list for {k} components in {d} columns would have a length of millions of digits"
+        )
     some = min(scales, DYADIC_SCALES)
     # Rows are computed first: they reject too many columns at once, while integers of so many digits take minutes.
     for_variances = variance_rows(w, budget, share, dim=d)
     for_means = mean_rows(w, budget, share, histograms=d * some)
     fine = alpha / (18.0 * d)
     mean_net, std_net = 2 * math.ceil(1.0 / fine) + 1, math.ceil(1.0 / math.log2(1.0 + fine))
-    crossed, paired = scales * means * mean_net * scales * std_net, some * means * mean_net * std_net
+    crossed, paired = (
+        scales * means * mean_net * scales * std_net,
+        some * means * mean_net * std_net,
+    )
     resolution = math.ceil(18.0 * k / alpha)
     weights = math.comb(resolution + k - 1, k - 1)
     candidates, candidates_paired = crossed ** (d * k) * weights, paired ** (d * k) * weights
@@ -167,7 +199,9 @@ def mixture_sizes(
         candidates_paired=candidates_paired,
         variance_rows=for_variances,
         mean_rows=for_means,
-        selection_rows=selection_rows(_log(candidates_paired), alpha, float(budget.amounts[0]), beta),
+        selection_rows=selection_rows(
+            _log(candidates_paired), alpha, float(budget.amounts[0]), beta
+        ),
     )
 
 
@@ -192,7 +226,9 @@ def gaussian_net_size(accuracy: float, *, known_std: bool = False) -> int:
     return len(mean_steps(accuracy)) * (1 if known_std else len(std_factors(accuracy)))
 
 
-def gaussian_net(mean: float, scale: float, accuracy: float, *, known_std: bool = False) -> FloatArray:
+def gaussian_net(
+    mean: float, scale: float, accuracy: float, *, known_std: bool = False
+) -> FloatArray:
     """Return the fine net of one coarse (mean, scale): (size, 2) pairs of mean and standard deviation, `scale` if it is known."""
     # If |mean - mu| <= sigma and sigma <= scale < 2 sigma, a member has |mean - mu| <= accuracy scale / 2 and a standard deviation
     # within accuracy sigma.
@@ -208,7 +244,10 @@ def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> i
     ways[0][0] = 1
     for weight in range(r + 1):
         # Multisets of j components that all have this weight.
-        chosen = [1, *(math.comb(components + j - 1, j) if components else 0 for j in range(1, k + 1))]
+        chosen = [
+            1,
+            *(math.comb(components + j - 1, j) if components else 0 for j in range(1, k + 1)),
+        ]
         after = [[0] * (r + 1) for _ in range(k + 1)]
         for used in range(k + 1):
             for total in range(r + 1):
@@ -219,7 +258,9 @@ def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> i
     return ways[k][r]
 
 
-def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterator[tuple[IntArray, FloatArray]]:
+def mixture_net(
+    n_candidates: int, n_components: int, resolution: int
+) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield each mixture that `mixture_net_size` counts once: component indices (k,) and weights (k,), by decreasing weight."""
     components, k, r = n_candidates, n_components, resolution
 
@@ -260,13 +301,18 @@ class _Lists(Result):
 
     def _fits_together(self) -> bool:
         sizes = [[len(array) for array in arrays] for arrays in self._parts().values()]
-        return all(size == sizes[0] for size in sizes) and len(sizes[0]) == len(self.part_reasons) == self.dim
+        return (
+            all(size == sizes[0] for size in sizes)
+            and len(sizes[0]) == len(self.part_reasons) == self.dim
+        )
 
     def _own(self, level: float) -> Contents:
         parts = self._parts()
         sizes = [len(array) for array in next(iter(parts.values()))]
         labels = [name for name, size in zip(self.labels, sizes, strict=True) for _ in range(size)]
-        table = Table("column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()])
+        table = Table(
+            "column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()]
+        )
         text = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
         return table, [("Looked for", text)]
 
@@ -362,12 +408,22 @@ class AxisAlignedLists(_Lists):
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         columns = [self.coarse(column) for column in range(self.dim)]
-        return {name: [column[place] for column in columns] for place, name in enumerate(("mean", "scale", "count"))}
+        return {
+            name: [column[place] for column in columns]
+            for place, name in enumerate(("mean", "scale", "count"))
+        }
 
     def _fits_together(self) -> bool:
-        lengths = {len(self.scales), len(self.means), len(self.counts), len(self.part_reasons), self.dim}
+        lengths = {
+            len(self.scales),
+            len(self.means),
+            len(self.counts),
+            len(self.part_reasons),
+            self.dim,
+        }
         return len(lengths) == 1 and all(
-            (not means or len(scales) == len(means)) and list(map(len, means)) == list(map(len, counts))
+            (not means or len(scales) == len(means))
+            and list(map(len, means)) == list(map(len, counts))
             for scales, means, counts in zip(self.scales, self.means, self.counts, strict=True)
         )
 
@@ -389,13 +445,17 @@ class AxisAlignedLists(_Lists):
         alpha = validation.positive("accuracy", accuracy) * (2.0 if known else 1.0)
         means, scales, _ = self.coarse(column)
         pairs = zip(means.tolist(), scales.tolist(), strict=True)
-        return np.concatenate([np.empty((0, 2)), *(gaussian_net(*pair, alpha, known_std=known) for pair in pairs)])
+        return np.concatenate(
+            [np.empty((0, 2)), *(gaussian_net(*pair, alpha, known_std=known) for pair in pairs)]
+        )
 
     def net_size(self, column: int, accuracy: float) -> int:
         """Return the length of `net` without forming it."""
         known = self.factor is not None
         alpha = validation.positive("accuracy", accuracy) * (2.0 if known else 1.0)
-        return sum(len(part) for part in self.means[column]) * gaussian_net_size(alpha, known_std=known)
+        return sum(len(part) for part in self.means[column]) * gaussian_net_size(
+            alpha, known_std=known
+        )
 
     def list_size(self, accuracy: float) -> int:
         """Return the exact length of the product of all columns' fine lists at accuracy / dim, so that products have `accuracy`."""

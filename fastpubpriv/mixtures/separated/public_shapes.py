@@ -70,7 +70,10 @@ def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
     labels, best = nearest_centers(points, centers)
     for _ in range(tuning.MOST_LLOYD):
         counts = np.bincount(labels, minlength=len(centers))
-        sums = np.stack([np.bincount(labels, weights=column, minlength=len(centers)) for column in points.T], axis=1)
+        sums = np.stack(
+            [np.bincount(labels, weights=column, minlength=len(centers)) for column in points.T],
+            axis=1,
+        )
         filled = counts > 0
         centers = np.where(filled[:, None], sums / np.maximum(counts, 1)[:, None], centers)
         moved, best = nearest_centers(points, centers)
@@ -134,12 +137,21 @@ class Ball(Value):
     index: int
 
     def __repr__(self) -> str:
-        center = bracketed(self.center) if len(self.center) <= MOST_IN_REPR else f"{len(self.center)} columns"
+        center = (
+            bracketed(self.center)
+            if len(self.center) <= MOST_IN_REPR
+            else f"{len(self.center)} columns"
+        )
         return f"Ball(center={center}, radius={self.radius:.6g}, index={self.index})"
 
     def _own(self, level: float) -> Contents:
-        table = Table("column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)])
-        return table, [("Radius", f"{self.radius:.6g} around public row {self.index}"), ("Spent", explain(None))]
+        table = Table(
+            "column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)]
+        )
+        return table, [
+            ("Radius", f"{self.radius:.6g} around public row {self.index}"),
+            ("Spent", explain(None)),
+        ]
 
     def contains(self, rows: Any) -> BoolArray:
         """Return whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""
@@ -186,11 +198,17 @@ def radii_down_to(radius_max: float, radius_min: float) -> int:
     return max(0, math.ceil(math.log2(radius_max / radius_min))) + 1
 
 
-def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, radius_min: float | None) -> Ball | None:
+def first_terrific(
+    points: FloatArray, *, min_count: int, radius_max: float, radius_min: float | None
+) -> Ball | None:
     """`terrific_ball` of validated rows; `radius_min` None tries every radius at which a ball can qualify."""
     if len(points) < 2 * min_count or not radius_max > 0.0:
         return None
-    least = LEAST_SHARE * radius_max if radius_min is None else max(radius_min, LEAST_SHARE * radius_max)
+    least = (
+        LEAST_SHARE * radius_max
+        if radius_min is None
+        else max(radius_min, LEAST_SHARE * radius_max)
+    )
     ball = geometry.first_terrific(points, radius_max, radii_down_to(radius_max, least), min_count)
     if ball is None:
         return None
@@ -216,7 +234,9 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
 
 
 @shared_docs
-def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None) -> Ball | None:
+def terrific_ball(
+    x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None
+) -> Ball | None:
     """Find a ball of many public rows with a wide empty shell around it and many public rows beyond.
 
     Radii r = radius_max / 2^i are tried from the largest, and for each of them every public row as center, in order. The
@@ -279,7 +299,9 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
 STEP_FACTOR = 16.0
 
 
-def find_supercluster(points: FloatArray, n_components: int, *, step_factor: float = STEP_FACTOR) -> Ball:
+def find_supercluster(
+    points: FloatArray, n_components: int, *, step_factor: float = STEP_FACTOR
+) -> Ball:
     """Algorithm 3 on validated rows (m, dim), m at least 2."""
     index, nearest_sq = geometry.most_isolated(points)
     step = step_factor * math.sqrt(nearest_sq)
@@ -385,7 +407,9 @@ class Scaling:
 DATA_UNITS = Scaling("data units")
 
 
-def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | None = None) -> Scaling:
+def column_scaling(
+    points: FloatArray, n_components: int, *, gap_share: float | None = None
+) -> Scaling:
     """Return the coordinates in which k-means groups of public rows (m, dim) have the largest likelihood, whatever the units."""
     # Public standard deviations are used unless the within-group covariance or the data units are clearly better. For a search
     # of gaps with a share `gap_share` of the rows on either side, that covariance is also used if it widens the gap.
@@ -509,7 +533,9 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
         return public
     low, high = np.quantile(public, (0.25, 0.75), axis=0)
     scale = np.where(
-        high > low, high - low, np.maximum(public.std(axis=0), np.abs(public).max(axis=0) * tuning.LEAST_VARIANCE)
+        high > low,
+        high - low,
+        np.maximum(public.std(axis=0), np.abs(public).max(axis=0) * tuning.LEAST_VARIANCE),
     )
     rows = public / np.where(scale > 0.0, scale, 1.0)
     away = np.array([np.partition(np.square(rows - row).sum(axis=1), few)[few] for row in rows])
@@ -539,7 +565,11 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
     if full:
         root = np.sqrt(np.maximum(own, 1e-300))
         weight = np.where(few, 0.0, held / (held + dim))[:, None, None]
-        covariances = np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * weight
+        covariances = (
+            np.matmul(weighted.swapaxes(1, 2), gaps)
+            / (root[:, :, None] * root[:, None, :])
+            * weight
+        )
     covariances[:, np.arange(dim), np.arange(dim)] = 1.0
     covariances *= deviations[:, :, None] * deviations[:, None, :]
     weights = (held + 0.5) / (m + 0.5 * k)
@@ -553,7 +583,9 @@ def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[F
     constants = np.log(at.weights) - np.log(scale).sum(axis=1)
     if full:
         dim = rows.shape[1]
-        root = np.linalg.cholesky(at.covariances / (scale[:, :, None] * scale[:, None, :]) + 1e-12 * np.eye(dim))
+        root = np.linalg.cholesky(
+            at.covariances / (scale[:, :, None] * scale[:, None, :]) + 1e-12 * np.eye(dim)
+        )
         gaps = np.linalg.solve(root, gaps.swapaxes(1, 2)).swapaxes(1, 2)
         constants -= np.log(np.einsum("kii->ki", root)).sum(axis=1)
     joint = (constants[:, None] - 0.5 * np.einsum("kmd,kmd->km", gaps, gaps)).T
@@ -563,7 +595,9 @@ def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[F
     return share / sums, float((top + np.log(sums)).sum())
 
 
-def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float) -> tuple[Parameters, float]:
+def improved(
+    rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float
+) -> tuple[Parameters, float]:
     """Run at most `steps` of EM; return the fit and its log likelihood minus a penalty for components of under `least` rows."""
     column = column_variances(rows)[0]
     share, likelihood = responsibilities(rows, at, full=full)
@@ -575,7 +609,9 @@ def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least:
     return at, likelihood - tuning.LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
 
 
-def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest: FloatArray, small: bool) -> IntArray:
+def scale_free_labels(
+    rows: FloatArray, k: int, uniform: FloatArray, *, nearest: FloatArray, small: bool
+) -> IntArray:
     """Labels (m,) by random seeds with their own scales, from sorted distances `nearest` (m, m) and numbers `uniform` (k + 1,)."""
     m, dim = rows.shape
     place = max(2, round((0.3 + 0.7 * float(uniform[0])) * m / (2.0 * k)))
@@ -596,7 +632,9 @@ def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest:
 def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     """Return the labels (m,) of all starts, each partition once, as a deterministic function of the public rows."""
     inner = np.einsum("ij,ij->i", rows, rows)
-    nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
+    nearest = np.sqrt(
+        np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0)
+    )
     coins = draw_uniforms((tuning.STARTS, k + 1), random_state=SEED + 8)
     labelings = [
         scale_free_labels(rows, k, uniform, nearest=nearest, small=number % 3 == 2)
@@ -623,15 +661,24 @@ def public_fits(
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
     if len(rows) < tuning.FEWEST_ROWS * k:
-        return [labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full) for full in kinds]
+        return [
+            labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full)
+            for full in kinds
+        ]
     few = rows[:: -(-len(rows) // tuning.MOST_ROWS)]
     column, least = column_variances(few)[0], tuning.LEAST_PART * min_weight
-    starts = (maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k))
-    tried = (improved(few, at, tuning.SHORT_STEPS, full=False, least=least * len(few)) for at in starts)
+    starts = (
+        maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k)
+    )
+    tried = (
+        improved(few, at, tuning.SHORT_STEPS, full=False, least=least * len(few)) for at in starts
+    )
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     fitted = []
     for full in kinds:
-        fits = (improved(rows, at, tuning.LONG_STEPS, full=full, least=least * len(rows)) for at in best)
+        fits = (
+            improved(rows, at, tuning.LONG_STEPS, full=full, least=least * len(rows)) for at in best
+        )
         fitted.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))
     return fitted
 
@@ -643,7 +690,9 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Param
     rows = (public - center) / scale
     at = maximized(rows, np.eye(k)[labels], column_variances(rows)[0], full=full)
     if len(rows) < tuning.FEWEST_ROWS * k:
-        away = np.square(at.means[:, None] - at.means).sum(axis=2) + np.where(np.eye(k), np.inf, 0.0)
+        away = np.square(at.means[:, None] - at.means).sum(axis=2) + np.where(
+            np.eye(k), np.inf, 0.0
+        )
         wide = np.min(away, axis=1) / (tuning.WITHIN * rows.shape[1])
         at = replace(at, covariances=wide[:, None, None] * np.eye(rows.shape[1]))
     return in_units(at, center, scale)
@@ -651,4 +700,6 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Param
 
 def in_units(at: Parameters, center: FloatArray, scale: FloatArray) -> Parameters:
     """Convert parameters from standardized columns to data units."""
-    return replace(at, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale))
+    return replace(
+        at, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale)
+    )

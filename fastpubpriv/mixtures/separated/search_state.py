@@ -62,7 +62,9 @@ class ClusterTree(Value):
         """A tree of one leaf, for rows of `dim` columns."""
         return cls(validation.integer("dim", dim, minimum=1))
 
-    def split_ball(self, node: int, *, origin: Any, projection: Any, center: Any, radius: float) -> ClusterTree:
+    def split_ball(
+        self, node: int, *, origin: Any, projection: Any, center: Any, radius: float
+    ) -> ClusterTree:
         """Split a leaf into the ball |projection (x - origin) - center| <= radius (first child) and the rest (second child).
 
         `origin` (dim,), `projection` (l, dim) or None for the identity, `center` (l,). The comparison is between squares.
@@ -73,7 +75,9 @@ class ClusterTree(Value):
         centers = np.asarray(center, dtype=np.float64)[None]
         return self._split(node, Rule.BALL, origin, projection, centers, radius * radius)
 
-    def split_nearest(self, node: int, *, origin: Any, projection: Any, centers: Any) -> ClusterTree:
+    def split_nearest(
+        self, node: int, *, origin: Any, projection: Any, centers: Any
+    ) -> ClusterTree:
         """Split a leaf by the nearest of `centers` (c, l) to projection (x - origin); the first of equals wins."""
         return self._split(node, Rule.NEAREST, origin, projection, centers, 0.0)
 
@@ -134,7 +138,11 @@ class ClusterTree(Value):
 
     def _labels(self, rows: Any, routes: RowTree) -> np.ndarray[Any, np.dtype[np.int32]]:
         array = rows
-        if type(array) is not np.ndarray or array.dtype not in (np.float32, np.float64) or not array.dtype.isnative:
+        if (
+            type(array) is not np.ndarray
+            or array.dtype not in (np.float32, np.float64)
+            or not array.dtype.isnative
+        ):
             array = points(rows, self.dim, finite=False)
         if array.ndim != 2 or array.shape[1] != self.dim:
             raise InputError(f"rows must have shape (n, {self.dim}), got {array.shape}")
@@ -199,7 +207,9 @@ class ClusterTree(Value):
         nodes = self.to_dict()["nodes"]
         heads = ("parent", "rule", "children")
         columns = [(head, [str(node.get(head, "")) for node in nodes]) for head in heads]
-        return Table("node", range(len(nodes)), columns), [("Leaves", ", ".join(map(str, self.leaves)))]
+        return Table("node", range(len(nodes)), columns), [
+            ("Leaves", ", ".join(map(str, self.leaves)))
+        ]
 
 
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE
@@ -304,7 +314,9 @@ class Search:
         name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
         return self.run.release(
             ShellCounts(
-                affine=AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
+                affine=AffineMap(
+                    dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center
+                ),
                 edges=edges,
                 only=self.tree.only(node.id),
             ),
@@ -325,7 +337,9 @@ class Search:
         depth: int,
     ) -> tuple[Node, Node]:
         """Split a node by a ball; return the children (inside, outside) with their public rows."""
-        self.tree = self.tree.split_ball(node.id, origin=origin, projection=projection, center=center, radius=radius)
+        self.tree = self.tree.split_ball(
+            node.id, origin=origin, projection=projection, center=center, radius=radius
+        )
         inside, outside = (self.child(each, node, depth) for each in self.tree.children(node.id))
         return inside, outside
 
@@ -333,7 +347,9 @@ class Search:
         """Return a child with its public rows, routed like private ones, and their radius (the parent's if they are equal)."""
         rows = parent.rows[self.tree.members(self.public[parent.rows], name)]
         spread = widest(self.public[rows]) if len(rows) > 1 else 0.0
-        return Node(id=name, rows=rows, depth=depth, radius=spread if spread > 0.0 else parent.radius)
+        return Node(
+            id=name, rows=rows, depth=depth, radius=spread if spread > 0.0 else parent.radius
+        )
 
     def finish(self, leaves: Sequence[Node]) -> Clustering:
         """Return the result, with leaves sorted by id."""

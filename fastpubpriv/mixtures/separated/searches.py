@@ -19,8 +19,19 @@ from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_shapes, search_state
-from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling, first_terrific, kmeans
-from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
+from fastpubpriv.mixtures.separated.public_shapes import (
+    DATA_UNITS,
+    column_scaling,
+    first_terrific,
+    kmeans,
+)
+from fastpubpriv.mixtures.separated.search_state import (
+    Clustering,
+    Node,
+    Search,
+    usable_radius,
+    widest,
+)
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry, Session
 
@@ -28,7 +39,9 @@ from fastpubpriv.session import Method, Registry, Session
 MOST_CELLS = round((math.log(tuning.WIDEST_GAP) + 2.0 * tuning.OVERHANG) / tuning.BIN_WIDTH) + 2
 
 
-def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: float) -> dict[str, float] | None:
+def valley(
+    counts: FloatArray, edges: FloatArray, *, least: float, noise_std: float
+) -> dict[str, float] | None:
     """Return radius and counts of the emptiest bin with `least` rows on either side, or None if it is not empty enough."""
     inside = np.cumsum(counts)[:-2]
     outside = counts.sum() - np.cumsum(counts)[1:-1]
@@ -48,7 +61,9 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
     }
 
 
-def gaps(search: Search, projected: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
+def gaps(
+    search: Search, projected: FloatArray, wanted: int
+) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
     """Yield the widest gap of a node's projected public rows and its center, then the widest with twice the rows on each side."""
     # Repeated values, such as one route of an airline, make gaps around a few rows that are no components.
     sample = public_shapes.rows_for_gaps(projected, wanted)
@@ -71,7 +86,9 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
     if not usable_radius(radius, scaled):
         return None
     payer = search.payer(node)
-    projection = search.directions(node, payer, center=center, radius=radius, count=min(wanted, points.shape[1]))
+    projection = search.directions(
+        node, payer, center=center, radius=radius, count=min(wanted, points.shape[1])
+    )
     projected = (points - center) @ projection.T
     for attempt, (gap, middle) in enumerate(gaps(search, projected, wanted), start=1):
         # Evenly spaced in log radius over the public gap and a margin.
@@ -80,15 +97,26 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
         bins = max(tuning.LEAST_BINS, round((outer - inner) / tuning.BIN_WIDTH))
         edges = np.exp(np.linspace(inner, outer, bins + 1))
         counts = search.radial_counts(
-            node, payer, origin=center, projection=projection, center=middle, edges=edges,
-            share=search_state.HISTOGRAM_SHARE / tuning.ATTEMPTS, attempt=attempt,
-        )  # fmt: skip
+            node,
+            payer,
+            origin=center,
+            projection=projection,
+            center=middle,
+            edges=edges,
+            share=search_state.HISTOGRAM_SHARE / tuning.ATTEMPTS,
+            attempt=attempt,
+        )
         cut = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
         if cut is None:
             continue
         before = search.tree
         children = search.split_ball(
-            node, origin=center, projection=projection, center=middle, radius=cut["radius"], depth=node.depth + 1
+            node,
+            origin=center,
+            projection=projection,
+            center=middle,
+            radius=cut["radius"],
+            depth=node.depth + 1,
         )
         if all(len(child.rows) for child in children):
             search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **cut})
@@ -113,7 +141,11 @@ def tree_search(search: Search) -> Clustering:
         queue.remove(node)
         wanted = k - len(leaves) - len(queue)
         cut = None
-        if wanted >= 2 and node.depth < practical_depth(k) and len(node.rows) >= 2 * max(2, search.least_public):
+        if (
+            wanted >= 2
+            and node.depth < practical_depth(k)
+            and len(node.rows) >= 2 * max(2, search.least_public)
+        ):
             cut = try_cut(search, node, wanted)
         if cut is None:
             leaves.append(node)
@@ -122,14 +154,18 @@ def tree_search(search: Search) -> Clustering:
     return search.finish(leaves)
 
 
-def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *, depth: int) -> Clustering:
+def nearest_split(
+    search: Search, projection: FloatArray, origin: FloatArray, *, depth: int
+) -> Clustering:
     """Split the root at once: rows go to the nearest k-means center of the projected public rows."""
     projected = (search.public - origin) @ projection.T
     centers = kmeans(projected, search.n_components)
     root = search.root()
     before, nodes = search.tree, [root]
     while len(centers) > 1:
-        search.tree = before.split_nearest(root.id, origin=origin, projection=projection, centers=centers)
+        search.tree = before.split_nearest(
+            root.id, origin=origin, projection=projection, centers=centers
+        )
         children = [search.child(each, root, depth) for each in search.tree.children(root.id)]
         if all(len(child.rows) for child in children):
             nodes = children
@@ -151,7 +187,9 @@ def one_shot(search: Search) -> Clustering:
         return search.finish([root])
     payer = search.payer(root)
     count = min(search.n_components, points.shape[1])
-    projection = search.directions(root, payer, center=center, radius=radius, count=count, share=Fraction(1))
+    projection = search.directions(
+        root, payer, center=center, radius=radius, count=count, share=Fraction(1)
+    )
     return nearest_split(search, projection, center, depth=1)
 
 
@@ -169,7 +207,9 @@ PRIVATE_SHELL = 5.0
 SHELL_SHARE = 1.0 / 320.0
 
 
-def partition(search: Search, node: Node, *, center: FloatArray, radius: float) -> tuple[Node, Node] | None:
+def partition(
+    search: Search, node: Node, *, center: FloatArray, radius: float
+) -> tuple[Node, Node] | None:
     """Algorithm 5 on the rows of a supercluster: a private histogram if a public ball qualifies; None without a cut."""
     points = search.public[node.rows]
     payer = search.payer(node)
@@ -177,11 +217,15 @@ def partition(search: Search, node: Node, *, center: FloatArray, radius: float) 
     projection = search.directions(node, payer, center=center, radius=radius, count=count)
     projected = (points - center) @ projection.T
     # The paper's least radius, radius / sqrt(dim), stops the search too early.
-    ball = first_terrific(projected, min_count=search.least_public, radius_max=radius, radius_min=None)
+    ball = first_terrific(
+        projected, min_count=search.least_public, radius_max=radius, radius_min=None
+    )
     if ball is None:
         return None
     edges = np.array([ball.radius, PRIVATE_SHELL * ball.radius])
-    counts = search.radial_counts(node, payer, origin=center, projection=projection, center=ball.center, edges=edges)
+    counts = search.radial_counts(
+        node, payer, origin=center, projection=projection, center=ball.center, edges=edges
+    )
     (inside, shell, outside), least = counts.value, search.least_private
     if not (inside >= least and shell < SHELL_SHARE * least and outside >= least):
         return None
@@ -204,8 +248,19 @@ def _split(
         radius=ball.radius,
         depth=node.depth + (counts is not None),
     )
-    counted = {} if counts is None else dict(zip(("inside", "shell", "outside"), map(float, counts), strict=True))
-    search.cuts.append({"node": node.id, "radius": ball.radius, "public_row": int(node.rows[ball.index]), **counted})
+    counted = (
+        {}
+        if counts is None
+        else dict(zip(("inside", "shell", "outside"), map(float, counts), strict=True))
+    )
+    search.cuts.append(
+        {
+            "node": node.id,
+            "radius": ball.radius,
+            "public_row": int(node.rows[ball.index]),
+            **counted,
+        }
+    )
     return children
 
 
@@ -261,10 +316,15 @@ def easy_cut(search: Search, node: Node) -> Parts:
         radius_max=8.0 * widest(points),
         radius_min=None,
     )
-    return (node, ()) if ball is None else (None, _split(search, node, center, projection, ball, None))
+    return (
+        (node, ()) if ball is None else (None, _split(search, node, center, projection, ball, None))
+    )
 
 
-hard_search, easy_search = partial(proved_search, cut=hard_cut), partial(proved_search, cut=easy_cut)
+hard_search, easy_search = (
+    partial(proved_search, cut=hard_cut),
+    partial(proved_search, cut=easy_cut),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +345,11 @@ class SearchMethod(Method[[Shape]]):
 
     depth: Callable[[Shape], int]  # maximum number of nodes on a path with private queries
     theory: Callable[[Search], Clustering] | None = None  # `learn` of mode "theory"
-    directions_share: Fraction = Fraction(1)  # share of the cost of a node; the rest pays for histograms
+    # share of the cost of a node; the rest pays for histograms
+    directions_share: Fraction = Fraction(1)
     cuts_at_gaps: bool = False  # cuts by balls within gaps of the public rows
-    soft: bool = False  # soft EM starts from public fits and several searches, not from this search alone
+    # soft EM starts from public fits and several searches, not from this search alone
+    soft: bool = False
 
 
 def node_draws(shape: Shape) -> int:
@@ -299,7 +361,9 @@ TREE = SearchMethod(
     name="tree",
     learn=tree_search,
     theory=hard_search,
-    depth=lambda shape: shape.n_components if shape.mode == "theory" else practical_depth(shape.n_components),
+    depth=lambda shape: (
+        shape.n_components if shape.mode == "theory" else practical_depth(shape.n_components)
+    ),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=tuning.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
@@ -328,12 +392,20 @@ def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
     if method == "auto":
         if shape.mode == "practical":
             return SOFT_EM
-        enough = shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
+        enough = (
+            shape.dim
+            * max(1.0, math.log(shape.n_components / shape.failure_prob))
+            / shape.min_weight
+        )
         return PUBLIC_PCA if pure or shape.n_components == 1 or shape.n_pub >= enough else TREE
     chosen = METHODS[method]
     if shape.mode == "theory" and chosen.theory is None:
-        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
-        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
+        proved = " and ".join(
+            repr(name) for name, each in METHODS.items() if each.theory is not None
+        )
+        raise InputError(
+            f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}"
+        )
     if pure and tree_depth(chosen, shape) and not chosen.soft:
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
@@ -361,12 +433,16 @@ def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: in
         gaussian_count_grid(share * (1 - directions) / tuning.ATTEMPTS, MOST_CELLS, n)
 
 
-def find_components(run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
+def find_components(
+    run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction
+) -> Clustering:
     """Search for the components; `cost` is the total privacy cost of the search."""
     k, scaling, find = shape.n_components, DATA_UNITS, method.theory
     if shape.mode == "practical":
         find = method.learn
-        scaling = column_scaling(public, k, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None)
+        scaling = column_scaling(
+            public, k, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None
+        )
     depth = tree_depth(method, shape)
     scope = run.account.tree(cost, depth) if depth else None
     search = Search(run, public, k, shape.min_weight, scope=scope, scaling=scaling)

@@ -17,10 +17,21 @@ from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text
 from fastpubpriv.estimators.ladder.schedule import Prediction
-from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
+from fastpubpriv.estimators.lifted_coinpress import (
+    MEAN_SHARE,
+    GaussianProblem,
+    GramNoise,
+    Recursion,
+)
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
-from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
+from fastpubpriv.estimators.preconditioner import (
+    LARGEST_CONDITION,
+    TRACE_BOUND,
+    Frame,
+    public_frame,
+    trace_frame,
+)
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.mixture_rows import prepare
@@ -94,14 +105,18 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pu
     cluster_sum_grid(learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
     for rounds in (2, lifted_coinpress.MAX_ROUNDS):
         for share in lifted_coinpress.round_shares(rounds):
-            cluster_gram_grid(learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
+            cluster_gram_grid(
+                learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public
+            )
 
 
 def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
     """Return the bounds of a leaf known only by an enclosing ball; its mean lies within `mean_radius` radii of the center."""
     dim = len(center)
     condition = tuning.LEAF_COND_MAX * dim * tuning.PARENT_SLACK
-    frame = Frame(frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, condition, source)
+    frame = Frame(
+        frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, condition, source
+    )
     return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
 
 
@@ -130,21 +145,35 @@ def _leaf_frame(leaf: int, rows: FloatArray, radius: float, failure: float) -> L
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         try:
             frame = public_frame(
-                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX, require_precondition=False
+                rows,
+                failure_prob=failure,
+                pub_priv_gap=0.0,
+                cond_max=tuning.LEAF_COND_MAX,
+                require_precondition=False,
             )
             if n_pub > dim and frame.condition > tuning.MOST_PRECONDITIONED:
-                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX)
+                frame = trace_frame(
+                    rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX
+                )
             matrix = frame.scale.inverse
-            usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
+            usable = (
+                matrix is not None
+                and bool(np.isfinite(matrix).all())
+                and frame.condition <= LARGEST_CONDITION
+            )
         except (InputError, np.linalg.LinAlgError):
             usable = False
     if not usable:
         if not 0.0 < radius < math.inf:
-            raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
+            raise InputError(
+                f"a leaf without two distinct public rows needs the radius of its node, got {radius}"
+            )
         own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
         return ball_frame(rows.mean(axis=0), radius, own, "radius of the node")
     if frame.source == TRACE_BOUND:
-        return LeafFrame(frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1)))))
+        return LeafFrame(
+            frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1))))
+        )
     return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
 
 
@@ -186,12 +215,21 @@ def learn_leaves(
     moving = Noise(account.pure, cost, moving=True)
     noise = partial(moving.gram, dim + 1)
     if rounds is None:
-        rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
-    states = [Recursion(leaf.frame.base, problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
+        rounds = _common_rounds(
+            [problem for problem, few in zip(problems, low, strict=True) if not few], noise
+        )
+    states = [
+        Recursion(leaf.frame.base, problem, rounds)
+        for leaf, problem in zip(frames, problems, strict=True)
+    ]
     _second_moments(run, routes, states, problems, rounds, cost)
     means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
     reasons, errors, per_row = [], np.full((2, k), math.inf), moving.vector(dim, MEAN_SHARE)
-    out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
+    out_means, out_noise, covariances = (
+        np.zeros((k, dim)),
+        np.zeros((k, dim)),
+        np.zeros((k, dim, dim)),
+    )
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
         predicted = lifted_coinpress.resolves(problem, rounds, noise)
@@ -220,19 +258,26 @@ def learn_leaves(
             "counts": counted.value.tolist(),
             "count_noise_std": count_noise,
             "rounds": rounds,
-            "mean_noise_std": out_noise.tolist(),  # in each coordinate; 0 where the public mean is reported
+            # in each coordinate; 0 where the public mean is reported
+            "mean_noise_std": out_noise.tolist(),
             # Relative Frobenius errors, and l2 errors in standard deviations; infinite for a leaf with a reason.
             "predicted_covariance_errors": errors[0].tolist(),
             "predicted_mean_errors": errors[1].tolist(),
         },
-        provenance={"center": "public rows", "scale": frames[0].frame.source, "radius": "public rows"},
+        provenance={
+            "center": "public rows",
+            "scale": frames[0].frame.source,
+            "radius": "public rows",
+        },
         **run.fields(0),
     )
 
 
 def _harm(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
     """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
-    last = lifted_coinpress.predicted_slack(problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1])
+    last = lifted_coinpress.predicted_slack(
+        problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1]
+    )
     least = lifted_coinpress.least_eigenvalue(problem, rounds, noise)
     return last / least if least > 0.0 else math.inf
 
@@ -243,20 +288,30 @@ def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
     for problem in problems:
         rounds, too_few = lifted_coinpress.choose_rounds(problem, noise)
         if too_few:
-            rounds = min(range(2, lifted_coinpress.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
+            rounds = min(
+                range(2, lifted_coinpress.MAX_ROUNDS + 1),
+                key=lambda count: _harm(problem, count, noise),
+            )
         wanted.append(rounds)
     return max(wanted)
 
 
 def _second_moments(
-    run: Session, routes: RowTree, states: list[Recursion], problems: list[GaussianProblem], rounds: int, cost: Fraction
+    run: Session,
+    routes: RowTree,
+    states: list[Recursion],
+    problems: list[GaussianProblem],
+    rounds: int,
+    cost: Fraction,
 ) -> None:
     """Run all rounds of second moments; each round is one release for all leaves."""
     radii = [problem.row_radius(rounds) for problem in problems]
     for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
         name = f"leaf second moments, round {index + 1} of {rounds}"
         released = run.release(
-            LeafSecondMoments(routes=routes, affines=[state.affine for state in states], radii=radii),
+            LeafSecondMoments(
+                routes=routes, affines=[state.affine for state in states], radii=radii
+            ),
             name=name,
             cost=cost * share,
             clip_radius=max(radii),
@@ -275,7 +330,10 @@ def _means(
     clip = lifted_coinpress.mean_clip(routes.dim)
     maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = run.release(
-        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
+        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)),
+        name="leaf means",
+        cost=cost,
+        clip_radius=clip,
     )
     means = [
         state.mean + state.powers[0] @ total / size
@@ -287,26 +345,40 @@ def _means(
 # ---- The learner.
 
 
-def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
+def check_components(
+    n_components: Any, min_weight: Any, n_pub: int, n_priv: int
+) -> tuple[int, float]:
     """Return the number of components and the least weight (default: half an equal share), checked against the sizes."""
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > n_pub:
-        raise InputError(f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows")
+        raise InputError(
+            f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows"
+        )
     if k > n_priv:
-        raise InputError(f"n_components must be at most the number of private rows, got {k} with {n_priv} rows")
+        raise InputError(
+            f"n_components must be at most the number of private rows, got {k} with {n_priv} rows"
+        )
     weight = 0.5 / k if min_weight is None else validation.positive("min_weight", min_weight)
     if not weight <= (1.0 + 1e-9) / k:
-        raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}")
+        raise InputError(
+            f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}"
+        )
     return k, min(weight, 1.0 / k)
 
 
 def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fraction) -> Prediction:
     """Predict the errors of the lifted CoinPress for a component of `expected` rows, once it has been found."""
     problem = GaussianProblem(
-        dim=shape.dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=shape.mode,
+        dim=shape.dim,
+        n=max(1, int(expected)),
+        mean_radius=1.0,
+        condition=1.0,
+        mode=shape.mode,
         failure_prob=shape.failure_prob,
-    )  # fmt: skip
-    predicted = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), tuning.TYPICAL_ROUNDS)
+    )
+    predicted = lifted_coinpress.predict(
+        problem, Noise(pure, allowance, moving=True), tuning.TYPICAL_ROUNDS
+    )
     return Prediction(predicted.covariance_error, predicted.mean_error)
 
 
@@ -342,7 +414,9 @@ def search_facts(clustering: Clustering) -> dict[str, Any]:
     }
 
 
-def of_leaves(learnt: MixtureResult, clustering: Clustering, method: str, n_pub: int, **facts: Any) -> MixtureResult:
+def of_leaves(
+    learnt: MixtureResult, clustering: Clustering, method: str, n_pub: int, **facts: Any
+) -> MixtureResult:
     """Return the result of a method whose leaves the lifted CoinPress has estimated."""
     diagnostics = {**learnt.diagnostics, **search_facts(clustering), **facts}
     return replace(learnt, method=method, n_pub=n_pub, diagnostics=diagnostics)
@@ -449,9 +523,13 @@ def learn_separated_mixture(
     (3, True)
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
-    session.refuse_padding(rows, "learn_separated_mixture", "learn_axis_aligned_mixture with method='dp_em'")
+    session.refuse_padding(
+        rows, "learn_separated_mixture", "learn_axis_aligned_mixture with method='dp_em'"
+    )
     if public is None:
-        raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
+        raise InputError(
+            "learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline"
+        )
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
     session.require_squares("learn_separated_mixture", rows.dim, 40 * k + 24)
     method = searches.METHODS.choose(method)
@@ -461,7 +539,12 @@ def learn_separated_mixture(
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
     column_variances(public)  # raises if all rows are equal
     shape = Shape(
-        dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
+        dim=rows.dim,
+        n_pub=len(public),
+        n_components=k,
+        min_weight=weight,
+        mode=mode,
+        failure_prob=failure_prob,
     )
     chosen = searches.choose_method(method, shape, pure=isinstance(budget, PureDP))
     if mode == "theory" and k > 1:
@@ -475,7 +558,9 @@ def learn_separated_mixture(
     learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
     facts = {"n_components_asked": k, "fallback_columns": constant}
     result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **facts}), box)
-    return session.warned("learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ())
+    return session.warned(
+        "learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ()
+    )
 
 
 def _learn_in_theory(
@@ -498,11 +583,15 @@ def _learn_in_theory(
         searches.check_search_grids(search_cost, depth, chosen, dim, rows.n)
     check_leaf_grids(dim, rows.n, k, left, pure=run.account.pure)
     expected = rows.n * shape.min_weight
-    warn_if_hopeless(run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left))
+    warn_if_hopeless(
+        run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left)
+    )
     with run.paid():
         clustering = searches.find_components(run, public, shape, chosen, search_cost)
         tree, leaves, failure_prob = clustering.tree, clustering.leaves, shape.failure_prob
-        frames = leaf_frames(tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob)
+        frames = leaf_frames(
+            tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob
+        )
         learnt = learn_leaves(
             run,
             tree,
@@ -529,7 +618,9 @@ def rounds_of(
             excess, chance = soft_em.correlation_excess(public, fits[1].at)
         if excess <= chance:
             hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
-            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), float(allowance), pure=pure, fits=1)
+            plan = dp_em.plan_of(
+                dim, k, run.rows.n, len(public), float(allowance), pure=pure, fits=1
+            )
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
             floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
@@ -572,7 +663,10 @@ def _learn_rounds(
                 "clustering_share": float(plan.searches[chosen.name]),
             }
         k = len(state.at.weights)
-        weights, predicted = np.maximum(state.at.weights, weight_floor / k), fit.gaussian_tv(*state.errors)
+        weights, predicted = (
+            np.maximum(state.at.weights, weight_floor / k),
+            fit.gaussian_tv(*state.errors),
+        )
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
@@ -587,7 +681,9 @@ def _learn_rounds(
                 "counts": state.counts.tolist(),
                 "count_noise_std": state.count_std,
                 "rounds": state.rounds,
-                "predicted_covariance_errors": np.hypot(state.noise, np.sqrt(dim * (dim + 1) / state.counts)).tolist(),
+                "predicted_covariance_errors": np.hypot(
+                    state.noise, np.sqrt(dim * (dim + 1) / state.counts)
+                ).tolist(),
                 "covariance_noise": state.noise.tolist(),
                 "predicted_total_variations": predicted.tolist(),
                 "far_public_rows": n_pub - len(public),
@@ -675,7 +771,11 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
 def nearest_tree(origin: FloatArray, projection: FloatArray, centers: FloatArray) -> ClusterTree:
     """Return the tree that sends a row to the nearest of `centers` (c, l) in projected space, or its root for one center."""
     tree = ClusterTree.root(len(origin))
-    return tree.split_nearest(0, origin=origin, projection=projection, centers=centers) if len(centers) > 1 else tree
+    return (
+        tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
+        if len(centers) > 1
+        else tree
+    )
 
 
 def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
@@ -687,7 +787,12 @@ def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
 
 
 def private_lloyd(
-    run: Session, origin: FloatArray, projection: FloatArray, centers: FloatArray, radius: float, cost: Fraction
+    run: Session,
+    origin: FloatArray,
+    projection: FloatArray,
+    centers: FloatArray,
+    radius: float,
+    cost: Fraction,
 ) -> FloatArray:
     """Run Lloyd's iterations with noisy sums and counts in projected space; return the last centers."""
     # An iteration costs `cost` / LLOYD_ROUNDS, that of its sums. Its counts cost nothing extra: only a row that moves to another
@@ -710,9 +815,13 @@ def private_lloyd(
         moved *= np.minimum(1.0, radius / np.maximum(length, radius))
         enough = counted.value >= floor
         # A center with too few rows restarts near the center with the most rows, closer in each iteration.
-        busiest = moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
+        busiest = (
+            moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
+        )
         lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
-        centers = np.where(enough[:, None], moved, lost if index < tuning.LLOYD_ROUNDS - 1 else centers)
+        centers = np.where(
+            enough[:, None], moved, lost if index < tuning.LLOYD_ROUNDS - 1 else centers
+        )
     return centers
 
 
@@ -784,15 +893,21 @@ def no_public_baseline(
     2
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    session.refuse_padding(rows, "no_public_baseline", "learn_axis_aligned_mixture with method='dp_em'")
-    k = validation.integer("n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n))
+    session.refuse_padding(
+        rows, "no_public_baseline", "learn_axis_aligned_mixture with method='dp_em'"
+    )
+    k = validation.integer(
+        "n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n)
+    )
     session.require_squares("no_public_baseline", rows.dim, 5 * k + 10)
     ball = size("radius", radius)
     middle = session.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     if isinstance(budget, PureDP):
-        raise BudgetError("no_public_baseline uses Gaussian noise, which cannot meet PureDP; pass ZCDP or ApproxDP")
+        raise BudgetError(
+            "no_public_baseline uses Gaussian noise, which cannot meet PureDP; pass ZCDP or ApproxDP"
+        )
     count = min(k, rows.dim)
     run = session.start(
         "no_public_baseline",
@@ -808,7 +923,12 @@ def no_public_baseline(
     check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
     shape = Shape(
-        dim=rows.dim, n_pub=0, n_components=k, min_weight=1.0 / k, mode="practical", failure_prob=failure_prob
+        dim=rows.dim,
+        n_pub=0,
+        n_components=k,
+        min_weight=1.0 / k,
+        mode="practical",
+        failure_prob=failure_prob,
     )
     predicted = lifted_errors(shape, expected, pure=False, allowance=share)
     warn_if_hopeless(run, expected, predicted)
@@ -820,15 +940,25 @@ def no_public_baseline(
             clip_radius=ball,
         )
         projection = search_state.leading(released.value, count)
-        centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
+        centers = private_lloyd(
+            run, middle, projection, starting_centers(k, count, ball), ball, share
+        )
         # Of equal centers one is kept; the clusters of the others would have no rows.
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
         tree = nearest_tree(middle, projection, centers)
         # The mean lies in the leaf, and so within the ball's diameter of the center.
         frames = [ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
-        clustering = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
+        clustering = Clustering(
+            tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0
+        )
         learnt = learn_leaves(
-            run, tree, tree.leaves, frames, allowance=share, failure_prob=failure_prob, weight_floor=weight_floor
+            run,
+            tree,
+            tree.leaves,
+            frames,
+            allowance=share,
+            failure_prob=failure_prob,
+            weight_floor=weight_floor,
         )
         facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
         result = of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)

@@ -30,7 +30,12 @@ from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import Gaussians
-from fastpubpriv.mixtures.separated.public_shapes import Parameters, labeled_fit, public_fits, responsibilities
+from fastpubpriv.mixtures.separated.public_shapes import (
+    Parameters,
+    labeled_fit,
+    public_fits,
+    responsibilities,
+)
 from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
@@ -58,7 +63,8 @@ from fastpubpriv.sources.views import interleave_rows
 LAST = "last round"
 FINE = 2.0**24  # grid steps per standard deviation for public rows, which get no noise
 MOST_ROUNDS = 4 * tuning.EARLY_ROUNDS + tuning.MOST_MORE + 1
-MOST_GATHERED = 1 << 21  # maximum values (rows times columns) that are copied into memory before several passes
+# maximum values (rows times columns) that are copied into memory before several passes
+MOST_GATHERED = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +133,20 @@ class SoftPlan:
     def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
         """Predict the errors of a component of `rows` rows after the last round, by noise and sampling, for a budget `rho`."""
         clip = RowClip.of(dim)
-        on, off = (each / rows for each in round_noise(dim, clip, rho * float(self.last), pure=self.pure))
+        on, off = (
+            each / rows for each in round_noise(dim, clip, rho * float(self.last), pure=self.pure)
+        )
         covariance = clip.factor(dim) * math.sqrt(dim * on**2 + dim * (dim - 1) * off**2)
         mean = off * math.sqrt(dim / clip.lift)
         return Prediction(
-            math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)), math.hypot(mean, math.sqrt(dim / rows))
+            math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)),
+            math.hypot(mean, math.sqrt(dim / rows)),
         )
 
     @classmethod
-    def of(cls, method: SearchMethod, shape: Shape, n: int, allowance: float, *, pure: bool = False) -> SoftPlan:
+    def of(
+        cls, method: SearchMethod, shape: Shape, n: int, allowance: float, *, pure: bool = False
+    ) -> SoftPlan:
         """Return the plan of full covariances, from the sizes and the allowance."""
         dim, k = shape.dim, shape.n_components
         noise = budget_noise(dim, k, n, allowance, pure=pure)
@@ -143,14 +154,27 @@ class SoftPlan:
         fits, searches = 0, {method.name: tuning.SEARCH_SHARE * (tree_depth(method, shape) > 0)}
         if method.soft:
             few = shape.n_pub < k * max(tuning.TREE_START_ROWS, tuning.POOLED_ROWS * dim * noisy)
-            fits, searches = 2, dict([*tuning.SEARCHES.items()][: 0 if k == 1 or pure else few + (not noisy)])
-        return cls.shared(noise, fits, searches, n=n, entries=k * dim * (dim + 1), allowance=allowance, pure=pure)
+            fits, searches = (
+                2,
+                dict([*tuning.SEARCHES.items()][: 0 if k == 1 or pure else few + (not noisy)]),
+            )
+        return cls.shared(
+            noise, fits, searches, n=n, entries=k * dim * (dim + 1), allowance=allowance, pure=pure
+        )
 
     @classmethod
     def shared(
-        cls, noise: float, fits: int, searches: Mapping[str, Fraction], *, n: int, entries: int, allowance: float, pure: bool,
+        cls,
+        noise: float,
+        fits: int,
+        searches: Mapping[str, Fraction],
+        *,
+        n: int,
+        entries: int,
+        allowance: float,
+        pure: bool,
         diagonal: bool = False,
-    ) -> SoftPlan:  # fmt: skip
+    ) -> SoftPlan:
         """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances."""
         wanted, most = (noise / tuning.EARLY_NOISE) ** 2, tuning.MOST_EARLY
         if pure:
@@ -167,13 +191,19 @@ class SoftPlan:
             race, more, left = 0, tuning.EARLY_ROUNDS, left - choice
         else:
             race = max(
-                r for r in range(tuning.EARLY_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= tuning.BEFORE_LAST
+                r
+                for r in range(tuning.EARLY_ROUNDS + 1)
+                if r == 0 or (starts * r + 1) * share <= tuning.BEFORE_LAST
             )
             race *= starts > 1
             more = min(
-                max(tuning.EARLY_ROUNDS - race, int(tuning.BEFORE_LAST / share) - starts * race), tuning.MOST_MORE
+                max(tuning.EARLY_ROUNDS - race, int(tuning.BEFORE_LAST / share) - starts * race),
+                tuning.MOST_MORE,
             )
-        needed = noise * n / (tuning.EARLY_NOISE * math.sqrt(early)), tuning.EARLY_ROWS_PER_ENTRY * entries
+        needed = (
+            noise * n / (tuning.EARLY_NOISE * math.sqrt(early)),
+            tuning.EARLY_ROWS_PER_ENTRY * entries,
+        )
         return cls(
             noise=noise,
             fits=fits,
@@ -190,7 +220,9 @@ class SoftPlan:
                 n,
                 max(
                     tuning.CHOICE_ROWS,
-                    math.ceil(tuning.CHOICE_STDS * math.sqrt(8 * starts / (allowance * tuning.CHOICE))),
+                    math.ceil(
+                        tuning.CHOICE_STDS * math.sqrt(8 * starts / (allowance * tuning.CHOICE))
+                    ),
                 ),
             ),
         )
@@ -234,7 +266,9 @@ def rows_in_steps(
     if labels is not None:
         reached = np.empty(len(chunk), dtype=np.int32)
         tree_assign(chunk, labels, reached)
-    return soft_parts(chunk, inv_step, table=table, labels=reached, inner=clip.inner, lift=math.sqrt(clip.lift))
+    return soft_parts(
+        chunk, inv_step, table=table, labels=reached, inner=clip.inner, lift=math.sqrt(clip.lift)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -247,17 +281,24 @@ class StartState:
     clustering: Clustering | None = None
     # Squared clip radius of a first round by labels, over that of the last round.
     labeled_clip: float = tuning.LABELED_CLIP
-    noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
-    counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy row counts of the last round
+    # (k,) relative Frobenius noise of covariances
+    noise: FloatArray = field(default_factory=lambda: np.zeros(0))
+    # noisy row counts of the last round
+    counts: FloatArray = field(default_factory=lambda: np.zeros(0))
     count_std: float = 0.0
     # (2, k) predicted l2 errors of means, in deviations, and relative Frobenius errors of covariances: noise and sampling.
     errors: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
-    moved: float = math.inf  # largest change of a mean or covariance in the last round, in standard deviations
+    # largest change of a mean or covariance in the last round, in standard deviations
+    moved: float = math.inf
 
     @property
     def labels(self) -> RowTree | None:
         """Labels that replace responsibilities in the first round of a start from a search; else None."""
-        return None if self.clustering is None or self.rounds else self.clustering.tree.routes(self.clustering.leaves)
+        return (
+            None
+            if self.clustering is None or self.rounds
+            else self.clustering.tree.routes(self.clustering.leaves)
+        )
 
     @property
     def low(self) -> BoolArray:
@@ -279,17 +320,24 @@ def shrinkage(values: FloatArray, variance: float) -> float:
 
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
     """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
-    out, variances, dim = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off), np.diag(matrix), len(matrix)
+    out, variances, dim = (
+        matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off),
+        np.diag(matrix),
+        len(matrix),
+    )
     # Variances are shrunk toward one: their mean and the rest.
     level = float(np.mean(variances)) - 1.0
     rest = variances - 1.0 - level
     common = shrinkage(np.array([level]), diagonal / dim) * level
-    np.fill_diagonal(out, 1.0 + common + shrinkage(rest if dim > 1 else np.zeros(0), diagonal) * rest)
+    np.fill_diagonal(
+        out, 1.0 + common + shrinkage(rest if dim > 1 else np.zeros(0), diagonal) * rest
+    )
     # A change along a few directions stands out of the noise in its eigenvalues before it does in the sum of squares: the optimal
     # shrinkage of such eigenvalues replaces that of all entries where it keeps more.
     base = float(np.mean(np.diag(out))) * np.eye(len(matrix))
     values, vectors = spectrum(matrix - base)
-    noise = 4.0 * len(matrix) * max(off, diagonal / 2.0)  # squared end of the spectrum of noise alone
+    # squared end of the spectrum of noise alone
+    noise = 4.0 * len(matrix) * max(off, diagonal / 2.0)
     left = np.sign(values) * np.sqrt(np.maximum(values**2 - noise, 0.0))
     if float(left @ left) > float(np.square(out - base).sum()):
         out = base + (vectors * left) @ vectors.T
@@ -299,7 +347,10 @@ def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArr
 def left_open(shrunken: FloatArray, estimate: FloatArray) -> float:
     """Share of the noise variance left after shrinkage, at least that of a change which `shrinkage` may set to zero."""
     length = max(float(np.linalg.norm(estimate)), 1e-300)
-    return min(1.0, max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(estimate.size, 1))))
+    return min(
+        1.0,
+        max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(estimate.size, 1))),
+    )
 
 
 def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = False) -> FloatArray:
@@ -321,9 +372,14 @@ class RoundMoments:
     off: float = 0.0
 
 
-def advance(run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
+def advance(
+    run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str
+) -> StartState:
     """Run one private round: responsibilities under the state's mixture, released Gram matrices, updated components."""
-    at, k = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights)
+    at, k = (
+        Gaussians.of(state.at.weights, state.at.means, state.at.covariances),
+        len(state.at.weights),
+    )
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
     clip = RowClip.of(at.dim, wider if labels is None else state.labeled_clip)
@@ -342,7 +398,9 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
     )
     grams: list[FloatArray | None] = [None] * k
     if len(public) >= tuning.POOLED_ROWS * at.dim * k:
-        blocks = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
+        blocks = [
+            [(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)
+        ]
         grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
     sigma = released.noise_std, released.noise_std / (1.0 if run.account.pure else math.sqrt(2.0))
     sizes = {"n": run.rows.n, "m": len(public)}
@@ -353,14 +411,23 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
     return changed(state, at, moments, count_std=sigma[0] / clip.lift)
 
 
-def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, count_std: float) -> StartState:
+def changed(
+    state: StartState, at: Gaussians, moments: list[RoundMoments], *, count_std: float
+) -> StartState:
     """Return the state after a round that released `moments` (k,) of rows whitened by `at`; `count_std` is the counts' noise."""
     k, dim = at.means.shape
-    means, covariances, counts = np.empty_like(at.means), at.covariances.copy(), np.array([own.rows for own in moments])
+    means, covariances, counts = (
+        np.empty_like(at.means),
+        at.covariances.copy(),
+        np.array([own.rows for own in moments]),
+    )
     noise, errors, moved, diagonal = np.empty(k), np.zeros((2, k)), 0.0, np.diag_indices(dim)
     upper, freedom = np.triu_indices(dim, 1), 2.0 if state.at.diagonal else dim + 1.0
     for j, own in enumerate(moments):
-        step, sampled = shrinkage(own.first, own.mean_noise**2) * own.first, dim / (own.rows + own.public)
+        step, sampled = (
+            shrinkage(own.first, own.mean_noise**2) * own.first,
+            dim / (own.rows + own.public),
+        )
         errors[0, j] = math.sqrt(dim * own.mean_noise**2 * left_open(step, own.first) + sampled)
         means[j], moved = at.means[j] + at.roots[j] @ step, max(moved, float(np.linalg.norm(step)))
         noise[j] = math.sqrt(dim * own.on**2 + dim * (dim - 1) * own.off**2)
@@ -368,7 +435,9 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
             continue
         change = shrunken_change(own.second, own.on**2, own.off**2)
         wide = left_open(change[diagonal] - 1.0, own.second[diagonal] - 1.0)
-        spread = own.on**2 * wide + (dim - 1) * own.off**2 * left_open(change[upper], own.second[upper])
+        spread = own.on**2 * wide + (dim - 1) * own.off**2 * left_open(
+            change[upper], own.second[upper]
+        )
         errors[1, j] = math.sqrt(dim * spread + freedom * sampled)
         values, vectors = spectrum(change)
         moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
@@ -386,7 +455,9 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
     )
 
 
-def weighed_count(count: float, noise: float, known: float | None, weight: float, *, n: int, m: int) -> float:
+def weighed_count(
+    count: float, noise: float, known: float | None, weight: float, *, n: int, m: int
+) -> float:
     """Inverse-variance mean of the noisy count, the previous weight and `known` of m public rows; at least twice the noise."""
     spread = n * weight * (1.0 - weight)
     values, variances = [count, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
@@ -408,8 +479,14 @@ def pooled_moments(
     m: int,
 ) -> RoundMoments:
     """Return moments from a noisy Gram matrix, pooled with that of public rows if any; `sigma`: noise on and off the diagonal."""
-    lift, dim, n_pub = math.sqrt(clip.lift), len(gram) - 1, None if known is None else float(known[-1, -1]) / clip.lift
-    held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m)
+    lift, dim, n_pub = (
+        math.sqrt(clip.lift),
+        len(gram) - 1,
+        None if known is None else float(known[-1, -1]) / clip.lift,
+    )
+    held = weighed_count(
+        float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m
+    )
     factor, on, off = clip.factor(dim), *(each / held for each in sigma)
     mean_noise, on, off = off / lift, factor * on, factor * off
     first, second = gram[:-1, -1] / (lift * held), factor * gram[:-1, :-1] / held
@@ -424,7 +501,13 @@ def pooled_moments(
         mean_noise, on, off = shares[0] * mean_noise, shares[1] * on, shares[1] * off
     second = second - np.outer(first, first)
     return RoundMoments(
-        rows=held, public=n_pub or 0.0, first=first, second=second, mean_noise=mean_noise, on=on, off=off
+        rows=held,
+        public=n_pub or 0.0,
+        first=first,
+        second=second,
+        mean_noise=mean_noise,
+        on=on,
+        off=off,
     )
 
 
@@ -438,7 +521,9 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     errors = [public_errors(at.weights, *public.shape) for at in (full, diagonal)]
     return [
         StartState(name="public", at=full, errors=errors[0]),
-        StartState(name="public, axis-aligned", at=replace(diagonal, diagonal=False), errors=errors[1]),
+        StartState(
+            name="public, axis-aligned", at=replace(diagonal, diagonal=False), errors=errors[1]
+        ),
     ]
 
 
@@ -458,7 +543,9 @@ def all_starts(
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts, full = list(fits), not any(each.at.diagonal for each in fits)
     for name, share in plan.searches.items():
-        clustering = find_components(run, public, shape, METHODS[name], run.account.allowance * share)
+        clustering = find_components(
+            run, public, shape, METHODS[name], run.account.allowance * share
+        )
         k = len(clustering.leaves)
         if fits and k < shape.n_components:
             starts.append(starts[0])
@@ -470,7 +557,9 @@ def all_starts(
         errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
         # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
         clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
-        starts.append(StartState(name=name, at=at, clustering=clustering, labeled_clip=clip, errors=errors))
+        starts.append(
+            StartState(name=name, at=at, clustering=clustering, labeled_clip=clip, errors=errors)
+        )
     return starts
 
 
@@ -483,13 +572,18 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
         np.stack([state.at.means for state in states]),
         np.stack([state.at.spreads for state in states]),
     )
-    evaluation, cost = LogRatios.prepare(listed, clip=tuning.CLIP_NATS), run.account.allowance * share
+    evaluation, cost = (
+        LogRatios.prepare(listed, clip=tuning.CLIP_NATS),
+        run.account.allowance * share,
+    )
     if run.account.pure:
         choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law="permute_and_flip")
         picked = run.release(choice, name=name, cost=cost, candidates=listed.size).index
     else:
         scores = NoisyScores(evaluation=evaluation, size=listed.size)
-        picked = int(np.argmin(run.release(scores, name=name, cost=cost, candidates=listed.size).value))
+        picked = int(
+            np.argmin(run.release(scores, name=name, cost=cost, candidates=listed.size).value)
+        )
     return states[int(listed.positions[picked])]
 
 
@@ -504,14 +598,22 @@ def without_noise_correlations(state: StartState) -> StartState:
         scale = np.sqrt(np.diag(covariance))
         correlations = covariance / np.outer(scale, scale)
         length = float(np.square(correlations[np.triu_indices(dim, 1)]).sum())
-        expected = count * (float(state.noise[j]) ** 2 / dim**2 + 1.0 / max(float(state.counts[j]), 1.0))
-        left = 0.0 if length < expected * (1.0 + 2.0 * math.sqrt(2.0 / count)) else 1.0 - expected / length
+        expected = count * (
+            float(state.noise[j]) ** 2 / dim**2 + 1.0 / max(float(state.counts[j]), 1.0)
+        )
+        left = (
+            0.0
+            if length < expected * (1.0 + 2.0 * math.sqrt(2.0 / count))
+            else 1.0 - expected / length
+        )
         if left <= 0.9:
             correlations *= left
             np.fill_diagonal(correlations, 1.0)
             covariances[j] = correlations * np.outer(scale, scale)
             # The error of the variances is unchanged.
-            errors[1, j] *= math.sqrt(min(1.0, 2.0 / (dim + 1) + max(left, 2.0 * math.sqrt(2.0 / count))))
+            errors[1, j] *= math.sqrt(
+                min(1.0, 2.0 / (dim + 1) + max(left, 2.0 * math.sqrt(2.0 / count)))
+            )
     return replace(state, at=replace(at, covariances=covariances), errors=errors)
 
 
@@ -531,7 +633,12 @@ def some_rows(run: Session, count: int) -> Session:
 
 
 def learn_rounds(
-    run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], one_round: Round
+    run: Session,
+    public: FloatArray,
+    shape: Shape,
+    plan: SoftPlan,
+    fits: list[StartState],
+    one_round: Round,
 ) -> tuple[StartState, dict[str, Any]]:
     """Make all releases but the count of the fit; return the final state and its diagnostics."""
     all_rows = run
@@ -539,12 +646,16 @@ def learn_rounds(
     if fits and plan.noisy and run.rows.n <= len(public):
         # With so few rows and so much noise, neither rounds nor a choice improve on the public fit.
         k, weights = shape.n_components, fits[0].at.weights
-        state = replace(fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n)
+        state = replace(
+            fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n
+        )
         return state, {"start": state.name, "starts": [each.name for each in fits], "guarded": True}
     states = all_starts(run, public, shape, plan, fits)
     for turn in range(plan.race):
         states = [
-            one_round(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
+            one_round(
+                run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}"
+            )
             for number, state in enumerate(states, start=1)
         ]
     state = start = choose(few, states, share=plan.choice, name="start")
@@ -564,13 +675,23 @@ def learn_rounds(
         means = np.where(low, start.at.means, state.at.means)
         covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
         errors = np.where(state.low, start.errors, state.errors)
-        state = replace(state, at=replace(state.at, means=means, covariances=covariances), errors=errors)
-    return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
+        state = replace(
+            state, at=replace(state.at, means=means, covariances=covariances), errors=errors
+        )
+    return state, {
+        "start": state.name,
+        "starts": [each.name for each in states],
+        "guarded": guarded,
+    }
 
 
 def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
     """Return each component's reasons before the count of the fit; `low` components of `leaves` fall back to public rows."""
     lost = (state.errors[0] > 1.0) | state.low  # a mean may be off by a deviation
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
-    choices = [(state.low & leaves, Reason.FALLBACK), (lost, Reason.UNRESOLVED), (wide, Reason.WIDE)]
+    choices = [
+        (state.low & leaves, Reason.FALLBACK),
+        (lost, Reason.UNRESOLVED),
+        (wide, Reason.WIDE),
+    ]
     return first_of(choices, len(lost))

@@ -58,10 +58,18 @@ class LossCurvature:
 def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the least predicted error over the open settings, from public rows only."""
     settings, start, noise = problem.settings, _start(problem), noise_of(problem, account)
-    lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
-    clip = float(np.quantile(lengths, tuning.CLIP_QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
+    lengths = gradient_lengths(
+        problem, problem.public.weights if problem.loss is not None else start
+    )
+    clip = float(
+        np.quantile(lengths, tuning.CLIP_QUANTILE)
+        if settings.clip_norm == "auto"
+        else settings.clip_norm
+    )
     if not clip > 0.0:
-        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
+        raise InputError(
+            "every public gradient is zero: pass clip_norm=, the length of a gradient that matters"
+        )
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
     ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
     preconditioner, x, dim = None, problem.x, problem.units.width
@@ -76,17 +84,32 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
     plans, sizes = [], settings.options("step_size")
     if not sizes:
         if curvature is None:
-            raise InputError("step_size='auto' needs a loss whose curvature is known: pass step_size=")
-        longest = (1.0 - settings.momentum) / (curvature.inside * float(np.max(curvature.values * curvature.pull)))
+            raise InputError(
+                "step_size='auto' needs a loss whose curvature is known: pass step_size="
+            )
+        longest = (1.0 - settings.momentum) / (
+            curvature.inside * float(np.max(curvature.values * curvature.pull))
+        )
         sizes = [longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES]
     for steps in step_choices(problem):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
         plan = PreparedDescent(
-            start=start, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges, preconditioner=preconditioner,
-            predicted=None, public_excess=None,
-        )  # fmt: skip
+            start=start,
+            steps=steps,
+            clip_norm=clip,
+            batch_rows=divisor,
+            ranges=ranges,
+            preconditioner=preconditioner,
+            predicted=None,
+            public_excess=None,
+        )
         plans += [
-            _predicted(replace(plan, step_size=size, priv_weight=weight, reads=weight > 0.0), curvature, problem, noisy)
+            _predicted(
+                replace(plan, step_size=size, priv_weight=weight, reads=weight > 0.0),
+                curvature,
+                problem,
+                noisy,
+            )
             for weight in _weights(problem, lengths, clip, noisy, curvature)
             for size in sizes
         ]
@@ -97,9 +120,13 @@ def gradient_lengths(problem: GradientProblem, weights: FloatArray | None = None
     """Norms of the gradients of public rows at weights, or at the public fit, (m,), with held-out residuals."""
     with np.errstate(all="ignore"):
         _, vectors = problem.gradients(problem.public.weights if weights is None else weights)
-        lengths: FloatArray = np.sqrt(np.sum(problem.public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
+        lengths: FloatArray = np.sqrt(
+            np.sum(problem.public.residuals**2, axis=1) * np.sum(vectors**2, axis=1)
+        )
     if not np.isfinite(lengths).all():
-        raise InputError("the gradient of a public row is not finite at the start: scale the columns, or pass start=")
+        raise InputError(
+            "the gradient of a public row is not finite at the start: scale the columns, or pass start="
+        )
     return lengths
 
 
@@ -112,7 +139,9 @@ def _start(problem: GradientProblem) -> FloatArray:
     except (TypeError, ValueError):
         raise InputError("start must be 'public', 'zero' or an array of numbers") from None
     if start.shape != problem.shape or not np.isfinite(start).all():
-        raise InputError(f"start must be finite and have the shape of the weights, {problem.shape}, got {start.shape}")
+        raise InputError(
+            f"start must be finite and have the shape of the weights, {problem.shape}, got {start.shape}"
+        )
     return start
 
 
@@ -126,14 +155,24 @@ def step_choices(problem: GradientProblem) -> tuple[int, ...]:
     if settings.steps != "auto":
         return (int(settings.steps),)
     if problem.loss is None:
-        raise InputError("steps='auto' needs a loss whose curvature is known: pass steps=, step_size= and priv_weight=")
+        raise InputError(
+            "steps='auto' needs a loss whose curvature is known: pass steps=, step_size= and priv_weight="
+        )
     if rows is None:
         return tuning.FULL_STEPS
-    return tuple(sorted({min(tuning.MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in tuning.EPOCHS}))
+    return tuple(
+        sorted(
+            {min(tuning.MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in tuning.EPOCHS}
+        )
+    )
 
 
 def _weights(
-    problem: GradientProblem, lengths: FloatArray, clip: float, noise: float, curvature: LossCurvature | None
+    problem: GradientProblem,
+    lengths: FloatArray,
+    clip: float,
+    noise: float,
+    curvature: LossCurvature | None,
 ) -> tuple[float, ...]:
     """Return the candidate weights of the private gradient."""
     settings: Descent = problem.settings
@@ -157,7 +196,8 @@ def public_curvature(
     assert loss is not None
     scores = x @ public.weights.T
     steep = (
-        loss.residuals_of(scores - tuning.NUDGE, problem.y) - loss.residuals_of(scores + tuning.NUDGE, problem.y)
+        loss.residuals_of(scores - tuning.NUDGE, problem.y)
+        - loss.residuals_of(scores + tuning.NUDGE, problem.y)
     ) / (2 * tuning.NUDGE)
     if loss.scores:
         # A common shift of all scores leaves the loss unchanged, so that each score's curvature, p (1 - p), is used.
@@ -197,9 +237,19 @@ def _predicted(
         size = size * max(1.0, steps / 4.0)  # the progress of this many steps of plain descent
     with np.errstate(all="ignore"):
         left = 1.0 - size * c.inside * c.values
-        end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
+        end = (
+            np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf)
+            if steps > 1
+            else left
+        )
         # The contraction of a step has a relative error: after few steps that share of the initial error remains.
-        doubt = alpha * tuning.CONTRACTION_DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+        doubt = (
+            alpha
+            * tuning.CONTRACTION_DOUBT
+            * (1.0 - left)
+            * steps
+            * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+        )
         rows = len(problem.x)
         public_rows = min(settings.public_batch_rows or rows, rows)
         per_row = c.energy * c.inside**2 * c.values
@@ -210,7 +260,13 @@ def _predicted(
         warm = isinstance(settings.start, str) and settings.start == "public"
         known = (1.0 - alpha) + alpha * end if warm else (1.0 - alpha) * (1.0 - end)
         far = c.unknown if warm else c.far
-        error = known**2 * c.unknown + doubt**2 * far + sampling + spread + (0.0 if warm else end**2 * c.far)
+        error = (
+            known**2 * c.unknown
+            + doubt**2 * far
+            + sampling
+            + spread
+            + (0.0 if warm else end**2 * c.far)
+        )
         unit = problem.excess_part
         total = unit * float(np.sum(c.values * error))
     alone = unit * c.public_error
@@ -226,7 +282,11 @@ def descend(
     settings: Descent = problem.settings
 
     def projected(weights: FloatArray) -> FloatArray:
-        return weights if settings.projection is None else np.asarray(settings.projection.project(weights, plan.start))
+        return (
+            weights
+            if settings.projection is None
+            else np.asarray(settings.projection.project(weights, plan.start))
+        )
 
     weights = average = projected(plan.start)
     velocity, counted, alpha, m = np.zeros_like(plan.start), 0, plan.priv_weight, len(problem.x)
@@ -252,7 +312,9 @@ def descend(
         elif settings.schedule == "linear":
             length *= 1.0 - step / plan.steps
         velocity = settings.momentum * velocity + move
-        moved = weights + (length * (step + 1.0) / 2.0 if settings.accelerated else length) * velocity
+        moved = (
+            weights + (length * (step + 1.0) / 2.0 if settings.accelerated else length) * velocity
+        )
         weights = projected(moved) if np.isfinite(moved).all() else weights
         if settings.accelerated:
             average = part * weights + (1.0 - part) * average
@@ -271,7 +333,10 @@ def public_gradient(
         coefficients, vectors = problem.gradients(weights, rows)
         fine = np.isfinite(coefficients.sum(axis=1) * vectors.sum(axis=1))
         if not fine.all():
-            coefficients, vectors = np.where(fine[:, None], coefficients, 0.0), np.where(fine[:, None], vectors, 0.0)
+            coefficients, vectors = (
+                np.where(fine[:, None], coefficients, 0.0),
+                np.where(fine[:, None], vectors, 0.0),
+            )
         if kind in ("clip", "sphere"):
             norms = np.sqrt(np.sum(coefficients**2, axis=1) * np.sum(vectors**2, axis=1))
             times = clip / np.maximum(norms, 1e-300)
@@ -289,7 +354,11 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
     rows = settings.batch_rows
     if rows is None or settings.sampling == "one_pass":
         return None
-    sampling: Sampling = Poisson(Fraction(rows, n)) if settings.sampling == "poisson" else WithoutReplacement(rows, n)
+    sampling: Sampling = (
+        Poisson(Fraction(rows, n))
+        if settings.sampling == "poisson"
+        else WithoutReplacement(rows, n)
+    )
     return None if sampling.rate == FullBatch().rate else sampling
 
 
@@ -303,10 +372,14 @@ def noise_of(problem: GradientProblem, account: Account) -> Callable[[int], floa
     return lambda steps: sampled_grid(problem, account, sampling, steps).noise_multiplier
 
 
-def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling, steps: int) -> SampledGrid:
+def sampled_grid(
+    problem: GradientProblem, account: Account, sampling: Sampling, steps: int
+) -> SampledGrid:
     """Return the grid on which `steps` sums over sampled rows meet the budget."""
     epsilon, delta = account.approx_left
-    return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
+    return sampled_sum_grid(
+        epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv
+    )
 
 
 def _share(problem: GradientProblem, plan: PreparedDescent, account: Account) -> Fraction:
@@ -316,16 +389,24 @@ def _share(problem: GradientProblem, plan: PreparedDescent, account: Account) ->
 
 def _gradients(problem: GradientProblem, weights: FloatArray) -> gradient_sums.Gradients:
     if problem.loss is not None:
-        return partial(gradient_sums.linear_gradients, weights=weights, residual=problem.loss.residual)
+        return partial(
+            gradient_sums.linear_gradients, weights=weights, residual=problem.loss.residual
+        )
     assert problem.row_loss is not None
-    return partial(gradient_sums.gradients_by_row, weights=weights, gradient=problem.row_loss.gradient)
+    return partial(
+        gradient_sums.gradients_by_row, weights=weights, gradient=problem.row_loss.gradient
+    )
 
 
 def _draws(problem: GradientProblem) -> int:
     settings, n = problem.settings, problem.n_priv
     if settings.batch_rows is not None and settings.batch_rows > n:
         raise InputError(f"batch_rows = {settings.batch_rows} is more than the {n} private rows")
-    if settings.sampling == "one_pass" and settings.steps != "auto" and int(settings.steps) * settings.batch_rows > n:
+    if (
+        settings.sampling == "one_pass"
+        and settings.steps != "auto"
+        and int(settings.steps) * settings.batch_rows > n
+    ):
         raise InputError(
             f"one pass over {n} rows has at most {n // settings.batch_rows} steps of {settings.batch_rows} rows, "
             f"got {settings.steps}"
@@ -335,7 +416,11 @@ def _draws(problem: GradientProblem) -> int:
 
 def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the least predicted error. Raise, before the debit, if the run is impossible."""
-    settings, rows, sampling = problem.settings, problem.rows, scheme(problem.settings, problem.n_priv)
+    settings, rows, sampling = (
+        problem.settings,
+        problem.rows,
+        scheme(problem.settings, problem.n_priv),
+    )
     if rows is not None and problem.executor is not None:
         # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
         batches = sampling is not None or (settings.sampling == "one_pass" and rows.cluster is None)
@@ -350,7 +435,9 @@ def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     if sampling is not None:
         sampled = sampled_grid(problem, account, sampling, plan.steps)
         if sampled.event.epsilon > account.approx_left[0]:
-            raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
+            raise BudgetError(
+                "the steps of a sampled run do not fit into the budget: pass fewer steps"
+            )
         plan = replace(plan, grid=sampled)
     n = plan.batch_rows if settings.sampling == "one_pass" else problem.n_priv
     grid = plan.grid or sum_grid(account, _share(problem, plan, account), problem.size, n)
@@ -362,27 +449,43 @@ def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     try:
         query.add(row, query.zeros())
     except Exception as error:
-        raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
+        raise InputError(
+            f"loss: it fails at the first public row ({type(error).__name__}: {error})"
+        ) from error
     return plan
 
 
 def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Descended:
     """Run the steps of the descent; private rows are mapped to the units of the fit after the debit."""
-    grid, clip, share, noise_std = plan.grid, plan.clip_norm, _share(problem, plan, run.account), 0.0
-    rows = mapped_rows(run.rows, problem.units, run.executor, single=grid is not None) if plan.reads else run.rows
+    grid, clip, share, noise_std = (
+        plan.grid,
+        plan.clip_norm,
+        _share(problem, plan, run.account),
+        0.0,
+    )
+    rows = (
+        mapped_rows(run.rows, problem.units, run.executor, single=grid is not None)
+        if plan.reads
+        else run.rows
+    )
 
     def ask(weights: FloatArray, step: int) -> FloatArray:
         """Return minus the released sum of the gradients of a step."""
         nonlocal noise_std
         gradients, on_rows, size = _gradients(problem, weights), run.on(rows), plan.batch_rows
-        if problem.settings.sampling == "one_pass":  # disjoint rows, each part of which pays for itself
+        # disjoint rows, each part of which pays for itself
+        if problem.settings.sampling == "one_pass":
             on_rows = run.block(rows.slice(step * size, (step + 1) * size))
         facts: Any = {"name": f"gradient, step {step + 1}", "clip_radius": clip}
         if grid is None:
-            plain = gradient_sums.GradientSum(gradients=gradients, shape=weights.shape, clip_norm=clip)
+            plain = gradient_sums.GradientSum(
+                gradients=gradients, shape=weights.shape, clip_norm=clip
+            )
             released = on_rows.release(plain, cost=share, **facts)
         else:
-            sampled = gradient_sums.SampledGradientSum(gradients=gradients, clip_norm=clip, grid=grid)
+            sampled = gradient_sums.SampledGradientSum(
+                gradients=gradients, clip_norm=clip, grid=grid
+            )
             cost = grid.event if step == 0 else grid.event.later  # the first step pays for all
             released = on_rows.release(sampled, cost=cost, **facts)
         noise_std = released.noise_std

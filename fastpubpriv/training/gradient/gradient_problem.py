@@ -22,7 +22,13 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import DataSpec, Design, refuse_balancing, require_units, usable_rows
+from fastpubpriv.training.inputs import (
+    DataSpec,
+    Design,
+    refuse_balancing,
+    require_units,
+    usable_rows,
+)
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
@@ -77,7 +83,9 @@ class Box:
 
     def __post_init__(self) -> None:
         if not validation.finite("lower", self.lower) < validation.finite("upper", self.upper):
-            raise InputError(f"a Box needs finite numbers lower < upper, got {self.lower} and {self.upper}")
+            raise InputError(
+                f"a Box needs finite numbers lower < upper, got {self.lower} and {self.upper}"
+            )
 
     def project(self, weights: Any, start: Any) -> Any:
         """The nearest point of the box."""
@@ -183,9 +191,13 @@ class Descent:
         if isinstance(self.start, str):
             validation.choice("start", self.start, ("public", "zero"))
         if self.projection is not None and not isinstance(self.projection, Ball | Box):
-            raise InputError("projection must be Ball(radius=...), Box(lower=..., upper=...) or None")
+            raise InputError(
+                "projection must be Ball(radius=...), Box(lower=..., upper=...) or None"
+            )
 
-    def _check_choice(self, field: str, words: tuple[str, ...], lowest: float, highest: float) -> None:
+    def _check_choice(
+        self, field: str, words: tuple[str, ...], lowest: float, highest: float
+    ) -> None:
         given = getattr(self, field)
         if isinstance(given, str):
             if given not in words:
@@ -197,7 +209,11 @@ class Descent:
         for value in self.options(field):
             number = validation.finite(field, value)
             if not lowest <= number <= highest or (field == "step_size" and number == 0.0):
-                wanted = f"lie between {lowest:g} and {highest:g}" if math.isfinite(highest) else "be above 0"
+                wanted = (
+                    f"lie between {lowest:g} and {highest:g}"
+                    if math.isfinite(highest)
+                    else "be above 0"
+                )
                 raise InputError(f"{field} must {wanted}, got {number:g}")
 
     def options(self, field: str) -> tuple[float, ...]:
@@ -309,7 +325,9 @@ class Units:
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, dim + 1) as (k, width + 1); with a `radius`, an incomplete row is zero with label NaN."""
-        out = np.empty((len(chunk), self.out_width), dtype=np.float64 if self.design is None else np.float32)
+        out = np.empty(
+            (len(chunk), self.out_width), dtype=np.float64 if self.design is None else np.float32
+        )
         with np.errstate(all="ignore"):
             if self.design is None:
                 out[:, :-1] = chunk[:, :-1]
@@ -351,7 +369,8 @@ class GradientProblem:
     y: FloatArray  # (m,)
     outputs: int  # number of predictions of a row
     n_priv: int  # number of private rows
-    settings: Any = None  # a value such as `SemiDP(...)`; None for public rows alone and for "newton"
+    # a value such as `SemiDP(...)`; None for public rows alone and for "newton"
+    settings: Any = None
     # the private rows, of which a plan uses facts such as their number; None if there are none yet
     rows: Rows | None = None
     executor: Executor | None = None  # of the run
@@ -379,7 +398,9 @@ class GradientProblem:
         """Number of weights."""
         return self.outputs * self.units.width
 
-    def gradients(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> tuple[FloatArray, FloatArray]:
+    def gradients(
+        self, weights: FloatArray, rows: slice | IntArray = slice(None)
+    ) -> tuple[FloatArray, FloatArray]:
         """Minus the gradients of public rows as outer products of coefficients (k, outputs) and vectors (k, width)."""
         if self.row_loss is not None:
             gradients = public_gradients(self.row_loss, weights, self.x[rows], self.y[rows])
@@ -390,10 +411,18 @@ class GradientProblem:
 
 
 def make_gradient_problem(
-    loss: Loss | RowLoss, table: FloatArray, names: Sequence[str], n_priv: int, *, scaling: str, stated: DataSpec
+    loss: Loss | RowLoss,
+    table: FloatArray,
+    names: Sequence[str],
+    n_priv: int,
+    *,
+    scaling: str,
+    stated: DataSpec,
 ) -> tuple[GradientProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
-    if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
+    if any(
+        each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)
+    ):
         if isinstance(stated.class_weight, str) and stated.class_weight != "public":
             refuse_balancing(stated.class_weight)
         raise InputError(
@@ -408,23 +437,34 @@ def make_gradient_problem(
     design, usable, levels = usable_rows(table, names, stated, known, standard=standard)
     used = table[usable]
     if known is not None and known.counts and (used[:, -1] < 0.0).any():
-        raise InputError(f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}")
+        raise InputError(
+            f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}"
+        )
     center, scale = 0.0, 1.0
     if known is not None and levels is None and not known.counts and standard:
         center, scale, _ = stated.label_unit(used[:, -1])
     elif stated.y_bounds is not None:
-        raise InputError("y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out")
+        raise InputError(
+            "y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out"
+        )
     if design is not None:
         require_units(design, scale)
     width = table.shape[1] - 1 if design is None else len(design.terms) + 1
     shares = None if design is None else np.mean(design.expand(used[:, :-1]), axis=0)
-    units = Units(design=design, center=center, scale=scale, classes=levels, width=width, shares=shares)
+    units = Units(
+        design=design, center=center, scale=scale, classes=levels, width=width, shares=shares
+    )
     rows = units(used).astype(np.float64)
     outputs = len(levels) if known is not None and known.scores and levels is not None else 1
     made = GradientProblem(
-        loss=known, row_loss=None if known is not None else loss, units=units,
-        x=np.ascontiguousarray(rows[:, :-1]), y=rows[:, -1].copy(), outputs=outputs, n_priv=n_priv,
-    )  # fmt: skip
+        loss=known,
+        row_loss=None if known is not None else loss,
+        units=units,
+        x=np.ascontiguousarray(rows[:, :-1]),
+        y=rows[:, -1].copy(),
+        outputs=outputs,
+        n_priv=n_priv,
+    )
     return made, len(used)
 
 
@@ -432,7 +472,8 @@ def make_gradient_problem(
 class PublicFit:
     """Fit to public rows alone."""
 
-    weights: FloatArray  # the minimum of the public loss plus a ridge; zero if the loss has no values
+    # the minimum of the public loss plus a ridge; zero if the loss has no values
+    weights: FloatArray
     residuals: FloatArray  # (m, outputs), of each public row, at weights fitted without it
     penalty: float  # the strength of the ridge, on the sum of the losses
 
@@ -471,7 +512,9 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
             best = total, strength, problem.loss.residuals_of(scores, y).reshape(m, -1)
     assert best is not None
     penalty = best[1] + l2 * m
-    return PublicFit(weights=_minimum(problem, slice(None), penalty, nothing), residuals=best[2], penalty=penalty)
+    return PublicFit(
+        weights=_minimum(problem, slice(None), penalty, nothing), residuals=best[2], penalty=penalty
+    )
 
 
 def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
@@ -518,5 +561,6 @@ class Descended:
 
     weights: FloatArray
     noise_std: float = 0.0  # of its sums, or of the weights
-    ends: Ends | None = None  # of exact coefficients, [intercept, slopes] class by class, with deviations
+    # of exact coefficients, [intercept, slopes] class by class, with deviations
+    ends: Ends | None = None
     deviation: FloatArray | None = None

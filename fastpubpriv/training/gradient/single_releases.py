@@ -25,7 +25,11 @@ from fastpubpriv.session import Noise, Session
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import mapped_rows
 from fastpubpriv.training.gradient.descents import LossCurvature, gradient_lengths, public_curvature
-from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
+from fastpubpriv.training.gradient.gradient_problem import (
+    Descended,
+    GradientProblem,
+    PreparedDescent,
+)
 from fastpubpriv.training.problem import TrainingMethod
 
 MOST_CANDIDATES = 10_000
@@ -88,8 +92,15 @@ def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
         moved = (normals * np.sqrt(known.unknown)) @ known.turn.T
         return np.vstack([public.weights[None], public.weights + moved])
     given = np.asarray(settings.candidates)
-    if given.dtype.kind not in "iuf" or given.ndim != 2 or given.shape[1:] != problem.shape or len(given) < 1:
-        raise InputError(f"candidates must be a number or an array (models, {problem.size}), got shape {given.shape}")
+    if (
+        given.dtype.kind not in "iuf"
+        or given.ndim != 2
+        or given.shape[1:] != problem.shape
+        or len(given) < 1
+    ):
+        raise InputError(
+            f"candidates must be a number or an array (models, {problem.size}), got shape {given.shape}"
+        )
     if len(given) > MOST_CANDIDATES or not np.isfinite(given).all():
         raise InputError(f"candidates must be at most {MOST_CANDIDATES} finite models")
     return np.array(given, dtype=np.float64)
@@ -105,7 +116,9 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
     """Return the plan: the candidate models and the bound on differences of their losses."""
     settings, loss = problem.settings, problem.loss
     if loss is None or loss.values is None or loss.scores:
-        raise InputError("method='exponential' is for a loss of one prediction that has a function of values")
+        raise InputError(
+            "method='exponential' is for a loss of one prediction that has a function of values"
+        )
     lengths = gradient_lengths(problem)
     if isinstance(settings.candidates, int) and not np.any(lengths > 0.0):
         raise InputError("one model fits all public rows: pass candidates=, a list of models")
@@ -116,9 +129,15 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
         with np.errstate(all="ignore"):
             losses = values(problem.x @ models.T, problem.y[:, None])
             gaps = np.abs(losses - losses[:, :1])
-        clip = float(np.quantile(gaps[np.isfinite(gaps)], tuning.LOSS_QUANTILE)) if np.isfinite(gaps).any() else 0.0
+        clip = (
+            float(np.quantile(gaps[np.isfinite(gaps)], tuning.LOSS_QUANTILE))
+            if np.isfinite(gaps).any()
+            else 0.0
+        )
         if not 0.0 < clip < math.inf:
-            raise InputError("all candidates have the same loss at the public rows: pass clip=, or other candidates")
+            raise InputError(
+                "all candidates have the same loss at the public rows: pass clip=, or other candidates"
+            )
     else:
         clip = float(settings.clip)
     if np.isnan(row_values(loss.values, models @ problem.x[0], float(problem.y[0]))).all():
@@ -129,17 +148,27 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
     predicted = None
     if isinstance(settings.candidates, int):
         # The mean excess over true models drawn from the uncertainty of the public fit, to which custom models may be unrelated.
-        away, epsilon, total = (models - problem.public.weights) @ known.turn, float(law_of(account)[1]), 0.0
-        for normals in draw_normals((tuning.TRUTHS, len(known.unknown)), 0):  # public draws, the same in every call
+        away, epsilon, total = (
+            (models - problem.public.weights) @ known.turn,
+            float(law_of(account)[1]),
+            0.0,
+        )
+        # public draws, the same in every call
+        for normals in draw_normals((tuning.TRUTHS, len(known.unknown)), 0):
             excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
             # A score is a sum of losses, and a row moves it by up to twice the clip.
             chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
             total += float(chance @ excess)
         predicted = 2.0 * problem.excess_part * total / tuning.TRUTHS
     return PreparedDescent(
-        predicted=predicted, public_excess=problem.excess_part * known.public_error, steps=1, clip_norm=clip,
-        batch_rows=problem.n_priv, ranges={"clip": "public rows" if settings.clip == "auto" else "argument"}, more=models,
-    )  # fmt: skip
+        predicted=predicted,
+        public_excess=problem.excess_part * known.public_error,
+        steps=1,
+        clip_norm=clip,
+        batch_rows=problem.n_priv,
+        ranges={"clip": "public rows" if settings.clip == "auto" else "argument"},
+        more=models,
+    )
 
 
 def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
@@ -149,7 +178,9 @@ def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -
     mapped = mapped_rows(run.rows, problem.units, run.executor)
     law, epsilon = law_of(run.account)
     choice = LossChoice(weights=models, loss=problem.loss, clip=clip, law=law)
-    return Descended(weights=models[run.on(mapped).release(choice, name="model", cost=epsilon, clip=clip).index])
+    return Descended(
+        weights=models[run.on(mapped).release(choice, name="model", cost=epsilon, clip=clip).index]
+    )
 
 
 EXPONENTIAL = TrainingMethod(
@@ -164,7 +195,8 @@ EXPONENTIAL = TrainingMethod(
 
 
 _MOST_STEPS = 1000
-_LARGEST = 1e6  # maximum of a setting, so that no product over- or underflows and errors stay relative
+# maximum of a setting, so that no product over- or underflows and errors stay relative
+_LARGEST = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -212,9 +244,17 @@ class OutputPerturbation:
     def __post_init__(self) -> None:
         for field in ("l2", "row_norm"):
             given = getattr(self, field)
-            if given != "auto" and not 1.0 / _LARGEST <= validation.positive(field, given) <= _LARGEST:
-                raise InputError(f"{field} must lie between {1.0 / _LARGEST} and {_LARGEST}, got {given}")
-        if self.priv_weight != "auto" and not 0.0 < validation.finite("priv_weight", self.priv_weight) <= 1.0:
+            if (
+                given != "auto"
+                and not 1.0 / _LARGEST <= validation.positive(field, given) <= _LARGEST
+            ):
+                raise InputError(
+                    f"{field} must lie between {1.0 / _LARGEST} and {_LARGEST}, got {given}"
+                )
+        if (
+            self.priv_weight != "auto"
+            and not 0.0 < validation.finite("priv_weight", self.priv_weight) <= 1.0
+        ):
             raise InputError(f"priv_weight must lie in (0, 1], got {self.priv_weight}")
         if self.steps != "auto":
             validation.integer("steps", self.steps, minimum=1, maximum=_MOST_STEPS)
@@ -235,31 +275,63 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
     known = public_curvature(problem, gradient_lengths(problem), SLOPES[loss.name] * radius)
     noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
     n, m, strength, weight = problem.n_priv, len(problem.x), settings.l2, settings.priv_weight
-    ridges = [r * loss.curvature * radius**2 for r in tuning.STRENGTHS] if strength == "auto" else [float(strength)]
+    ridges = (
+        [r * loss.curvature * radius**2 for r in tuning.STRENGTHS]
+        if strength == "auto"
+        else [float(strength)]
+    )
     shares = [each * n / (n + m) for each in tuning.SHARES] if weight == "auto" else [float(weight)]
     plans: list[tuple[float, WeightedMinimum]] = []
     for l2, share in itertools.product(ridges, shares):
         minimum = WeightedMinimum(
-            start=public.weights, public=shortened, residual=loss.residual,
-            slope=SLOPES[loss.name], curvature=loss.curvature, radius=radius, priv_weight=share, l2=l2, steps=1,
-        )  # fmt: skip
+            start=public.weights,
+            public=shortened,
+            residual=loss.residual,
+            slope=SLOPES[loss.name],
+            curvature=loss.curvature,
+            radius=radius,
+            priv_weight=share,
+            l2=l2,
+            steps=1,
+        )
         std = noise * minimum.distance(n)
         left = max(math.log(minimum.reach / (tuning.LEFT * std)), 0.0) / (minimum.step_size * l2)
-        steps = min(_MOST_STEPS, 1 + math.ceil(left)) if settings.steps == "auto" else int(settings.steps)
-        shrinkage = (l2 / (known.values + l2)) ** 2 + math.exp(-2.0 * steps * minimum.step_size * l2)
-        drawn = known.energy * known.values / (known.values + l2) ** 2 * (share**2 / n + (1.0 - share) ** 2 / m)
+        steps = (
+            min(_MOST_STEPS, 1 + math.ceil(left))
+            if settings.steps == "auto"
+            else int(settings.steps)
+        )
+        shrinkage = (l2 / (known.values + l2)) ** 2 + math.exp(
+            -2.0 * steps * minimum.step_size * l2
+        )
+        drawn = (
+            known.energy
+            * known.values
+            / (known.values + l2) ** 2
+            * (share**2 / n + (1.0 - share) ** 2 / m)
+        )
         error = float(np.sum(known.values * (shrinkage * known.unknown + drawn + std**2))) / 2.0
         plans.append((error, replace(minimum, steps=steps)))
     predicted, minimum = min(plans, key=lambda plan: plan[0])
     minimum.grid(account, account.allowance, n)
-    if problem.rows is not None:  # a pass over one public row finds errors of the query before the debit
+    # a pass over one public row finds errors of the query before the debit
+    if problem.rows is not None:
         query = minimum.query(minimum.start)
         query.add(minimum.public[:1], query.zeros())
     return PreparedDescent(
-        predicted=predicted, public_excess=known.public_error / 2.0, steps=minimum.steps, step_size=minimum.step_size,
-        clip_norm=minimum.longest, priv_weight=minimum.priv_weight, batch_rows=n, more=minimum,
-        ranges={"clip": "public rows" if settings.row_norm == "auto" else "argument", "start": "public weights"},
-    )  # fmt: skip
+        predicted=predicted,
+        public_excess=known.public_error / 2.0,
+        steps=minimum.steps,
+        step_size=minimum.step_size,
+        clip_norm=minimum.longest,
+        priv_weight=minimum.priv_weight,
+        batch_rows=n,
+        more=minimum,
+        ranges={
+            "clip": "public rows" if settings.row_norm == "auto" else "argument",
+            "start": "public weights",
+        },
+    )
 
 
 def _perturb(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
@@ -267,7 +339,9 @@ def _perturb(run: Session, problem: GradientProblem, prepared: PreparedDescent) 
     minimum: WeightedMinimum = prepared.more
     rows = mapped_rows(run.rows, replace(problem.units, radius=minimum.radius), run.executor)
     cost = run.account.allowance
-    released = run.on(rows).release(minimum, name="minimum", cost=cost, clip_radius=minimum.radius, l2=minimum.l2)
+    released = run.on(rows).release(
+        minimum, name="minimum", cost=cost, clip_radius=minimum.radius, l2=minimum.l2
+    )
     weights: FloatArray = minimum.start + released.value
     return Descended(weights=weights, noise_std=released.noise_std)
 
