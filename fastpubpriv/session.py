@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -15,8 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn, warn_after_debit
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors, PureDP
-from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors
 from fastpubpriv.release.account import Account, NodeBudget, before_debit
 from fastpubpriv.results.base import Result, unreliable
 from fastpubpriv.results.reasons import Reasons
@@ -27,51 +24,6 @@ from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import has_memory, max_threads
 
 Problem = ParamSpec("Problem")
-
-
-def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
-    """Return whether a budget is pure, and the epsilon (pure) or rho that its releases may spend, as in `Account`."""
-    pure = isinstance(budget, PureDP)
-    return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """Noise on sums of rows of norm at most 1, on an infinitely fine grid; the allowance is a rho or (`pure`) an epsilon."""
-
-    pure: bool
-    allowance: Fraction
-    # for rows of leaves, where a pure allowance covers a row that moves from one leaf to another
-    moving: bool = False
-
-    def part(self, share: Fraction) -> Noise:
-        """Return the noise model of a share of the allowance."""
-        return Noise(self.pure, self.allowance * share, self.moving)
-
-    def _cost(self, share: Fraction) -> float:
-        """Return the cost of a share as a correctly rounded float; this is ten times faster than a reduced fraction."""
-        whole = self.allowance
-        return max(
-            (whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300
-        )
-
-    def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
-        """Return the standard deviation in each of `dim` coordinates of a vector sum."""
-        cost = self._cost(share)
-        return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
-
-    def count(self, share: Fraction) -> float:
-        """Return the standard deviation of the number of rows in one of several disjoint cells."""
-        cost = self._cost(share)
-        return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
-
-    def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
-        """Return the diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
-        # Discrete Laplace noise has standard deviation sqrt(2) b in all entries; the ensemble has a factor sqrt(2) on the diagonal.
-        cost = self._cost(share)
-        if not self.pure:
-            return 1.0 / math.sqrt(cost)
-        return 2.0 * (side + 1.0 if self.moving else math.sqrt(side * (side + 3.0) / 2.0)) / cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,7 @@ from fastpubpriv.kernels.rows import (
     columns_count,
 )
 from fastpubpriv.mechanisms.sums import ArrayQuery, NoiseEvent, NoisyMeasurement
-from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
-from fastpubpriv.release.account import Account
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.sources.row_types import Chunk
 
 
@@ -94,18 +91,6 @@ class CodeQuery(ArrayQuery):
             begin += size
 
 
-def count_event(
-    cost: Fraction, histograms: int, cells: int, n: int, *, pure: bool
-) -> tuple[NoiseEvent, int]:
-    """Return the event of a joint release of histograms with `cells` cells in total at `cost`, and the grid steps of one count."""
-    # A replaced row changes two counts of each histogram by one: the histograms share the cost equally.
-    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / histograms, cells, n)
-    steps = grid.quant_bound
-    if pure:
-        return LaplaceEvent(2 * steps * histograms, grid.log2_scale, cells), steps
-    return GaussianEvent(2 * steps**2 * histograms, grid.log2_scale, cells), steps
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellCounts(NoisyMeasurement):
     """Release the number of rows in each cell between the ascending `edges` of each column, and of each group in it."""
@@ -114,16 +99,14 @@ class CellCounts(NoisyMeasurement):
     # released, empty or not: the cells are public.
     edges: list[FloatArray]
     groups: RowGroups | None = None
-    # `cost` is a rho for all columns together, otherwise an epsilon of discrete Laplace noise
-    gaussian: bool = False
+    # `cost` is for all columns together.
 
-    def priced_query(
-        self, account: Account, cost: Fraction, n: int
-    ) -> tuple[CellQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[CellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         columns, cells = cells_between(self.edges, self.groups)
-        event, steps = count_event(cost, columns, cells, n, pure=not self.gaussian)
-        return CellQuery.of(*self.edges, groups=self.groups, scale=steps), event, 1.0 / steps
+        grid = spending.grid("count", cells, n, parts=columns)
+        steps = grid.quant_bound
+        return CellQuery.of(*self.edges, groups=self.groups, scale=steps), grid.event, 1.0 / steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,12 +145,11 @@ class SignedCells(NoisyMeasurement):
     log2_parts: int
     neutral: bool = False  # a row with a number that is not finite is missing in every column
 
-    def priced_query(
-        self, account: Account, cost: Fraction, n: int
-    ) -> tuple[SignedCellQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[SignedCellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         shape = dim, cells = len(self.center), cells_of_column(self.log2_parts)
-        event, steps = count_event(cost, dim, dim * cells, n, pure=account.pure)
+        grid = spending.grid("count", dim * cells, n, parts=dim)
+        steps = grid.quant_bound
         query = SignedCellQuery(
             shape=shape,
             scale=steps,
@@ -176,7 +158,7 @@ class SignedCells(NoisyMeasurement):
             log2_parts=self.log2_parts,
             neutral=self.neutral,
         )
-        return query, event, 1.0 / steps
+        return query, grid.event, 1.0 / steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -188,15 +170,13 @@ class CodeCounts(NoisyMeasurement):
     codes: Callable[[Any], Sequence[Codes | IntArray]]  # chunk to codes of each coding, by row
     cells: list[int]
     row_cost: int
-    # `cost` is a rho for all codings together, otherwise an epsilon of discrete Laplace noise
-    gaussian: bool = False
+    # `cost` is for all codings together.
 
-    def priced_query(
-        self, account: Account, cost: Fraction, n: int
-    ) -> tuple[CodeQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[CodeQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         total = sum(self.cells)
-        event, steps = count_event(cost, len(self.cells), total, n, pure=not self.gaussian)
+        grid = spending.grid("count", total, n, parts=len(self.cells))
+        steps = grid.quant_bound
         query = CodeQuery(
             shape=(total,),
             scale=steps,
@@ -204,4 +184,4 @@ class CodeCounts(NoisyMeasurement):
             cells=tuple(self.cells),
             codes=self.codes,
         )
-        return query, event, 1.0 / steps
+        return query, grid.event, 1.0 / steps

@@ -26,11 +26,10 @@ from fastpubpriv.mechanisms.sums import (
     NoiseEvent,
     NoisyMeasurement,
     Released,
-    sum_grid,
 )
 from fastpubpriv.privacy import SampledGaussianEvent
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
-from fastpubpriv.release.account import Account
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.release import draw_batch, release
 from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap, RowMap
@@ -110,16 +109,14 @@ class RowGradientQuery(ArrayQuery):
 class GradientSum(NoisyMeasurement):
     """Release the sum over all labeled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights."""
 
-    # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
+    # Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
     gradients: Gradients
     shape: tuple[int, ...]
     clip_norm: float
 
-    def priced_query(
-        self, account: BudgetAccount, cost: Fraction, n: int
-    ) -> tuple[ArrayQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
-        grid = sum_grid(account, cost, math.prod(self.shape), n)
+        grid = spending.grid("sum", math.prod(self.shape), n)
         return self.gradients(grid, self.clip_norm), grid.event, grid.step(self.clip_norm)
 
 
@@ -172,7 +169,7 @@ def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) ->
 class ResidualSum(NoisyMeasurement):
     """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,)."""
 
-    # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
+    # Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
     slope: FloatArray
     spread: FloatArray
     residual: Callable[[float, float], float]
@@ -184,11 +181,11 @@ class ResidualSum(NoisyMeasurement):
     weighted: bool = False
 
     def priced_query(
-        self, account: BudgetAccount, cost: Fraction, n: int
+        self, spending: Spending, n: int
     ) -> tuple[LinearGradientQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = len(self.slope)
-        grid = sum_grid(account, cost, dim, n)
+        grid = spending.grid("sum", dim, n)
         unit = grid.step(self.radius)
         residual_map = ResidualMap(
             weights=self.slope * self.row_step,
@@ -223,7 +220,7 @@ class WeightedMinimum(Measurement[Fraction, Released]):
     """Release the displacement from `start` of the minimum of a G(w) + (1 - a) H(w) + l2 |w - start|^2 / 2."""
 
     # G and H are mean losses of private and public rows; the minimum is approximated by `steps` gradient steps, and noise is added
-    # for the sensitivity of the last iterate. `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in
+    # for the sensitivity of the last iterate. Replace-one sensitivity, in
     # grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
     start: FloatArray
     public: FloatArray
@@ -266,10 +263,10 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         """Return a bound on the distance between the computed last iterates of two neighboring data sets of n rows."""
         return 2.0 * (self.priv_weight / n * self.longest + self.gradient_error()) / self.l2 * UP
 
-    def grid(self, account: BudgetAccount | Account, cost: Fraction, n: int) -> tuple[Grid, float]:
+    def grid(self, spending: Spending, n: int) -> tuple[Grid, float]:
         """Return the grid and the length of its steps; InputError, before the debit, if there is none."""
         dim = len(self.start)
-        grid = sum_grid(account, cost, dim, math.ceil(n / self.priv_weight) + 1)
+        grid = spending.grid("sum", dim, math.ceil(n / self.priv_weight) + 1)
         room = 2 * grid.quant_bound - math.isqrt(dim) - 3
         return grid, (self.distance(n) + 2.0**-50 * self.reach) / room * UP
 
@@ -277,7 +274,7 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> Released:
         """Charge `cost`, run the gradient steps, one pass each, and add noise to the last iterate."""
-        grid, unit = self.grid(account, cost, rows.n)
+        grid, unit = self.grid(account.spend(cost), rows.n)
 
         def ask() -> IntArray:
             moved = self.descend(lambda query: executor.run(query, rows), rows.n) / unit

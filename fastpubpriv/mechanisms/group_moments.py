@@ -5,7 +5,6 @@ Privacy note: `notes/group_moments.md`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,37 +16,13 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.rows import Codes, group_moments, moment_sums
 from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement
-from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
-from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_count_grid
+from fastpubpriv.privacy import Event
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 
 _LARGEST = float(np.finfo(np.float64).max)
-
-
-def count_weight(quant_bound: int, *, pure: bool) -> int:
-    """Return the grid steps that a row adds to its count: the most without raising the l2 sensitivity; Laplace noise: Q // 4."""
-    if pure:
-        return quant_bound // 4
-    return math.isqrt(quant_bound**2 - (quant_bound - quant_bound // 2) ** 2)
-
-
-def group_event(
-    cost: Fraction, groups: int, columns: int, n: int, *, pure: bool
-) -> tuple[int, GaussianEvent | LaplaceEvent]:
-    """Return the grid steps Q of half a box, and the event of a joint release of the moments of `columns` columns by group."""
-    share = cost / columns  # the columns share the cost equally
-    if pure:
-        grid = laplace_count_grid(share, groups * columns * 2, n)
-        bound = max(2, grid.quant_bound * 4 // 5)
-        l1 = 2 * (bound + count_weight(bound, pure=True))
-        return bound, LaplaceEvent(l1 * columns, grid.log2_scale, groups * columns * 2)
-    grid = gaussian_sum_grid(share, 1, n)
-    return grid.quant_bound, GaussianEvent(
-        4 * grid.quant_bound**2 * columns, grid.log2_scale, groups * columns * 3
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,10 +93,10 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> MomentsReleased:
         """Charge `cost`, run the pass and add noise."""
-        pure, (groups, columns) = account.pure, self.middle.shape
-        bound, event = group_event(cost, groups, columns, rows.n, pure=pure)
-        weight = count_weight(bound, pure=pure)
-        shape = (2 if pure else 3, columns, groups)
+        groups, columns = self.middle.shape
+        grid = account.spend(cost).group_grid(groups, columns, rows.n)
+        bound, weight, event = grid.bound, grid.weight, grid.event
+        shape = (grid.sums, columns, groups)
         moments = GroupMomentsQuery(
             shape=shape,
             codes=self.codes,
@@ -138,7 +113,7 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         return MomentsReleased(
             count=value[0].T * stretch,
             total=value[1].T,
-            squares=None if pure else value[2].T,
+            squares=value[2].T if grid.sums == 3 else None,
             count_std=std * stretch,
             noise_std=std,
             event=event,

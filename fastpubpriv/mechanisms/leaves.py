@@ -9,7 +9,6 @@ Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,7 +30,6 @@ from fastpubpriv.mechanisms.sums import (
     symmetrized,
 )
 from fastpubpriv.privacy import Event
-from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.rowwise.row_maps import RowMap, RowTree
@@ -113,9 +111,8 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, work = self.routes.n_labels, routing_cost(self.routes)
-        grid = cluster_count_grid(
-            cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage
-        )
+        lineage = self.routes.lineage
+        grid = account.spend(cost).cluster_grid("count", 1, rows.n, clusters=k, lineage=lineage)
         query = LeafQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
         ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
         value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
@@ -139,14 +136,13 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = _check(self.routes, self.affines, self.radii)
-        grid = cluster_gram_grid(
-            cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage
-        )
+        spending, lineage = account.spend(cost), self.routes.lineage
+        grid = spending.cluster_grid("moment", dim, rows.n, clusters=k, lineage=lineage)
         maps = tuple(
             affine.on_grid(grid, radius)
             for affine, radius in zip(self.affines, self.radii, strict=True)
         )
-        shape = (k, dim * (dim + 1) // 2) if account.pure else (k, dim, dim)
+        shape = spending.moment_shape(dim, k)
         work = max(self.routes.dim, gram_cost(dim)) + routing_cost(self.routes)
         query = LeafQuery(
             shape=shape,
@@ -158,10 +154,10 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         )
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
-        square = symmetrized(value, triangle=account.pure)
+        square = symmetrized(value, triangle=grid.event.triangle)
         units = np.array([grid.step(radius) for radius in self.radii]) ** 2
         return LeavesReleased.of(
-            square, units.tolist(), grid.event, spectral=math.sqrt(2.0) if account.pure else 1.0
+            square, units.tolist(), grid.event, spectral=grid.event.spectral_factor
         )
 
 
@@ -179,9 +175,8 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = shape = _check(self.routes, self.affines, self.radii)
-        grid = cluster_sum_grid(
-            cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage
-        )
+        lineage = self.routes.lineage
+        grid = account.spend(cost).cluster_grid("sum", dim, rows.n, clusters=k, lineage=lineage)
         maps = tuple(
             affine.on_grid(grid, radius)
             for affine, radius in zip(self.affines, self.radii, strict=True)

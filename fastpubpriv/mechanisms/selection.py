@@ -32,7 +32,6 @@ from fastpubpriv.mechanisms.scores import (
 )
 from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement, Released
 from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent
-from fastpubpriv.privacy.calibrated_budget import laplace_epsilon
 from fastpubpriv.privacy.calibration import gaussian_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
@@ -50,19 +49,8 @@ SHORT_LIST = 100  # hypotheses up to which "auto" computes exact sets, in about 
 
 
 def law_for(account: Account, law: str = "auto") -> str:
-    """Return `law`; for "auto", the cheaper mechanism: permute-and-flip for a price in epsilon, exponential for one in rho."""
-    if law != "auto":
-        return law
-    return "exponential" if isinstance(account.budget, ZCDP) else "permute_and_flip"
-
-
-def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
-    """Return the largest epsilon at which a selection costs at most `share`, in epsilon (pure) or rho."""
-    if pure:
-        return share
-    if law == "exponential":
-        return Fraction(math.isqrt(math.floor(share * 8 * 4**60)), 2**60)
-    return laplace_epsilon(ZCDP(share), 1)
+    """Return `law`; for "auto", the cheaper mechanism."""
+    return account.choice_law if law == "auto" else law
 
 
 def choice_epsilon(budget: Budget) -> float:

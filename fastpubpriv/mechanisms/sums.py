@@ -22,7 +22,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, calibration
-from fastpubpriv.privacy.calibration import Grid
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
@@ -122,9 +122,7 @@ class NoisyMeasurement(Measurement[Fraction, Released]):
     __slots__ = ()
 
     @abc.abstractmethod
-    def priced_query(
-        self, account: Any, cost: Fraction, n: int
-    ) -> tuple[ArrayQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
         """Return the query over n rows, the event that is charged, and the size of a grid step in the unit of the answer."""
 
     def interpreted(self, value: FloatArray, event: NoiseEvent, unit: float) -> Released:
@@ -135,7 +133,7 @@ class NoisyMeasurement(Measurement[Fraction, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        query, event, unit = self.priced_query(account, cost, rows.n)
+        query, event, unit = self.priced_query(account.spend(cost), rows.n)
         ask = partial(executor.run, query, rows)
         return self.interpreted(
             release(account, name=name, query=ask, shape=query.shape, event=event, unit=unit),
@@ -158,47 +156,35 @@ def symmetrized(value: FloatArray, *, triangle: bool) -> FloatArray:
 
 
 class SymmetricMeasurement(NoisyMeasurement):
-    """Gaussian accounts add independent noise to full matrices (..., D, D) and average the released ones with their transposes:
-    diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the upper
-    triangle with discrete Laplace noise.
+    """Symmetric matrices (..., D, D).
+
+    Gaussian noise is independent on full matrices, and the released ones are averaged with their transposes: diagonal noise of
+    standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Discrete Laplace noise is on the upper triangle.
     """
 
     __slots__ = ()
 
     def interpreted(self, value: FloatArray, event: NoiseEvent, unit: float) -> Released:
         """See `NoisyMeasurement.interpreted`."""
-        std, triangle = event.noise_std * unit, isinstance(event, LaplaceEvent)
-        spectral = math.sqrt(2.0) * std if triangle else std
-        value = symmetrized(value, triangle=triangle)
+        std = event.noise_std * unit
+        value = symmetrized(value, triangle=event.triangle)
+        spectral = event.spectral_factor * std
         return Released(value=value, noise_std=std, event=event, spectral_std=spectral)
 
 
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
     """Raise InputError, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
     for cost in costs:
-        sum_grid(account, cost, dim, n)
+        account.spending.at(cost).grid("sum", dim, n)
 
 
 def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
     """Raise InputError, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
     for cost in costs:
-        gram_grid(account, cost, dim, n)
+        account.spending.at(cost).grid("moment", dim, n)
 
 
-def gram_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
-    """Return the grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
-    return (calibration.laplace_gram_grid if account.pure else calibration.gaussian_gram_grid)(
-        cost, dim, n
-    )
-
-
-def sum_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
-    """Return the grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
-    return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(
-        cost, dim, n
-    )
-
-
+HALF = Fraction(1, 2)
 _NUMBERS = 1 << 17  # entries of statistics in memory at once
 
 
@@ -247,18 +233,16 @@ def gram_cost(dim: int) -> int:
 class VectorSum(NoisyMeasurement):
     """Release the sum of the mapped rows, each clipped to norm `radius`."""
 
-    # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1,
+    # Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1,
     # whatever the `box`.
     affine: AffineMap
     radius: float
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(
-        self, account: BudgetAccount, cost: Fraction, n: int
-    ) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
-        grid = sum_grid(account, cost, dim, n)
+        grid = spending.grid("sum", dim, n)
         kernel = partial(kernels.rows_sum, box=self.box)
         query = MappedQuery(
             shape=(dim,), kernel=kernel, row_map=self.affine.on_grid(grid, self.radius)
@@ -276,20 +260,16 @@ class SecondMoment(SymmetricMeasurement):
     # to a node of a cluster tree; the event has the cost of entering or leaving it
     only: RowTree | None = None
 
-    def priced_query(
-        self, account: BudgetAccount, cost: Fraction, n: int
-    ) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.only is None:
-            grid = gram_grid(account, cost, dim, n)
+            grid = spending.grid("moment", dim, n)
         else:
-            grid = calibration.cluster_gram_grid(
-                cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage
-            )
-        shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
+            lineage = self.only.lineage
+            grid = spending.cluster_grid("moment", dim, n, clusters=1, lineage=lineage)
         query = MappedQuery(
-            shape=shape,
+            shape=spending.moment_shape(dim),
             lower=(dim, dim),
             row_cost=gram_cost(dim),
             kernel=kernels.rows_gram,
@@ -357,14 +337,11 @@ def counted_kernel(
     return kernels.rows_gram_counted
 
 
-def free_count(total: VectorSum | SecondMoment, bound: int, *, pure: bool) -> int:
+def free_count(total: VectorSum | SecondMoment, bound: int, spending: Spending) -> int:
     """Return the grid steps of a complete row that leave the sensitivity of a sum of integer rows of norm `bound` as it is."""
     if isinstance(total, VectorSum):
         return bound
-    dim, square = total.affine.out_dim, bound * bound
-    if not pure:
-        return square
-    return min(square, math.isqrt(dim * (dim + 3) // 2 * square * square) - (dim + 1) * square // 2)
+    return spending.free_steps(total.affine.out_dim, bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -385,8 +362,9 @@ class WithCompleteRows(Measurement[Fraction, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        query, event, unit = self.total.priced_query(account, cost, rows.n)
-        times = free_count(self.total, query.row_map.quant_bound, pure=account.pure)
+        spending = account.spend(cost)
+        query, event, unit = self.total.priced_query(spending, rows.n)
+        times = free_count(self.total, query.row_map.quant_bound, spending)
         sums = math.prod(query.shape)
         both = CompleteRowsQuery(
             shape=(sums + 1,),
@@ -413,13 +391,11 @@ class MomentPieces(SymmetricMeasurement):
     affine: AffineMap
     radius: float
 
-    def priced_query(
-        self, account: BudgetAccount, cost: Fraction, n: int
-    ) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
-        grid = gram_grid(account, cost / 2, dim, n)
-        shape = (2, dim * (dim + 1) // 2) if account.pure else (2, dim, dim)
+        grid = spending.part(HALF).grid("moment", dim, n)
+        shape = spending.moment_shape(dim, 2)
         query = MappedQuery(
             shape=shape,
             lower=(2, dim, dim),
@@ -484,12 +460,6 @@ def in_steps(edges: FloatArray, row_map: RowMap) -> FloatArray:
         return np.square(np.asarray(edges) * row_map.inv_step)
 
 
-def count_scale(cost: Fraction, event: NoiseEvent, *, pure: bool) -> int:
-    """The largest integer by which counts may be multiplied for this cost, with the noise of an event."""
-    most = math.floor(cost * 2 ** (event.log2_scale * (1 if pure else 2)))
-    return most // 2 if pure else math.isqrt(most)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RadialPieces(Measurement[Fraction, Released]):
     """Release the sums of two parts of the mapped rows, (2, D): up to norm `radius` / 2 and from there to `radius`."""
@@ -507,9 +477,10 @@ class RadialPieces(Measurement[Fraction, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        dim, pure = self.affine.out_dim, account.pure
-        grid = sum_grid(account, (cost - self.squares - self.counted) / 2, dim, rows.n)
-        bound, times = square_grid(grid, self.squares, dim)
+        dim, spending = self.affine.out_dim, account.spending
+        of_sums = spending.at((cost - self.squares - self.counted) / 2)
+        grid = of_sums.grid("sum", dim, rows.n)
+        bound, times = spending.at(self.squares).square_bound(grid, dim)
         limit, length = (
             float(grid.clip_steps),
             float(calibration.clip_steps(bound, dim)) if bound else 1.0,
@@ -518,7 +489,8 @@ class RadialPieces(Measurement[Fraction, Released]):
         row_map = self.affine.row_map(
             quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit
         )
-        scale = 0 if self.counts is None else count_scale(self.counted, grid.event, pure=pure)
+        counted = spending.at(self.counted)
+        scale = 0 if self.counts is None else counted.count_steps(grid.event)
         edges_sq = None if self.counts is None else in_steps(self.counts.edges, row_map)
         cells = 0 if edges_sq is None else len(edges_sq) + 1
         query = RadialQuery(
@@ -531,11 +503,7 @@ class RadialPieces(Measurement[Fraction, Released]):
             edges_sq=edges_sq,
             times=scale,
         )
-        worst = (
-            2 * grid.event.worst
-            + 2 * (times * bound**2) ** 2
-            + (2 * scale if pure else 2 * scale * scale)
-        )
+        worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2 + counted.counts_add(scale)
         event = type(grid.event)(worst, grid.log2_scale, query.shape[0])
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=event, unit=1.0)
@@ -553,15 +521,6 @@ class RadialPieces(Measurement[Fraction, Released]):
             noise_std=std,
             counts=None if self.counts is None else counts / scale,
         )
-
-
-def square_grid(grid: Grid, cost: Fraction, dim: int) -> tuple[int, int]:
-    """The norm of whole rows, and a factor of their squares, that cost this with the noise of a `grid`; norm 0 where too rough."""
-    # No larger than an entry of the sums, which fit the machine.
-    most = min(math.isqrt(math.floor(cost * 4**grid.log2_scale)), grid.quant_bound)
-    times = max(1, -(-most // kernels.GRAM_QUANT_MAX**2))
-    bound = math.isqrt(most // times)
-    return (bound, times) if bound >= 8 * (math.isqrt(dim - 1) + 1) else (0, 1)
 
 
 def _shells_and_incomplete(
@@ -586,9 +545,7 @@ class ShellCounts(NoisyMeasurement):
     only: RowTree | None = None
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(
-        self, account: BudgetAccount, cost: Fraction, n: int
-    ) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         edges = np.asarray(self.edges, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
@@ -602,13 +559,10 @@ class ShellCounts(NoisyMeasurement):
             )
         cells = len(edges_sq) + 1 + self.incomplete
         if self.only is None:
-            grid = (
-                calibration.laplace_count_grid if account.pure else calibration.gaussian_count_grid
-            )(cost, cells, n)
+            grid = spending.grid("count", cells, n)
         else:
-            grid = calibration.cluster_shell_grid(
-                cost, cells, n, pure=account.pure, lineage=self.only.lineage
-            )
+            lineage = self.only.lineage
+            grid = spending.cluster_grid("cells", cells, n, clusters=1, lineage=lineage)
         counted = _shells_and_incomplete if self.incomplete else kernels.rows_shell_counts
         kernel = partial(counted, edges_sq=edges_sq, box=self.box)
         query = MappedQuery(
@@ -635,8 +589,10 @@ class CountedMoment(Measurement[Fraction, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> Released:
         """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
-        gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
-        scale, row_map = count_scale(self.counted, event, pure=account.pure), gram.row_map
+        left = account.spend(cost - self.counted)
+        gram, event, unit = self.moment.priced_query(left, rows.n)
+        counted = left.at(self.counted)
+        scale, row_map = counted.count_steps(event), gram.row_map
         cells = len(self.counts.edges) + 1
         draws = cells + math.prod(gram.shape)
         query = RadialQuery(
@@ -645,11 +601,11 @@ class CountedMoment(Measurement[Fraction, Released]):
             row_map=replace(row_map, limit=row_map.limit / 2.0),
             pieces=False,
             bound=row_map.quant_bound,
-            triangle=account.pure,
+            triangle=event.triangle,
             edges_sq=in_steps(self.counts.edges, row_map),
             times=scale,
         )
-        worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
+        worst = event.worst + counted.counts_add(scale)
         joint = type(event)(worst, event.log2_scale, draws)
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
@@ -660,13 +616,6 @@ class CountedMoment(Measurement[Fraction, Released]):
 
 
 # Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.
-
-
-def statistic_grid(account: BudgetAccount, cost: Fraction, parts: int, width: int, n: int) -> Grid:
-    """Return the grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
-    if account.pure and parts > 1:
-        return calibration.laplace_parts_grid(cost, parts, width, n)
-    return sum_grid(account, cost, parts * width, n)
 
 
 def _parts_sum(chunk: Chunk, row_map: RowMap, out: IntArray, *, part_of: IntArray) -> None:
@@ -694,20 +643,18 @@ class StatisticSum(NoisyMeasurement):
     row_cost: int
     part_of: IntArray | None = None
 
-    def priced_query(
-        self, account: Account, cost: Fraction, n: int
-    ) -> tuple[MappedQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         parts = 1 if self.part_of is None else int(self.part_of.max()) + 1
         width = self.dim // parts
-        grid = statistic_grid(account, cost, parts, width, n)
+        grid = spending.grid("parts", width, n, parts=parts)
         given: dict[str, Any] = {
             "shape": (self.dim,),
             "statistic": self.statistic,
             "row_cost": self.row_cost,
         }
         affine = AffineMap(dim=self.dim)
-        if self.part_of is None or not account.pure or parts == 1:
+        if self.part_of is None or not spending.adds_parts or parts == 1:
             query = MappedQuery(
                 kernel=kernels.rows_sum, row_map=affine.on_grid(grid, self.radius), **given
             )
@@ -765,19 +712,11 @@ class SoftGrams(SymmetricMeasurement):
     radius: float
     row_cost: int
 
-    def priced_query(
-        self, account: Account, cost: Fraction, n: int
-    ) -> tuple[SoftGramQuery, NoiseEvent, float]:
+    def priced_query(self, spending: Spending, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         parts, side = self.parts, self.side
-        shape: tuple[int, ...] = parts, side, side
-        if account.pure:
-            grid, shape = (
-                calibration.laplace_parts_gram_grid(cost, parts, side, n),
-                (parts, side * (side + 1) // 2),
-            )
-        else:
-            grid = calibration.gaussian_gram_grid(cost, parts * side, n)
+        shape = spending.moment_shape(side, parts)
+        grid = spending.grid("shared", side, n, parts=parts)
         step = grid.step(self.radius)
         query = SoftGramQuery(
             shape=shape,
@@ -787,7 +726,7 @@ class SoftGrams(SymmetricMeasurement):
             inv_step=1.0 / step,
             bound=grid.quant_bound,
         )
-        return query, replace(grid.event, draws=math.prod(shape)), step**2
+        return query, grid.event, step**2
 
 
 # The features of the diagonal structure: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.

@@ -59,7 +59,7 @@ from fastpubpriv.privacy.events import (
 from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
 
 _MAX_ROW = 2**26  # largest integer norm of a quantized row
-_MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
+GRAM_QUANT_MAX = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
 _MAX_ROW_SQ = 2**53  # dim * Q^2: the norm check is exact in doubles
 _MAX_TOTAL = 2**62  # bound on sums plus noise, well inside int64
 _CUT: dict[Law, int] = {"gaussian": 16, "laplace": 128}  # the samplers never exceed cut * 2^m
@@ -135,7 +135,7 @@ def _finest(
     # A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
     name = "rho" if law == "gaussian" else "epsilon"
     amount, dim, n = positive(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
-    highest = _MAX_ROW if power == 1 else _MAX_GRAM_ROW
+    highest = _MAX_ROW if power == 1 else GRAM_QUANT_MAX
     if not cells:
         highest, least = (
             min(highest, math.isqrt(_MAX_ROW_SQ // dim)),

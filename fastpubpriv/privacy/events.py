@@ -154,6 +154,10 @@ class IntegerEvent(Event):
 
     # name of the field of the sensitivity: squared l2, or l1 for Laplace noise
     sensitivity_field: ClassVar[str] = ""
+    # whether a released second moment is its upper triangle, not the whole matrix
+    triangle: ClassVar[bool] = False
+    # noise on the diagonal of the Gaussian orthogonal ensemble with the same effect, over that of one integer
+    spectral_factor: ClassVar[float] = 1.0
 
     if TYPE_CHECKING:
 
@@ -238,6 +242,7 @@ class GaussianEvent(IntegerEvent):
     law: ClassVar[str] = "gaussian"
     gdp = True
     sensitivity_field, recorded = "squared_sensitivity", ("log2_scale", "rho")
+    triangle, spectral_factor = False, 1.0
 
     squared_sensitivity: int
     log2_scale: int
@@ -283,6 +288,7 @@ class LaplaceEvent(IntegerEvent):
     law: ClassVar[str] = "laplace"
     beside_gaussian = True
     sensitivity_field, recorded = "l1_sensitivity", ("log2_scale", "epsilon")
+    triangle, spectral_factor = True, math.sqrt(2.0)
 
     l1_sensitivity: int
     log2_scale: int

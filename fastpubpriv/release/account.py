@@ -17,13 +17,13 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, Nei
 from fastpubpriv.privacy.budgets import Composition, float_up, whole
 from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
-    gaussian_rho,
     laplace_epsilon,
     person_budget,
     pure_slack,
     total_variation,
 )
 from fastpubpriv.privacy.events import NEEDS_APPROX
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, Spending, spending_of
 from fastpubpriv.release.transcript import RELATION, BudgetAccount, CallRecord, Prepaid, current
 
 EXCEEDED = "a release would exceed the budget of the call"
@@ -52,7 +52,7 @@ def announce_debit() -> None:
         act()
 
 
-class Spending:
+class Charges:
     """An allowance, already reduced for a sampler error of 2^-100 per declared draw, and the costs charged to it.
 
     Pure DP: epsilons add up. zCDP: rhos add up. (epsilon, delta)-DP: the rhos of Gaussian releases add up, by GDP, or else epsilons
@@ -62,7 +62,6 @@ class Spending:
 
     def __init__(self, name: str, budget: Budget, draws: int, reserved: ApproxDP | None) -> None:
         self.name = name
-        self.pure = isinstance(budget, PureDP)  # True if the unit of cost is epsilon
         # True once releases with their own epsilon and delta were charged, outside the allowance
         self.composed = False
         self.notion: type[Budget] = next(
@@ -76,12 +75,11 @@ class Spending:
         self._epsilon = Fraction(0) if isinstance(budget, ZCDP) else laplace_epsilon(budget, draws)
         # (epsilon, delta) for releases with an epsilon of their own
         self._left = Fraction(0), Fraction(0)
-        if self.pure:
-            self.allowance, self._epsilon = self._epsilon, budget.amounts[0]
-        else:  # maximum total cost of the releases, exact
-            self.allowance = gaussian_rho(
-                budget, draws, *(() if reserved is None else reserved.amounts)
-            )
+        # maximum total cost of the releases, exact
+        set_apart = () if reserved is None else reserved.amounts
+        self.spending = spending_of(budget, draws, *set_apart)
+        if isinstance(budget, PureDP):
+            self._epsilon = budget.epsilon
         if reserved is not None:
             self._left = reserved.epsilon, reserved.delta
         elif isinstance(budget, ApproxDP):
@@ -131,10 +129,21 @@ class Spending:
 
     def _take(self, cost: Fraction, event: Event | None = None) -> None:
         """Charge a cost to the allowance, separately for stay and move if the event is over clusters."""
-        tally = self._tally.within(self.allowance, cost, None if event is None else event.clusters)
+        clusters = None if event is None else event.clusters
+        tally = self._tally.within(self.spending.allowance, cost, clusters)
         if tally is None:
             raise self._refusal(EXCEEDED)
         self._tally = tally
+
+    @property
+    def beside(self) -> Spending:
+        """The remaining epsilon for releases that have their own delta."""
+        return LaplaceSpending(self.approx_left[0])
+
+    @property
+    def choice_law(self) -> str:
+        """The cheaper selection: permute-and-flip for a price in epsilon, exponential for one in rho."""
+        return "exponential" if self.notion is ZCDP else "permute_and_flip"
 
     @property
     def charged(self) -> Fraction:
@@ -230,8 +239,8 @@ class NodeBudget(BudgetAccount):
     def __init__(self, scope: TreeBudget, depth: int) -> None:
         self.scope = scope
         self.book, self.path, self.reserve = scope.book, scope.path, scope.reserve
-        self.pure = False  # a tree budget covers Gaussian releases
-        self.allowance = scope.share  # maximum total rho of the releases of this node
+        # maximum total rho of the releases of this node
+        self.spending = GaussianSpending(scope.share)
         self._depth = depth
         self._lineage: tuple[str, ...] | None = None
         self._stay = self._move = Fraction(0)
@@ -261,13 +270,13 @@ class NodeBudget(BudgetAccount):
         book.add(event)
 
 
-class Account(Spending, BudgetAccount):
+class Account(Charges, BudgetAccount):
     """The budget account of one estimator call, charged for the releases on all of its rows.
 
     `open` debits the whole budget from the ledger, before any private row is read; it is never refunded. Each release first
     charges its exact cost; exceeding the allowance or the declared number of noise draws raises before the rows are read.
     Releases over the same disjoint clusters have two totals, one for a row that stays in its cluster and one for a row that moves;
-    together they cost the larger total. `Spending` has the composition rules of each notion.
+    together they cost the larger total. `Charges` has the composition rules of each notion.
 
     `charge` is called before a query runs, and `fresh_key` after it. Both work only in the process of the debit: a process forked
     afterwards may finish a pass, but gets no answer.
@@ -340,7 +349,7 @@ class Account(Spending, BudgetAccount):
         self._ledger = ledger
         self._blocks = self._scopes = 0
         # The sampler error is stated for the protected unit: for a person it is larger than for a row.
-        self._stated = None if rows_per_person == 1 else Spending(name, self.price, draws, None)
+        self._stated = None if rows_per_person == 1 else Charges(name, self.price, draws, None)
 
     @property
     def private(self) -> bool:
@@ -396,7 +405,7 @@ class Account(Spending, BudgetAccount):
         """Charge `cost` (a rho) in advance for the nodes of a cluster tree, at most `max_depth` of them on a path from the root."""
         if self.book.price is None:
             raise BudgetError(f"{self.name}: a tree was asked for before the budget was debited")
-        if self.pure:
+        if not self.spending.carries_trees:
             raise BudgetError(
                 f"{self.name}: the nodes of a tree need Gaussian noise; pass ZCDP or ApproxDP, or cluster public rows"
             )

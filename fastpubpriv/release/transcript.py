@@ -20,6 +20,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.keys import KeySource
 from fastpubpriv.privacy import Budget, Cost, Event, Neighbors
+from fastpubpriv.privacy.spending import Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,26 @@ class BudgetAccount(ABC):
     """What a release is charged to: an account, one of its blocks of rows, or one node of a tree."""
 
     book: CallRecord
-    pure: bool  # True if the unit of cost is epsilon
+    spending: Spending  # the maximum total cost of its releases
     path: tuple[int, ...]  # the block of rows that it covers, () for all rows
     reserve: Prepaid | None = (
         # prepaid cost of the tree budget that covers this node; None for an account or a block
         None
     )
+
+    @property
+    def allowance(self) -> Fraction:
+        """The maximum total cost of its releases, exact."""
+        return self.spending.allowance
+
+    def spend(self, cost: Fraction | Spending) -> Spending:
+        """Return the spending of a release at a cost, which is in the unit of the allowance if it is a number."""
+        return cost if isinstance(cost, Spending) else self.spending.at(cost)
+
+    @property
+    def pure(self) -> bool:
+        """True if the unit of cost is epsilon."""
+        return self.spending.law == "laplace"
 
     @property
     def number(self) -> int | None:
