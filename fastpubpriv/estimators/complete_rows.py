@@ -10,6 +10,7 @@ import numpy as np
 
 from fastpubpriv.estimators.moments import Functional
 from fastpubpriv.mechanisms.sums import Released, SecondMoment, VectorSum, WithCompleteRows
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
@@ -28,10 +29,11 @@ class CompleteRows:
     known: Functional
 
     @classmethod
-    def counted(cls, incomplete: float, std: float, n: int, *, pure: bool) -> CompleteRows:
+    def counted(cls, incomplete: float, std: float, n: int, spending: Spending) -> CompleteRows:
         """Return the share from a released number of incomplete ones of n rows with noise `std`."""
         # Quantiles of Laplace noise up to the level .99 are at most this multiple of those of Gaussian noise.
-        noise, none = np.array(std / n * (LAPLACE_QUANTILE if pure else 1.0)), np.zeros(())
+        noise = np.array(std / n * spending.by_tail(1.0, LAPLACE_QUANTILE))
+        none = np.zeros(())
         value = np.array(1.0 - incomplete / n)
         return cls(Functional(value=value, std=noise, noise=noise, tail=none, extra=none))
 
@@ -106,4 +108,4 @@ def release_complete(
     )
     assert released.complete is not None
     n, std = run.rows.n, released.complete_std
-    return released, CompleteRows.counted(n - released.complete, std, n, pure=run.account.pure)
+    return released, CompleteRows.counted(n - released.complete, std, n, run.account.spending)

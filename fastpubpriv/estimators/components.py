@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.session import Noise, Session
+from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 
 # Quantile of the distances of public rows that is the radius without a private count.
@@ -145,8 +144,8 @@ def private_pca(
         draws=2 * rows.dim * rows.dim + DRAWS + 1,
         **session.asked(ledger, random_state, threads, progress),
     )
-    noise = Noise(run.account.pure, run.account.allowance)
-    counted = ball is None and count_share(rows.n, noise) > 0
+    spending = run.account.spending
+    counted = ball is None and count_share(rows.n, spending) > 0
     rough, source = 1.0, "argument"
     if ball is None and (public is not None or corner is not None or not counted):
         rough = _rough_radius(middle, public, corner)
@@ -155,7 +154,7 @@ def private_pca(
     source = "released" if counted else source
     plan = RadialPlan.of_squares(run.account, rows.n, rows.dim, counts=counted)
     plan.check_grids(run.account)
-    spectral = math.sqrt(2.0 * rows.dim) * noise.gram(rows.dim, Fraction(1)) / rows.n
+    spectral = math.sqrt(2.0 * rows.dim) * spending.std("moment", rows.dim) / rows.n
     if not spectral < 1.0:
         warn(
             f"private_pca: the noise is predicted to be {spectral:.3g} times the largest eigenvalue of rows in the ball; pass a "
@@ -223,7 +222,7 @@ def _counted_pieces(
         count.asked(affine, incomplete=True), name="norms of rows", cost=plan.count
     ).value
     norms = count.shown(np.array(cells), helping)
-    complete = CompleteRows.counted(incomplete, count.shares.count_std, plan.n, pure=plan.pure)
+    complete = CompleteRows.counted(incomplete, count.shares.count_std, plan.n, plan.spending)
     share = complete.divisor
     norms = replace(norms, rms=norms.rms / math.sqrt(share))
     pieces = plan.pieces_of(

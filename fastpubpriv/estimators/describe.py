@@ -42,9 +42,9 @@ from fastpubpriv.estimators.value_counts import (
     rows_of_keys,
     sizes_of,
 )
-from fastpubpriv.mechanisms.cells import count_event
-from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
+from fastpubpriv.mechanisms.group_moments import GroupMoments
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
@@ -61,14 +61,14 @@ INSIDE = 8  # points per cell that represent its values in integrals
 
 
 def divided(
-    numbers: int, texts: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int
+    numbers: int, texts: int, n: int, spending: Spending, *, n_pub: int
 ) -> tuple[BudgetSplit | None, dict[str, Fraction]]:
     """Return the costs of cells and means, and the exact cost of each kind of release; a number is worth two texts."""
-    of_texts = allowance * Fraction(texts, 2 * numbers + texts)
+    of_texts = spending.allowance * Fraction(texts, 2 * numbers + texts)
     costs = {"texts": of_texts} if texts else {}
     if not numbers:
         return None, costs
-    shares = divide(numbers, n, allowance - of_texts, pure=pure, n_pub=n_pub)
+    shares = divide(numbers, n, spending.at(spending.allowance - of_texts), n_pub=n_pub)
     ranks = {"quantiles": shares.total * RANKS, "deviations": shares.total * SQUARES}
     shares = replace(shares, total=shares.total * SUM)
     return shares, {"cells": shares.cells, "means": shares.shells + shares.total, **ranks, **costs}
@@ -107,8 +107,9 @@ def deviations(
     run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction
 ) -> dict[str, FloatArray]:
     """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
-    dim, n, pure = len(columns), run.rows.n, run.account.pure
-    bound, event = group_event(cost, 1, dim, n, pure=pure)
+    dim, n = len(columns), run.rows.n
+    grid = run.account.spend(cost).group_grid(1, dim, n)
+    bound, event = grid.bound, grid.event
     lines = [line_of(each) for each in columns]
     rel = [
         float(np.ldexp(m - line.center, -line.exponent))
@@ -274,19 +275,18 @@ def describe(
         draws=most,
         **session.asked(ledger, random_state, threads, progress),
     )
-    pure, n_pub = run.account.pure, 0 if public is None else fewest(public)
-    shares, costs = divided(
-        dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub
-    )
+    spending = run.account.spending
+    n_pub = 0 if public is None else fewest(public)
+    shares, costs = divided(dim, len(counted), rows.n, spending, n_pub=n_pub)
     beyond = np.zeros(dim, dtype=bool)
     if counted:
-        count_event(costs["texts"], len(counted), cells, rows.n, pure=pure)
+        spending.at(costs["texts"]).grid("count", cells, rows.n, parts=len(counted))
     if shares is not None and public is not None:
         # Every release must have a feasible noise grid, or the call is refused before the debit.
         check_grids(shares)
         check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
         quantiles.check_rank_grids(shares, costs["quantiles"], len(qs))
-        group_event(costs["deviations"], 1, shares.dim, shares.n, pure=shares.pure)
+        spending.at(costs["deviations"]).group_grid(1, shares.dim, shares.n)
         # The counts of signed cells are kept for the deviations, beside those between edges.
         needed = memory_of_cells(shares) + quantiles.memory_of_edges(dim, len(qs))
         session.require_memory("describe", dim, needed)

@@ -26,7 +26,6 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
@@ -364,7 +363,7 @@ def coinpress_covariance(
 
     base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
     clip = chi_radius(dim, failure_prob / n if mode == "theory" else ROW_FAILURE)
-    noise = Noise(run.account.pure, run.account.allowance).gram(dim, budget_shares(steps)[-1])
+    noise = run.account.spending.std("moment", dim, budget_shares(steps)[-1])
     predicted = covariance_error(dim, n, noise * clip * clip / n)
     if not predicted < HOPELESS:
         warn(

@@ -50,10 +50,11 @@ from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CellSets
-from fastpubpriv.mechanisms.selection import HypothesisChoice, check_rows, epsilon_of
+from fastpubpriv.mechanisms.selection import HypothesisChoice, check_rows
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.session import Noise, Registry, Session
+from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.session import Registry, Session
 from fastpubpriv.sources.views import each_row, pairs_of
 
 TEST_SHARE = Fraction(1, 8)
@@ -143,7 +144,7 @@ def learn_groups(
         cost=(price.epsilon, price.delta),
         groups=groups,
     )
-    noise = partial(Noise(False, rest).gram, problem.lifted)
+    noise = partial(run.account.spend(rest).std, "moment", problem.lifted)
     if not agreement.passed:
         rounds, _ = lifted_coinpress.choose_rounds(problem, noise)
         return replace(
@@ -225,8 +226,7 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
             f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
             'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
         )
-    whole = Noise(run.account.pure, run.account.allowance)
-    noise = partial(whole.gram, problem.dim)
+    noise = partial(run.account.spending.std, "moment", problem.dim)
     error = round_error(paired, total, noise) if total > 1 else 0.0
     if error > TRUSTED_ERROR:
         needed = paired
@@ -248,9 +248,8 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
         * noise(lifted_coinpress.round_shares(total)[-1])
         / (n * least)
     )
-    step = (
-        lifted_coinpress.mean_clip(dim) * whole.vector(dim, lifted_coinpress.MEAN_SHARE) / problem.n
-    )
+    noise_of_mean = run.account.spending.std("sum", dim, lifted_coinpress.MEAN_SHARE)
+    step = lifted_coinpress.mean_clip(dim) * noise_of_mean / problem.n
     return GaussianPlan(
         rounds=total,
         covariance_error=lifted_coinpress.covariance_error(dim, n, last),
@@ -350,7 +349,7 @@ def finest(run: Session, problem: GaussianProblem) -> tuple[Fraction, float]:
     All selections cost at most the allowance. Raise InputError if no accuracy is possible.
     """
     marginals = len(_DIRECTIONS[problem.dim])
-    epsilon = epsilon_of(run.account.allowance / marginals, "exponential", pure=run.account.pure)
+    epsilon = run.account.spending.part(Fraction(1, marginals)).choice_epsilon("exponential")
     failure, accuracy, best = problem.failure_prob / marginals, COARSEST, 0.0
     while True:
         size = sum(cover_sizes(problem, accuracy)[1])
@@ -500,12 +499,12 @@ def pairs(
 
 
 def predict_pairs(
-    problem: GaussianProblem, noise: Noise, rounds: int | None = None
+    problem: GaussianProblem, spending: Spending, rounds: int | None = None
 ) -> GaussianPlan:
     """Predict rounds and covariance error from the pair differences (half as many rows), and the mean's error from all rows."""
-    halved = lifted_coinpress.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
+    halved = lifted_coinpress.predict(replace(problem, n=max(1, problem.n // 2)), spending, rounds)
     return replace(
-        halved, mean_error=lifted_coinpress.predict(problem, noise, halved.rounds).mean_error
+        halved, mean_error=lifted_coinpress.predict(problem, spending, halved.rounds).mean_error
     )
 
 

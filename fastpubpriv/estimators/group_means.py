@@ -42,9 +42,10 @@ from fastpubpriv.estimators.columns.scales import (
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
 from fastpubpriv.estimators.linalg import bessel
-from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
-from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
+from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased
 from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
@@ -436,13 +437,13 @@ def learn(
     bounds: Bounds,
 ) -> dict[str, Any]:
     """Make all releases; return the fields of the result that follow from them."""
-    dim, pure = shares.dim, shares.pure
+    dim = shares.dim
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
     limits = zip(ends[0].tolist(), ends[1].tolist(), strict=True)
     lines = [line_of(each).within(*own) for each, own in zip(columns, limits, strict=True)]
     groups = RowGroups(code=codes, number=codes.groups, own=False)
-    measured = CellCounts(edges=[line.cuts for line in lines], groups=groups, gaussian=not pure)
+    measured = CellCounts(edges=[line.cuts for line in lines], groups=groups)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
     parts = np.split(
         released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1]
@@ -452,7 +453,8 @@ def learn(
         for line, part in zip(lines, parts, strict=True)
     ]
     cost = shares.total * (1 - CELL_SHARE)
-    bound, event = group_event(cost, codes.groups, dim, shares.n, pure=pure)
+    grid = run.account.spend(cost).group_grid(codes.groups, dim, shares.n)
+    bound, event = grid.bound, grid.event
     boxes = [
         boxes_of(line, each, event.noise_std / bound)
         for line, each in zip(lines, masses, strict=True)
@@ -481,7 +483,7 @@ def learn(
         **{name: frozen(each) for name, each in fields.items()},
         "count_noise_std": moments.count_std,
         "part_reasons": tuple(chain(*reasons)),
-        "noise_law": "laplace" if pure else "gaussian",
+        "noise_law": run.account.spending.law,
     }
 
 
@@ -504,14 +506,14 @@ def mean_of_groups(
     limits = bounds(dim)
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
-    allowance, pure = run.account.allowance, run.account.pure
+    spending = run.account.spending
     # The cells of all rows cost as much as in a mean with ALL_SHARE of the budget; the rest, for the groups, is the total.
-    shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public))
-    shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
+    shares = divide(dim, rows.n, spending.part(ALL_SHARE), n_pub=fewest(public))
+    shares = replace(shares, shells=Fraction(0), total=spending.allowance - shares.cells)
     check_grids(shares)
     least = shares.total * MOVED**tuning.MOST_MOVES
-    count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
-    group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
+    spending.at(least * CELL_SHARE).grid("count", cells, rows.n, parts=dim)
+    spending.at(least * (1 - CELL_SHARE)).group_grid(codes.groups, dim, rows.n)
     session.require_memory("estimate_mean", dim, max(memory_of_cells(shares), 8 * HELD * cells))
     numbers = grouping.run_on(run)
     beyond = warn_before("estimate_mean", shares, public, limits, grouping.names)
@@ -537,12 +539,11 @@ def predict_groups(
     """Return the predictor of the error of `estimate_mean` with `by=`, in within-group deviations, for groups of equal size."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = session.allowance_of(budget, column_draws(dim) + 3 * groups * dim)
-        cells = divide(dim, n_priv, allowance * ALL_SHARE, pure=pure, n_pub=n_pub).cells
-        cost = float((allowance - cells) * (1 - CELL_SHARE))
-        noise = math.sqrt(2.0) * 2.5 * dim / cost if pure else math.sqrt(2.0 * dim / cost)
-        # Weight of a count in its joint release with a sum, from `mechanisms.group_moments`.
-        n, count_std = n_priv / groups, noise / (0.25 if pure else math.sqrt(0.75))
+        spending = spending_of(budget, column_draws(dim) + 3 * groups * dim)
+        cells = divide(dim, n_priv, spending.part(ALL_SHARE), n_pub=n_pub).cells
+        left = spending.at((spending.allowance - cells) * (1 - CELL_SHARE))
+        noise = left.std("groups", dim)
+        n, count_std = n_priv / groups, noise / spending.count_of_group
         error = math.sqrt(dim) * math.hypot(1.0 / math.sqrt(n), BOX_STDS * noise / n)
         return error, {
             "count_std": count_std,

@@ -47,10 +47,11 @@ from fastpubpriv.mechanisms.sums import (
     check_sum_grids,
 )
 from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Method, Noise, Session, allowance_of
+from fastpubpriv.session import Method, Session
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
@@ -300,13 +301,15 @@ class GaussianPlan:
     mean_error: float
 
 
-def predict(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:
+def predict(
+    problem: GaussianProblem, spending: Spending, rounds: int | None = None
+) -> GaussianPlan:
     """Return the plan of the given rounds, or of `choose_rounds`; too few rounds leave the smallest eigenvalues unresolved."""
-    gram = partial(noise.gram, problem.lifted)
+    gram = partial(spending.std, "moment", problem.lifted)
     if rounds is None:
         rounds, _ = choose_rounds(problem, gram)
     covariance, mean = predicted_errors(
-        problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE)
+        problem, rounds, gram, spending.std("sum", problem.dim, MEAN_SHARE)
     )
     reasons = () if resolves(problem, rounds, gram) else (Reason.UNRESOLVED,)
     return GaussianPlan(
@@ -326,7 +329,7 @@ def prepare(
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
-    plan = rule(problem, Noise(run.account.pure, allowance), rounds)
+    plan = rule(problem, run.account.spend(allowance), rounds)
     check_grids(run, problem.lifted, problem, plan.rounds, allowance)
     if not plan.reasons:
         return plan
@@ -521,7 +524,7 @@ def forecast(
         mode=options.mode,
         failure_prob=failure,
     )
-    plan = rule(problem, Noise(*allowance_of(budget, draws(dim))))
+    plan = rule(problem, spending_of(budget, draws(dim)))
     return plan.covariance_error, {
         "rounds": float(plan.rounds),
         "unresolved": float(bool(plan.reasons)),

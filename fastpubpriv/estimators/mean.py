@@ -35,10 +35,10 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # ---- The steps of CoinPress's mean, planned from public numbers before a row is read
@@ -148,7 +148,7 @@ def mean_result(
         mean=refined.mean,
         noise_std=refined.noise_std(unit_std),
         sampling_std=row_std / math.sqrt(run.rows.n * refined.complete.divisor),
-        noise_law="laplace" if run.account.pure else "gaussian",
+        noise_law=run.account.spending.law,
         columns=run.rows.columns,
         provenance=sources,
         reasons=refined.complete.reasons,
@@ -595,11 +595,11 @@ def _by_counts(run: session.Session, public: FloatArray, settings: MeanSettings)
 
 def _predict_counts(dim: int, n_pub: int, _: MeanSettings) -> Predictor:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = session.allowance_of(budget, draws(dim))
-        shares = divide(dim, n_priv, allowance, pure=pure, n_pub=n_pub)
+        spending = spending_of(budget, draws(dim))
+        shares = divide(dim, n_priv, spending, n_pub=n_pub)
         root, error = math.sqrt(dim), shares.predicted_error()
         return root * error, {
-            "count_share": float(shares.cells / allowance),
+            "count_share": float(shares.cells / spending.allowance),
             "count_std": shares.count_std,
             "noise_std": math.sqrt(max(0.0, error**2 - 1.0 / n_priv)),
             "without_privacy": root / math.sqrt(n_priv),
@@ -622,9 +622,9 @@ def predict_from_ball(
     """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        whole = Noise(*session.allowance_of(budget, radii.MAX_AUTO_STEPS * dim))
+        spending = spending_of(budget, radii.MAX_AUTO_STEPS * dim)
         settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-        settings["noise"] = lambda share, clip: clip * whole.vector(dim, share)
+        settings["noise"] = lambda share, clip: clip * spending.std("sum", dim, share)
         number = radii.best_steps(dim, n_priv, radius, steps, **settings)
         last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
         public = (

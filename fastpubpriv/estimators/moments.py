@@ -41,11 +41,11 @@ from fastpubpriv.mechanisms.sums import (
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.session import Noise, Session
+from fastpubpriv.session import Session
 
 SHELLS_AN_OCTAVE = 8
 # z-score of a significant window of shells; with Laplace noise
@@ -71,7 +71,7 @@ def choose_ball(
     uppers = np.append(edges, top)
     middles = np.append(edges[0] / 2.0, np.append((edges[:-1] + edges[1:]) / 2.0, top))
     last = -1
-    limit = STANDS_OUT_PURE if shares.pure else STANDS_OUT
+    limit = shares.spending.by_tail(STANDS_OUT, STANDS_OUT_PURE)
     for width in (1, 2, 4):
         sums = np.convolve(counts, np.ones(width), "valid")
         significant = np.flatnonzero(sums > limit * std * math.sqrt(width))
@@ -243,7 +243,7 @@ class NormCount:
     @classmethod
     def of(cls, account: Account, n: int, dim: int, part: Fraction = Fraction(1)) -> NormCount:
         """Return the plan for a part of the allowance of an account."""
-        shares = divide(1, n, part * account.allowance, pure=account.pure)
+        shares = divide(1, n, account.spending.part(part))
         return cls(shares=replace(shares, log2_parts=LOG2_PARTS), dim=dim)
 
     @classmethod
@@ -254,21 +254,20 @@ class NormCount:
         n: int,
         dim: int,
         *,
-        pure: bool,
+        spending: Spending,
         noise: float | None = None,
         squared: bool = False,
     ) -> NormCount:
         """Return the plan of a count of this cost, before a release of cost `left`."""
-        std = math.sqrt(8.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
         shares = BudgetSplit(
             n=n,
             dim=1,
-            pure=pure,
+            spending=spending,
             cells=cost,
             shells=Fraction(0),
             total=left,
             log2_parts=LOG2_PARTS,
-            count_std=std,
+            count_std=spending.at(cost).std("count"),
         )
         return cls(shares=shares, dim=dim, noise=noise, squared=squared)
 
@@ -285,9 +284,7 @@ class NormCount:
     def check_grid(self) -> None:
         """The same for the count alone."""
         # One more cell than the shells, that of incomplete rows.
-        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(
-            self.shares.cells, DRAWS + 1, self.shares.n
-        )
+        self.shares.spending.at(self.shares.cells).grid("count", DRAWS + 1, self.shares.n)
 
     def count_norms(
         self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows"
@@ -426,7 +423,7 @@ class RadialPlan:
 
     dim: int
     n: int
-    pure: bool
+    spending: Spending  # in the law of the noise; `count`, `pieces` and `squares` are parts of it
     count: Fraction
     pieces: Fraction
     squares: Fraction = Fraction(0)  # additional cost of the second moment of rows
@@ -447,17 +444,20 @@ class RadialPlan:
         given, dim = part * account.allowance, side * (side + 1) // 2
         counted = given * count_share(dim) if counts else Fraction(0)
         return cls(
-            dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted, side=side
+            dim=dim,
+            n=n,
+            spending=account.spending,
+            count=counted,
+            pieces=given - counted,
+            side=side,
         )
 
     @property
     def noise(self) -> float:
         """Noise of one coordinate of the sum of both pieces, for rows clipped to radius 1, or |y|^2 clipped to 1."""
         if self.side:
-            return math.sqrt(0.5) * Noise(self.pure, self.pieces / 2).gram(self.side)
-        if self.pure:
-            return 4.0 * math.sqrt(self.dim) / float(self.pieces)
-        return math.sqrt(2.0 / float(self.pieces))
+            return math.sqrt(0.5) * self.spending.at(self.pieces / 2).std("moment", self.side)
+        return self.spending.at(self.pieces).std("parts", self.dim)
 
     def counting(self, amplified: float = 1.0) -> NormCount:
         """Return the plan of the count; the ball is chosen for `amplified` times the noise, for directions of little variance."""
@@ -467,7 +467,7 @@ class RadialPlan:
             self.pieces,
             self.n,
             self.dim,
-            pure=self.pure,
+            spending=self.spending,
             noise=noise,
             squared=self.side > 0,
         )

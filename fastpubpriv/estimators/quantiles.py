@@ -33,7 +33,7 @@ from fastpubpriv.estimators.columns.scales import (
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, count_event
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
@@ -427,13 +427,10 @@ def close_in(
     groups: RowGroups | None = None,
 ) -> tuple[list[EdgeRanks], float]:
     """Release counts between edges refined around the quantiles; return the ranks of each column or group, and the last noise."""
-    gaussian = not run.account.pure
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
-        counted = run.release(
-            CellCounts(edges=edges, groups=groups, gaussian=gaussian), name=name, cost=cost
-        )
+        counted = run.release(CellCounts(edges=edges, groups=groups), name=name, cost=cost)
         parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
         for mine, cuts, part in zip(asked, edges, parts, strict=True):
             mine.append(EdgeCounts(edges=cuts, counts=part, std=counted.noise_std))
@@ -450,8 +447,8 @@ def close_in(
         return [_unranked(place.total) for place in places], 0.0
     ask([place.first for place in places], left * ZOOM, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
-    used, cost = ZOOM, float(left * (1 - (1 + ZOOMS) * ZOOM))
-    last_std = math.sqrt(dim / cost) if gaussian else math.sqrt(8.0) * dim / cost
+    used = ZOOM
+    last_std = run.account.spend(left * (1 - (1 + ZOOMS) * ZOOM)).std("count", dim)
     estimates = ranks()
     for _ in range(ZOOMS):
         cut = [
@@ -473,8 +470,9 @@ def close_in(
 def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 1) -> None:
     """Raise before the debit unless every release has a feasible noise grid."""
     cells = shares.dim * cells_of_column(shares.log2_parts)
-    count_event(shares.cells, shares.dim, cells, shares.n, pure=shares.pure)
-    count_event(left * ZOOM, shares.dim, groups * draws(shares.dim, k), shares.n, pure=shares.pure)
+    spending, dim = shares.spending, shares.dim
+    spending.at(shares.cells).grid("count", cells, shares.n, parts=dim)
+    spending.at(left * ZOOM).grid("count", groups * draws(dim, k), shares.n, parts=dim)
 
 
 def shares_of_rows(q: Any) -> FloatArray:
@@ -569,9 +567,9 @@ def quantiles(
     run = session.start(
         "quantiles", rows, budget, draws=most + (opened.numbers(most) if grouped else 0), **asked
     )
-    allowance, pure = run.account.allowance, run.account.pure
+    allowance = run.account.allowance
     share = allowance * ALL_SHARE if grouped else allowance
-    shares = divide(dim, rows.n, share, pure=pure, n_pub=fewest(public))
+    shares = divide(dim, rows.n, run.account.spend(share), n_pub=fewest(public))
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     # The counts of signed cells are freed before those between edges are made.
@@ -646,7 +644,7 @@ def result_of(
         noise_rows=frozen(np.reshape(noises, shape)),
         structure=tuple(words[j : j + k] for j in range(0, len(words), k)),
         part_reasons=reasons,
-        noise_law="laplace" if run.account.pure else "gaussian",
+        noise_law=run.account.spending.law,
         ranks=tuple(ranks),
         lowest=frozen(lowest),
         highest=frozen(highest),

@@ -14,7 +14,6 @@ from scipy.special import gammaln
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
-from fastpubpriv.mechanisms.sums import sum_grid
 
 # CoinPress's constant (BDKU20): probability that a step clips a given row, or that the mean is outside its ball.
 STEP_FAILURE = 0.01
@@ -182,13 +181,18 @@ def planned_steps(
 ) -> list[PlannedStep]:
     """Plan the given number of steps, or that of least predicted error, on the grids of an allowance; raise if there is none."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
-    whole = session.Noise(account.pure, allowance)
+    spending = account.spend(allowance)
 
     def on_grid(share: Fraction, clip: float) -> float:
-        grid = sum_grid(account, allowance * share, dim, n)
+        grid = spending.part(share).grid("sum", dim, n)
         return grid.event.noise_std * grid.step(clip)
 
     count = best_steps(
-        dim, n, radius, steps, noise=lambda share, clip: clip * whole.vector(dim, share), **settings
+        dim,
+        n,
+        radius,
+        steps,
+        noise=lambda share, clip: clip * spending.std("sum", dim, share),
+        **settings,
     )
     return predict_steps(dim, n, radius, steps=count, noise=on_grid, **settings)

@@ -14,9 +14,10 @@ import numpy as np
 from fastpubpriv import session
 from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, warnings_to
-from fastpubpriv.mechanisms.cells import CellCounts, count_event
+from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.account import announce_debit, before_debit
 from fastpubpriv.results.base import deviations
 from fastpubpriv.results.reasons import Reason
@@ -214,12 +215,10 @@ class RowsChoice:
         """Check that `share` pays for the counts; nothing is debited."""
         rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
         run = session.start(name, rows, share, draws=CELLS, **asked)
-        pure = run.account.pure
-        # raises if the noise is out of range
-        count_event(run.account.allowance, 1, CELLS, rows.n, pure=pure)
+        run.account.spending.grid("count", CELLS, rows.n)  # raises if the noise is out of range
         edges = np.ldexp(1.0, np.arange(CELLS - 1)) + 0.5
-        noise = session.Noise(*session.allowance_of(rest, CELLS)).vector(1)
-        return cls(run, CellCounts(edges=[edges], gaussian=not pure), noise)
+        noise = spending_of(rest, CELLS).std("sum")
+        return cls(run, CellCounts(edges=[edges]), noise)
 
     def release(self) -> int:
         """Debit; return the number of rows with the least predicted error of a mean."""
@@ -246,7 +245,7 @@ class RowsChoice:
     def record(self, k: int) -> dict[str, Any]:
         """Return the record of the release, with the rows in use and the persons that have more."""
         cell = k.bit_length() - 1
-        law = "laplace" if self.run.account.pure else "gaussian"
+        law = self.run.account.spending.law
         beyond = slice(cell + 1, None)
         more = persons_with_more(
             self.released[beyond], self.shrunk[beyond], self.noise_std, law, self.run.rows.n

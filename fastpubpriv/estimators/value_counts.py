@@ -21,7 +21,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.kernels.rows import Codes, column_codes
-from fastpubpriv.mechanisms.cells import CodeCounts, count_event
+from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.mechanisms.stable_histograms import (
     Partition,
     StableHistograms,
@@ -258,11 +258,10 @@ def _count_known(
             f"{name}: {cells:,} combinations of keys are too many, at most {MOST_CELLS:,}: list fewer keys or columns"
         )
     run = session.start(name, rows, budget, draws=cells, **asked)
-    pure, allowance = run.account.pure, run.account.allowance
-    # raises before the debit if there is no noise grid
-    count_event(allowance, 1, cells, rows.n, pure=pure)
+    spending = run.account.spending
+    spending.grid("count", cells, rows.n)  # raises before the debit if there is no noise grid
     with run.paid():
-        return count_keys(run, [keys], allowance, top, "counts of keys")[0]
+        return count_keys(run, [keys], spending.allowance, top, "counts of keys")[0]
 
 
 LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows
@@ -273,12 +272,10 @@ def count_keys(
 ) -> tuple[CountResult, ...]:
     """Release, at once, the counts of all combinations of keys of the only table, or of the keys of several columns."""
     keys = [each for own in tables for each in own]
-    padded, pure = run.rows.presence is not None, run.account.pure
+    padded = run.rows.presence is not None
     sizes = sizes_of(tables, run.rows)
     codes = code_of(keys, joint=len(tables) == 1, present=padded)
-    measured = CodeCounts(
-        codes=codes, cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not pure
-    )
+    measured = CodeCounts(codes=codes, cells=sizes, row_cost=ROW_COST * len(keys))
     released = run.release(measured, name=name, cost=cost)
     results = []
     for own, part, cells in zip(
@@ -311,7 +308,7 @@ def count_keys(
                 part_reasons=reasons,
                 noise_std=noise_std,
                 top=top,
-                noise_law="laplace" if pure else "gaussian",
+                noise_law=run.account.spending.law,
                 provenance={"keys": "public"},
                 **fields,
             )

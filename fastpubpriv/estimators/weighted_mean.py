@@ -79,13 +79,6 @@ class ErrorModel:
         return error
 
 
-def noise_energy(dim: int, norm_bound: float, allowance: float, *, pure: bool) -> float:
-    """Return E |noise|^2 on a sum of rows clipped to `norm_bound`; `allowance` is rho, or epsilon if pure."""
-    if not pure:
-        return 2.0 * dim * norm_bound**2 / allowance
-    return 8.0 * dim**2 * norm_bound**2 / allowance**2
-
-
 def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
     """Validate `row_weight`: a name, or a number in [0, 1 / n_priv]."""
     if isinstance(row_weight, str):
@@ -205,12 +198,13 @@ class WeightedCall:
     @cached_property
     def share(self) -> float:
         """The weight of the private mean."""
-        rows, pure = self.run.rows, self.run.account.pure
+        rows = self.run.rows
+        spending = self.run.account.spend(self.allowance)
         model = ErrorModel(
             n_priv=rows.n,
             n_pub=0 if self.public is None else len(self.public),
             variance=self.energy[0],
-            noise=noise_energy(rows.dim, self.region.radius, float(self.allowance), pure=pure),
+            noise=spending.energy(rows.dim, self.region.radius),
         )
         return model.weight(self.weight)
 
@@ -248,7 +242,7 @@ class WeightedCall:
             mean=mean if region.box is None or not self.project else np.clip(mean, *region.box),
             noise_std=region.unit * noise_std,
             sampling_std=region.unit * (sampling * row_std),
-            noise_law="laplace" if self.run.account.pure else "gaussian",
+            noise_law=self.run.account.spending.law,
             columns=rows.columns,
             provenance=region.provenance | {"variance": self.energy[1]},
             reasons=() if complete is None else complete.reasons,

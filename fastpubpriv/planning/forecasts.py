@@ -21,9 +21,9 @@ from fastpubpriv.estimators.mean import METHODS as MEAN_METHODS
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import failure_probability, step_count
 from fastpubpriv.estimators.value_counts import MOST_CELLS
-from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
+from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight
 from fastpubpriv.privacy import Budget, PureDP
-from fastpubpriv.session import allowance_of
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # Upper bound on all integer arguments: floats represent every integer up to it.
@@ -174,8 +174,7 @@ def plan_weighted_mean(
         )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = allowance_of(budget, dim)
-        energy = noise_energy(dim, bound, float(allowance), pure=pure)
+        energy = spending_of(budget, dim).energy(dim, bound)
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=spread, noise=energy)
         weight = checked_weight(row_weight, n_priv)
         return math.sqrt(model.mean_squared_error(weight)), {
@@ -246,11 +245,11 @@ def plan_quantiles(
     qs = quantiles.shares_of_rows(q).tolist()
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = allowance_of(budget, groups * quantiles.draws(dim, len(qs)))
-        share = allowance * grouping.ALL_SHARE if groups > 1 else allowance
-        left = allowance - divide(dim, n_priv, share, pure=pure, n_pub=n_pub).cells
-        cost = float(left * (1 - (1 + ZOOMS) * quantiles.ZOOM))
-        std, n = math.sqrt(8.0) * dim / cost if pure else math.sqrt(dim / cost), n_priv / groups
+        spending = spending_of(budget, groups * quantiles.draws(dim, len(qs)))
+        of_columns = spending.part(grouping.ALL_SHARE) if groups > 1 else spending
+        left = spending.allowance - divide(dim, n_priv, of_columns, n_pub=n_pub).cells
+        std = spending.at(left * (1 - (1 + ZOOMS) * quantiles.ZOOM)).std("count", dim)
+        n = n_priv / groups
         cells = CELLS * len(qs) + ENDS
         # The total number of rows is known, so noise below and above a quantile partly cancels (a Brownian bridge).
         noise = [std * math.sqrt(cells * each * (1.0 - each)) for each in qs]
@@ -277,9 +276,7 @@ def plan_counts(*, cells: int) -> Forecast:
     many = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = allowance_of(budget, many)
-        std = math.sqrt(8.0) / float(allowance) if pure else 1.0 / math.sqrt(float(allowance))
-        std *= math.sqrt(1.0 - 1.0 / many)
+        std = spending_of(budget, many).std("count") * math.sqrt(1.0 - 1.0 / many)
         return std / n_priv, {"count_std": std, "smallest_share": SEEN_STDS * std / n_priv}
 
     return Forecast(predict=predict, unit="share of the rows, standard deviation of the noise")

@@ -32,6 +32,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
+import numpy as np
+from scipy import special
+
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy import calibration
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Clusters, PureDP
@@ -130,6 +134,11 @@ class Spending(ABC):
     def share_for(self, signal: float, histograms: int, n: int) -> float:
         """Return the share of the amount at which `signal` standard deviations of a count are n rows."""
 
+    @staticmethod
+    @abstractmethod
+    def share_at(variance: float) -> float:
+        """Return the share of an amount at which the noise has the variance of the whole over `variance`, at most 1."""
+
     @property
     @abstractmethod
     def off_diagonal(self) -> float:
@@ -139,6 +148,11 @@ class Spending(ABC):
     @abstractmethod
     def count_of_group(self) -> float:
         """Weight of a count in its joint release with the sum of a group, in half boxes."""
+
+    @staticmethod
+    @abstractmethod
+    def beyond_gaussian(log_chance: FloatArray) -> FloatArray:
+        """Return by how many standard deviations the noise of a count exceeds Gaussian noise, each with this log probability."""
 
     @abstractmethod
     def by_tail(self, gaussian: Value, exponential: Value) -> Value:
@@ -258,6 +272,11 @@ class GaussianSpending(Spending):
         """See `Spending.share_for`."""
         return histograms * signal**2 / (float(self.allowance) * n * n)
 
+    @staticmethod
+    def share_at(variance: float) -> float:
+        """See `Spending.share_at`."""
+        return variance
+
     @property
     def off_diagonal(self) -> float:
         """See `Spending.off_diagonal`."""
@@ -267,6 +286,11 @@ class GaussianSpending(Spending):
     def count_of_group(self) -> float:
         """See `Spending.count_of_group`."""
         return math.sqrt(0.75)
+
+    @staticmethod
+    def beyond_gaussian(log_chance: FloatArray) -> FloatArray:
+        """See `Spending.beyond_gaussian`."""
+        return np.zeros(len(log_chance))
 
     def by_tail(self, gaussian: Value, exponential: Value) -> Value:
         """See `Spending.by_tail`."""
@@ -382,6 +406,11 @@ class LaplaceSpending(Spending):
         """See `Spending.share_for`."""
         return math.sqrt(8.0) * histograms * signal / (float(self.allowance) * n)
 
+    @staticmethod
+    def share_at(variance: float) -> float:
+        """See `Spending.share_at`."""
+        return math.sqrt(variance)
+
     @property
     def off_diagonal(self) -> float:
         """See `Spending.off_diagonal`."""
@@ -391,6 +420,13 @@ class LaplaceSpending(Spending):
     def count_of_group(self) -> float:
         """See `Spending.count_of_group`."""
         return 0.25
+
+    @staticmethod
+    def beyond_gaussian(log_chance: FloatArray) -> FloatArray:
+        """See `Spending.beyond_gaussian`."""
+        gaussian = -special.ndtri_exp(log_chance)
+        beyond: FloatArray = -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian
+        return beyond
 
     def by_tail(self, gaussian: Value, exponential: Value) -> Value:
         """See `Spending.by_tail`."""

@@ -186,11 +186,9 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
             )
             worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
     noise = worst / tuning.NOISE_OF_SAMPLING
-    if shares.pure:
-        noise = math.sqrt(noise)
-    return max(
-        (share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= noise), default=Fraction(0)
-    )
+    needed = shares.spending.share_at(noise)
+    affordable = (share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= needed)
+    return max(affordable, default=Fraction(0))
 
 
 def moved(
@@ -541,7 +539,7 @@ def sum_up(
         mean=frozen(mean),
         noise_std=frozen([each.noise_std for each in estimates]),
         sampling_std=frozen([each.sampling_std for each in estimates]),
-        noise_law="laplace" if shares.pure else "gaussian",
+        noise_law=shares.spending.law,
         report=report_of(columns, estimates, bounds, may_be_absent=run.rows.may_be_absent),
         part_reasons=tuple(() if each.reason is None else (each.reason,) for each in estimates),
         columns=run.rows.columns,
@@ -562,7 +560,7 @@ def mean_of_columns(
 ) -> MeanResult:
     """Check arguments, debit and release; `skip` allows the public mean instead, `whole` is as in `sum_up`."""
     n_pub, dim = fewest(public), public.shape[1]
-    shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
+    shares = divide(dim, run.rows.n, run.account.spending, n_pub=n_pub)
     # The public mean alone may have the smaller predicted error.
     if skip and n_pub >= tuning.ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)

@@ -19,13 +19,7 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import count_event
-from fastpubpriv.privacy.calibration import (
-    gaussian_count_grid,
-    gaussian_sum_grid,
-    laplace_count_grid,
-    laplace_sum_grid,
-)
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.public_draws import normal_quantile
 
 # fraction of the budget of the sum that remains after a new center
@@ -43,8 +37,8 @@ class BudgetSplit:
 
     n: int  # number of private rows; dim is that of columns
     dim: int
-    pure: bool  # pure DP with Laplace noise, else zCDP with Gaussian noise
-    # like shells and total: the cost of one release (rho, or epsilon if pure); the three add up
+    spending: Spending  # of the whole call, in the law of its noise
+    # like shells and total: the cost of one release; the three add up to at most the allowance
     cells: Fraction
     shells: Fraction
     total: Fraction
@@ -64,9 +58,7 @@ class BudgetSplit:
     @property
     def noise_per_radius(self) -> float:
         """Noise standard deviation of one coordinate of a sum of rows clipped to norm 1."""
-        if self.pure:
-            return math.sqrt(8.0 * self.dim) / float(self.total)
-        return math.sqrt(2.0 / float(self.total))
+        return self.spending.at(self.total).std("sum", self.dim)
 
     @property
     def noise_per_clip(self) -> float:
@@ -88,43 +80,41 @@ class BudgetSplit:
 @lru_cache(maxsize=64)  # keyed by public numbers: the split that a call begins with
 def check_grids(shares: BudgetSplit) -> None:
     """Raise InputError, before the debit, unless a noise grid exists for every release."""
-    pure, n = shares.pure, shares.n
+    spending, n, dim = shares.spending, shares.n, shares.dim
     for log2_parts in range(LOG2_PARTS_MAX + 1):
-        count_event(
-            shares.cells, shares.dim, shares.dim * cells_of_column(log2_parts), n, pure=pure
-        )
+        cells = dim * cells_of_column(log2_parts)
+        spending.at(shares.cells).grid("count", cells, n, parts=dim)
     if shares.shells:
-        (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, tuning.SHELLS + 1, n)
-    (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
+        spending.at(shares.shells).grid("count", tuning.SHELLS + 1, n)
+    spending.at(shares.total).grid("sum", dim, n)
 
 
 @lru_cache(maxsize=64)  # calls in a loop have equal settings
-def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> BudgetSplit:
-    """Split an allowance (rho, or epsilon if pure) among the releases about n private rows, given n_pub public ones."""
-    amount = float(allowance)
-    signal = tuning.SIGNAL_PURE if pure and dim <= tuning.FEW_COLUMNS else tuning.SIGNAL
-    need = (
-        math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
-    )
-    least = tuning.LEAST_SHARE if dim <= tuning.FEW_COLUMNS else tuning.LEAST_SHARE_MANY
+def divide(dim: int, n: int, spending: Spending, *, n_pub: int = 1) -> BudgetSplit:
+    """Split what a call may spend among the releases about n private rows, given n_pub public ones."""
+    few_columns = dim <= tuning.FEW_COLUMNS
+    signal = tuning.SIGNAL
+    least = tuning.LEAST_SHARE_MANY
+    if few_columns:
+        signal = spending.by_tail(tuning.SIGNAL, tuning.SIGNAL_PURE)
+        least = tuning.LEAST_SHARE
+    most = tuning.MOST_SHARE
+    if few_columns or n_pub < tuning.FEW_PUBLIC:
+        most = spending.by_tail(tuning.MOST_SHARE, tuning.MOST_SHARE_PURE)
+    need = spending.share_for(signal, dim, n)
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
-    most = (
-        tuning.MOST_SHARE
-        if not pure or (dim > tuning.FEW_COLUMNS and n_pub >= tuning.FEW_PUBLIC)
-        else tuning.MOST_SHARE_PURE
-    )
     share = min(most, max(least, wanted))
     shells = tuning.SHELL_SHARE if dim > 1 else Fraction(0)
-    cells = share * allowance
-    std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
+    cells = share * spending.allowance
+    std = spending.at(cells).std("count", dim)
     reached = n / std
     return BudgetSplit(
         n=n,
         dim=dim,
-        pure=pure,
+        spending=spending,
         cells=cells,
-        shells=shells * allowance,
-        total=(1 - share - shells) * allowance,
+        shells=shells * spending.allowance,
+        total=(1 - share - shells) * spending.allowance,
         log2_parts=0 if reached < tuning.WHOLE else 1 if reached < 2.0 * tuning.WHOLE else 2,
         count_std=std,
     )
@@ -138,17 +128,13 @@ Windows = tuple[IntArray, tuple[float, int]]
 
 
 @lru_cache(maxsize=32)
-def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
+def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatArray:
     """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, cells + 1)."""
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     gaussian = -special.ndtri_exp(log_chance)
-    # Under pure DP the noise of one cell is Laplace; that of a sum of cells approaches a Gaussian.
-    beyond = (
-        -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian
-        if pure
-        else np.zeros(len(octaves))
-    )
+    # The noise of a sum of cells approaches a Gaussian.
+    beyond = noise.beyond_gaussian(log_chance)
     every = np.stack(
         [
             gaussian + beyond / math.sqrt(width)
@@ -163,7 +149,7 @@ def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
 def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Windows]:
     """Return the candidate windows and the anchor of each column, in batches of bounded memory: see `find_windows`."""
     limits, together = (
-        thresholds(shares.log2_parts, chance, shares.pure),
+        thresholds(shares.log2_parts, chance, type(shares.spending)),
         tuning.MOST_CELLS >> shares.log2_parts,
     )
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
@@ -282,7 +268,7 @@ def anchor_between(
     """Return the largest z-score among windows that begin in cells low ... high, and the last cell of that window."""
     begin = max(0, low)
     counted = _counted([column], slice(begin, high + tuning.WIDTHS[-1]))
-    limits = thresholds(shares.log2_parts, chance_of(shares), shares.pure)
+    limits = thresholds(shares.log2_parts, chance_of(shares), type(shares.spending))
     ((_, (score, end)),) = find_windows(*counted, limits, -math.inf, high - begin)
     return score, begin + end
 
@@ -425,9 +411,8 @@ def pooled_counts(
 
 def chance_of(shares: BudgetSplit) -> float:
     """False-alarm rate of one column for windows adjacent to known rows."""
-    return (tuning.FALSE_ALARM_PURE if shares.pure else tuning.FALSE_ALARM) / min(
-        shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS
-    )
+    of_call = shares.spending.by_tail(tuning.FALSE_ALARM, tuning.FALSE_ALARM_PURE)
+    return of_call / min(shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS)
 
 
 def undetected_rows(
@@ -435,7 +420,7 @@ def undetected_rows(
 ) -> float:
     """Bound on undetected rows in an octave this far from known (or `guessed`) cells: more are detected in 95 % of samples."""
     chance = chance_of(shares) / (tuning.GUESSED if guessed else 1)
-    limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
+    limits = thresholds(shares.log2_parts, chance, type(shares.spending))[shares.log2_parts]
     noise = shares.count_std * math.sqrt(shares.parts)
     least = float(limits[min(math.ceil(octaves * shares.parts), len(limits) - 1)]) * noise
     # The solution of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
@@ -463,14 +448,11 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
     if shares.too_noisy:
         return False
     far = max(0, end - near - tuning.NEAR_CENTER[1] * shares.parts) / shares.parts
-    least = tuning.ANCHOR_PURE if shares.pure else tuning.ANCHOR
+    least = shares.spending.by_tail(tuning.ANCHOR, tuning.ANCHOR_PURE)
     log_chance = special.log_ndtr(-tuning.ANCHOR) - tuning.DECAY * math.log(2.0) * far
     gaussian = -float(special.ndtri_exp(log_chance))
-    growth = (
-        (log_chance - special.log_ndtr(-tuning.ANCHOR)) / -math.sqrt(2.0)
-        if shares.pure
-        else gaussian - tuning.ANCHOR
-    )
+    exponential = (log_chance - special.log_ndtr(-tuning.ANCHOR)) / -math.sqrt(2.0)
+    growth = shares.spending.by_tail(gaussian - tuning.ANCHOR, exponential)
     return bool(score > least + growth)
 
 

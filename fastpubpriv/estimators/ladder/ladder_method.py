@@ -41,13 +41,14 @@ from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, RadialP
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
-from fastpubpriv.session import Noise, Session, allowance_of
+from fastpubpriv.session import Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +64,7 @@ class ScaleCheck:
 def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountShares) -> NormCount:
     """Return a count of norms for this share of the allowance, planned with the budget that all counts leave."""
     left = account.allowance * (1 - counts.vectors)
-    return NormCount.costing(account.allowance * share, left, n, dim, pure=account.pure)
+    return NormCount.costing(account.allowance * share, left, n, dim, spending=account.spending)
 
 
 def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
@@ -298,16 +299,14 @@ def release_structure(
         asked = count.asked(base.affine, incomplete=True)
         *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         shells = count.shown(np.array(cells), np.zeros(0)).shells
-        complete = CompleteRows.counted(
-            incomplete, count.shares.count_std, n, pure=run.account.pure
-        )
+        complete = CompleteRows.counted(incomplete, count.shares.count_std, n, run.account.spending)
     check = check_scale(base, shells)
     base = check.base
     rest = allowance * (1 - view.counts.vectors)
-    noise = Noise(run.account.pure, allowance)
+    spending = run.account.spend(allowance)
     radius = vector_radius(structure, public)
     if structure == "mean" and (norms := check.norms) is not None:
-        hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
+        hidden = dim * (spending.std("sum", dim, 1 - view.counts.vectors) / n) ** 2
         radius = norms.best_radius(
             lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
         )
@@ -335,16 +334,16 @@ def release_structure(
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
     """Release a count of norms, early rounds if they pay off and another count after them, and the last round in two pieces."""
-    account, n, dim, noise = (
+    account, n, dim, spending = (
         run.account,
         run.rows.n,
         run.rows.dim,
-        Noise(run.account.pure, run.account.allowance),
+        run.account.spending,
     )
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
     plan, pieces, shells = RadialPlan.of_squares(account, n, dim + 1, part), None, None
-    state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part)))
+    state = full.FullRounds(base, full_plan(base.worth, n, spending.part(part)))
     direct = state.step() is None
     if direct:
         count = plan.counting(state.amplified)
@@ -362,7 +361,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         )
         part -= counts.first
     check = check_scale(base, shells)
-    state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part)))
+    state = full.FullRounds(check.base, full_plan(check.base.worth, n, spending.part(part)))
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
         state.ball_sq = norms.radius
@@ -445,9 +444,9 @@ def ladder(
 ) -> GaussianCall:
     """Read the public rows, predict every structure, choose one, check the grids and warn, all before the debit."""
     base, structure = public_prior(x_pub), options.structure
-    noise = Noise(run.account.pure, run.account.allowance)
+    spending = run.account.spending
     view = forecast_structures(
-        base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback))
+        base.worth, run.rows.n, spending, CountShares.of(run.rows.n, spending, len(base.fallback))
     )
     taken = structure if structure != "auto" else view.best
     if structure == "auto" and run.rows.may_be_absent and taken in ("mean", "diagonal"):
@@ -462,7 +461,7 @@ def ladder(
     if base.fallback:
         warn(f"estimate_gaussian: {constant_text([names[j] for j in base.fallback])}")
     if structure == "auto" and taken in ("public", "mean"):
-        warn(f"estimate_gaussian: {_advice(base.worth, run.rows.n, noise, view, taken)}")
+        warn(f"estimate_gaussian: {_advice(base.worth, run.rows.n, spending, view, taken)}")
     # The noise of the full structure is predicted above the eigenvalues.
     if structure == "full" and view.own_error_sq > run.rows.dim / 2.0:
         warn(
@@ -483,7 +482,7 @@ def ladder(
     return estimate, taken != "public"
 
 
-def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: str) -> str:
+def _advice(worth: EffectiveRows, n: int, spending: Spending, view: Forecasts, taken: str) -> str:
     """Return the text that names what replaces a private covariance, and the number of rows that would make one worthwhile."""
     own = "nothing private was read" if taken == "public" else "the mean alone is private"
     guess = (
@@ -495,7 +494,7 @@ def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: 
     text = f"the covariance is that of the public rows (predicted relative error {error:.3g}{guess}); {own}"
     for doubling in range(1, tuning.MOST_DOUBLINGS + 1):
         enough = n << doubling
-        if forecast_structures(worth, enough, noise).best in ("diagonal", "full"):
+        if forecast_structures(worth, enough, spending).best in ("diagonal", "full"):
             return f"{text}. About {enough} private rows, or a larger budget, would buy a private covariance"
     return f"{text}; no reasonable number of rows at this budget would improve on it"
 
@@ -504,9 +503,9 @@ def forecast(
     options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
-    noise = Noise(*allowance_of(budget, draws(dim)))
+    spending = spending_of(budget, draws(dim))
     view = forecast_structures(
-        plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise)
+        plain_worth(dim, n_pub), n_priv, spending, CountShares.of(n_priv, spending)
     )
     taken = view.best if options.structure == "auto" else options.structure
     details = {"mean_error": view.structures[taken].mean}

@@ -13,8 +13,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
 from fastpubpriv.estimators.radii import chi_radius
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.public_draws import chi2_quantile
-from fastpubpriv.session import Noise
 
 # Smallest share of a last round, for the check of its grid.
 LEAST_LAST = tuning.LEAST_LEFT - tuning.EARLY_SHARES[-1]
@@ -26,7 +26,7 @@ class RoundPlan:
 
     dim: int
     n: float
-    noise: Noise
+    spending: Spending
     first_radius_sq: float
 
     @property
@@ -54,7 +54,7 @@ class RoundPlan:
 
     def std(self, radius_sq: float, share: Fraction) -> float:
         """Return the noise standard deviation of a round on the diagonal of the mean second moment."""
-        return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
+        return radius_sq * self.spending.std("moment", self.dim + 1, share) / self.n
 
     def radius_sq(self, made: int, share: Fraction) -> float:
         """Return the squared clipping radius of an early round: wide if noise is small, as clipped directions would be inflated."""
@@ -111,10 +111,10 @@ def constant_sq(dim: int) -> float:
     return 1.0 + dim / 20.0
 
 
-def count_share(n: float, noise: Noise) -> Fraction:
+def count_share(n: float, spending: Spending) -> Fraction:
     """Return the share of an allowance for one count of n rows by their norms, 0 if noise would dominate it."""
     for share in tuning.COUNT_SHARES:
-        if n / noise.count(share) >= (
+        if n / spending.std("count", 1, share) >= (
             tuning.SIGNAL if share < tuning.COUNT_SHARES[-1] else tuning.LEAST_SIGNAL
         ):
             return share
@@ -135,11 +135,11 @@ class CountShares:
         return self.first + self.columns * self.column
 
     @classmethod
-    def of(cls, n: float, noise: Noise, columns: int = 0) -> CountShares:
+    def of(cls, n: float, spending: Spending, columns: int = 0) -> CountShares:
         """Return the shares for n rows and this number of columns without a public scale."""
-        first = count_share(n, noise)
+        first = count_share(n, spending)
         column = min(first, tuning.MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
-        if column and n / noise.count(column) < tuning.LEAST_SIGNAL:
+        if column and n / spending.std("count", 1, column) < tuning.LEAST_SIGNAL:
             column = Fraction(0)
         return cls(first, column, columns)
 
@@ -211,9 +211,9 @@ def vector_radius(structure: str, worth: EffectiveRows) -> float:
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
 
 
-def full_plan(worth: EffectiveRows, n: float, noise: Noise) -> RoundPlan:
+def full_plan(worth: EffectiveRows, n: float, spending: Spending) -> RoundPlan:
     """Return the plan of the full structure's covariance for this noise."""
-    return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(tuning.WITHIN))
+    return RoundPlan(worth.dim, n, spending, 1.0 + worth.radius_sq(tuning.WITHIN))
 
 
 def _inflation(worth: EffectiveRows) -> float:
@@ -225,10 +225,10 @@ def _inflation(worth: EffectiveRows) -> float:
 
 
 def forecast_structures(
-    worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares()
+    worth: EffectiveRows, n: float, spending: Spending, counts: CountShares = CountShares()
 ) -> Forecasts:
     """Predict every structure for n private rows and choose; `counts` are paid first."""
-    noise = noise.part(1 - counts.vectors)
+    spending = spending.part(1 - counts.vectors)
     dim, spectrum = worth.dim, worth.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
     off, own = dim * (dim - 1) / worth.typical, 2.0 * dim / worth.scales
@@ -237,19 +237,19 @@ def forecast_structures(
     def mean_error(added: float) -> float:
         return math.sqrt(combined(public_mean, dim / n + added))
 
-    std = vector_radius("mean", worth) * noise.vector(dim) / n
+    std = vector_radius("mean", worth) * spending.std("sum", dim) / n
     structures = {
         "public": Prediction(math.sqrt(off + own), math.sqrt(public_mean)),
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
-    std = vector_radius("diagonal", worth) * noise.vector(2 * dim) / n
+    std = vector_radius("diagonal", worth) * spending.std("sum", 2 * dim) / n
     scales = combined(
         own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + tuning.CLIP_BIAS_SQ * dim
     )
     structures["diagonal"] = Prediction(
         math.sqrt(off + scales + _inflation(worth)), mean_error(dim * std * std * inverse)
     )
-    plan = full_plan(worth, n, noise)
+    plan = full_plan(worth, n, spending)
     with np.errstate(all="ignore"):
         _, own_error_sq = plan.step(spectrum, Fraction(1), 0)
     std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
