@@ -168,6 +168,11 @@ class Spending(ABC):
         histograms; "moment" of side `dim`, "shared" of `parts` second moments of side `dim`.
         """
 
+    @staticmethod
+    @abstractmethod
+    def count_weight(bound: int) -> int:
+        """Return the grid steps that a row adds to the count of its group, beside a sum in half boxes of `bound` steps."""
+
     @abstractmethod
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """Return the integers of a joint release of the moments of each group and column."""
@@ -308,14 +313,18 @@ class GaussianSpending(Spending):
         moments = calibration.gaussian_gram_grid(self.allowance, parts * dim, n)
         return replace(moments, event=replace(moments.event, draws=parts * dim * dim))
 
+    @staticmethod
+    def count_weight(bound: int) -> int:
+        """See `Spending.count_weight`."""
+        # the most that does not raise the l2 sensitivity
+        return math.isqrt(bound**2 - (bound - bound // 2) ** 2)
+
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """See `Spending.group_grid`."""
         grid = calibration.gaussian_sum_grid(self.allowance / columns, 1, n)
         bound = grid.quant_bound
-        # the most that does not raise the l2 sensitivity
-        weight = math.isqrt(bound**2 - (bound - bound // 2) ** 2)
         event = GaussianEvent(4 * bound**2 * columns, grid.log2_scale, groups * columns * 3)
-        return GroupGrid(bound, weight, 3, event)
+        return GroupGrid(bound, self.count_weight(bound), 3, event)
 
     def _of_clusters(
         self, kind: OfClusters, dim: int, n: int, clusters: int
@@ -445,11 +454,16 @@ class LaplaceSpending(Spending):
             return calibration.laplace_parts_gram_grid(self.allowance, parts, dim, n)
         return calibration.laplace_gram_grid(self.allowance, dim, n)
 
+    @staticmethod
+    def count_weight(bound: int) -> int:
+        """See `Spending.count_weight`."""
+        return bound // 4
+
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """See `Spending.group_grid`."""
         grid = calibration.laplace_count_grid(self.allowance / columns, groups * columns * 2, n)
         bound = max(2, grid.quant_bound * 4 // 5)
-        weight = bound // 4
+        weight = self.count_weight(bound)
         event = LaplaceEvent(2 * (bound + weight) * columns, grid.log2_scale, groups * columns * 2)
         return GroupGrid(bound, weight, 2, event)
 
@@ -477,7 +491,8 @@ class LaplaceSpending(Spending):
 
     def count_steps(self, event: GaussianEvent | LaplaceEvent) -> int:
         """See `Spending.count_steps`."""
-        return math.floor(self.allowance * 2**event.log2_scale) // 2
+        most: int = math.floor(self.allowance * 2**event.log2_scale)
+        return most // 2
 
     @staticmethod
     def counts_add(steps: int) -> int:

@@ -17,6 +17,7 @@ from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, ReplayError,
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import describe as module
 from fastpubpriv.mechanisms import group_moments
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
@@ -54,9 +55,10 @@ def test_exact_shares_add_up_to_the_budget():
         numbers, texts = (int(each) for each in rng.integers(0, 12, 2))
         if not numbers + texts:
             continue
-        allowance, pure = Fraction(int(rng.integers(1, 1000)), 977), bool(rng.integers(2))
+        allowance = Fraction(int(rng.integers(1, 1000)), 977)
+        spending = (GaussianSpending, LaplaceSpending)[int(rng.integers(2))](allowance)
         shares, costs = module.divided(
-            numbers, texts, int(rng.integers(1, 10**6)), allowance, pure=pure, n_pub=3
+            numbers, texts, int(rng.integers(1, 10**6)), spending, n_pub=3
         )
         assert sum(costs.values()) == allowance
         assert min(costs.values()) >= 0

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -25,8 +26,9 @@ from fastpubpriv import (
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.mean import public_ball
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
-from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy
+from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.privacy import Cost
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)]
 
@@ -246,7 +248,8 @@ def test_best_error_is_the_harmonic_form():
     for _ in range(500):
         dim, n_priv, n_pub = (int(v) for v in rng.integers(1, 1000, size=3))
         variance, bound, amount = 10.0 ** rng.uniform(-4, 4, size=3)
-        energy = noise_energy(dim, bound, amount, pure=bool(rng.integers(2)))
+        law = (GaussianSpending, LaplaceSpending)[int(rng.integers(2))]
+        energy = law(Fraction(amount)).energy(dim, bound)
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=energy)
         a, p = model.private_error, model.public_error
         best = model.mean_squared_error("optimal")
@@ -260,7 +263,7 @@ def test_best_error_is_the_harmonic_form():
         slope = energy * r + n_priv * r * variance - n_priv * (1 - n_priv * r) * variance / n_pub
         assert abs(slope) <= 1e-12 * (energy * r + n_priv * r * variance)
         # Proposition 8: q / (q + s^2), for zCDP noise
-        if energy == noise_energy(dim, bound, amount, pure=False):
+        if law is GaussianSpending:
             q = 2 + n_priv * amount * variance / (dim * bound**2)
             s_squared = variance * n_priv**2 * amount / (bound**2 * dim * n_pub)
             assert best / p == pytest.approx(q / (q + s_squared), rel=1e-12)
@@ -368,7 +371,7 @@ def test_variance_from_public_rows_stays_below_the_bound():
     private, wild = np.zeros((100, 2)), np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
     result = weighted_mean_of(private, wild, norm_bound=1.0)
     share = result.releases[0]["private_weight"]
-    energy = noise_energy(2, 1.0, 0.5, pure=False)
+    energy = GaussianSpending(Fraction(1, 2)).energy(2, 1.0)
     expected = ErrorModel(n_priv=100, n_pub=3, variance=1.0, noise=energy).weight("optimal")
     assert share == pytest.approx(expected, rel=1e-6)
     assert result.provenance["variance"] == "public rows"

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, held
-from helpers.accounts import opened
 from helpers.errors import raises
 from helpers.neighbors import pair_at
 from spies import seeded
@@ -27,6 +26,7 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import RadialPlan
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
+from fastpubpriv.privacy.spending import GaussianSpending
 
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -60,7 +60,7 @@ def pieces_of(rows, radius_sq):
     """The two second moments of rows (k, 3), without noise."""
     query, _, unit = MomentPieces(
         affine=AffineMap(dim=3), radius=np.sqrt(radius_sq / 2.0)
-    ).priced_query(opened(ZCDP(1e4)), Fraction(1e4), len(rows))
+    ).priced_query(GaussianSpending(Fraction(10**4)), len(rows))
     found = query.zeros()
     query.add(rows, found)
     return query.answer(found) * unit

@@ -1,6 +1,7 @@
 """Means of groups: the joint release of counts, sums and squares, every source of groups, reasons, neighbors, coverage."""
 
 import math
+from fractions import Fraction
 from functools import partial
 from unittest import mock
 
@@ -15,6 +16,7 @@ import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import group_means
 from fastpubpriv.mechanisms import group_moments
+from fastpubpriv.privacy.spending import GaussianSpending
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
@@ -72,9 +74,9 @@ def test_the_event_is_what_a_row_may_change():
         np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]),
         np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]]),
     )
-    bound, _ = group_moments.group_event(fpp.ZCDP(1).rho, 3, 2, 2, pure=False)
+    bound = GaussianSpending(Fraction(1)).group_grid(3, 2, 2).bound
     box = np.full((3, 2), 1.0)
-    weight = group_moments.count_weight(bound, pure=False)
+    weight = GaussianSpending.count_weight(bound)
     query = group_moments.GroupMomentsQuery(
         codes=lambda chunk: chunk[:, 2].astype(np.int32), middle=0.0 * box, half=box, squared=False, bound=bound, weight=weight,
         shape=(3, 2, 3),
@@ -88,10 +90,10 @@ def test_the_event_is_what_a_row_may_change():
     assert 7.99 * bound**2 < int(((found[1] - found[0]) ** 2).sum()) <= 8 * bound**2
     # Counts and squares cost nothing beside the sum.
     for bound in [*range(2, 80), 149, 300]:
-        weight = group_moments.count_weight(bound, pure=False)
+        weight = GaussianSpending.count_weight(bound)
         assert worst(bound, weight, of_query) == 4 * bound**2
         assert worst(bound, bound, of_query) > 4 * bound**2  # planted: a count as heavy as the sum
-    assert worst(5, group_moments.count_weight(5, pure=False), of_numbers) > 4 * 5**2
+    assert worst(5, GaussianSpending.count_weight(5), of_numbers) > 4 * 5**2
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
@@ -284,7 +286,7 @@ def replayed():
 
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed().tightness > 0.99
-    with mock.patch.object(group_moments, "count_weight", lambda bound, *, pure: bound):
+    with mock.patch.object(GaussianSpending, "count_weight", lambda bound: bound):
         raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
     with mock.patch.object(
