@@ -288,9 +288,10 @@ def short(budget: Budget | Cost) -> str:
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
     """Return the epsilon that a budget implies; for zCDP at `READERS_DELTA`, where it is smaller if all noise is Gaussian."""
-    if isinstance(budget, ZCDP):
-        return float(best_epsilon(READERS_DELTA, budget.rho, all_gaussian=all_gaussian))
-    return float(budget.amounts[0])
+    amount = budget.amounts[0]
+    if budget.has_epsilon:
+        return float(amount)
+    return float(best_epsilon(READERS_DELTA, amount, all_gaussian=all_gaussian))
 
 
 def explain(
@@ -304,17 +305,13 @@ def explain(
         return "nothing: only public rows were used"
     if isinstance(budget, Cost):
         return short(budget)
-    if isinstance(budget, ZCDP):
-        if epsilon is None:
-            gaussian = bool(releases) and all(
-                release.get("noise") == "gaussian" for release in releases
-            )
-            epsilon = readers_epsilon(budget, all_gaussian=gaussian)
-        return f"{short(budget)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
-    if isinstance(budget, ApproxDP):
-        return f"{short(budget)} (approximate DP)"
-    assert isinstance(budget, PureDP)
-    return f"{short(budget)} (pure DP)"
+    named = f"{short(budget)} ({budget.called})"
+    if budget.has_epsilon:
+        return named
+    if epsilon is None:
+        every_gaussian = all(release.get("noise") == "gaussian" for release in releases)
+        epsilon = readers_epsilon(budget, all_gaussian=bool(releases) and every_gaussian)
+    return f"{named}, which implies epsilon = {epsilon:.3g} at delta = 1e-6"
 
 
 def percent(level: float) -> str:
