@@ -161,15 +161,6 @@ def test_theory_mode_clips_by_the_lemma():
     assert one.spent == two.spent == mean_of(private, public).spent
 
 
-def test_rows_that_are_not_numbers_are_left_out():
-    private, public = sample(n=4000)
-    half = private + 3.0
-    half[::2] = np.nan
-    result = mean_of(half, public + 3.0, steps=1)
-    assert np.all(np.abs(result.mean - half[1::2].mean(axis=0)) < 8 * result.noise_std + 0.01)
-    assert result.reasons == ("gaps",)
-
-
 @pytest.mark.parametrize("runs", [600, pytest.param(20_000, marks=pytest.mark.statistical)])
 def test_confidence_intervals_cover(runs):
     """Coordinates outside their interval, and those outside of one without the privacy noise."""

@@ -210,15 +210,6 @@ def test_correlations_allow_for_a_tail_of_one_column_alone(monkeypatch):
     assert shared < alone
 
 
-def test_rows_with_missing_cells_do_not_shrink_variances():
-    rows = normal(20_000)
-    rows[1000:11_000:2, 0] = np.nan
-    result = released(rows, budget=ZCDP(5.0))
-    complete = rows[~np.isnan(rows).any(axis=1)]
-    assert np.all(held(result, complete.std(axis=0), of="standard_deviation"))
-    assert np.allclose(np.sqrt(np.diag(result.covariance)), complete.std(axis=0), rtol=0.05)
-
-
 def test_public_rows_alone_have_intervals_of_their_own():
     rows = normal(5000)
     found = released(rows, m=400, structure="public")
