@@ -173,6 +173,17 @@ def without_delta(budget: Budget) -> Budget:
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
+def has_delta(budget: object) -> bool:
+    """Return whether this is a budget with a delta, which releases over unknown cells need.
+
+    Examples
+    --------
+    >>> has_delta(ApproxDP(epsilon=1, delta=1e-6)), has_delta(PureDP(epsilon=1))
+    (True, False)
+    """
+    return isinstance(budget, ApproxDP)
+
+
 def row_budget(budget: Budget, rows: int) -> Budget:
     """Return the budget of one row such that `rows` rows of a person together cost at most `budget` (group privacy).
 

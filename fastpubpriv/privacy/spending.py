@@ -522,6 +522,18 @@ SPENDINGS: dict[type[Budget], type[Spending]] = {
 }
 
 
+def noise_of(budget: Budget) -> type[Spending]:
+    """Return the kind of noise that a budget is spent on; for what is no budget, a kind whose `amount` refuses it.
+
+    Examples
+    --------
+    >>> noise_of(ZCDP(rho=1)).carries_trees, noise_of(PureDP(epsilon=1)).carries_trees
+    (True, False)
+    """
+    known = (SPENDINGS[base] for base in type(budget).__mro__ if base in SPENDINGS)
+    return next(known, GaussianSpending)
+
+
 def spending_of(budget: Budget, draws: int, *reserved: Fraction) -> Spending:
     """Return what releases of `draws` noise values may cost of a budget, next to a `reserved` epsilon and delta.
 
@@ -532,6 +544,5 @@ def spending_of(budget: Budget, draws: int, *reserved: Fraction) -> Spending:
     >>> spending_of(ZCDP(rho=2), draws=10).std("count")
     0.7071067811865476
     """
-    known = (SPENDINGS[base] for base in type(budget).__mro__ if base in SPENDINGS)
-    kind = next(known, GaussianSpending)  # which refuses what is no budget
+    kind = noise_of(budget)
     return kind(kind.amount(budget, draws, *reserved))
