@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeGuard
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import (
@@ -173,7 +174,7 @@ def without_delta(budget: Budget) -> Budget:
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
-def has_delta(budget: object) -> bool:
+def has_delta(budget: object) -> TypeGuard[ApproxDP]:
     """Return whether this is a budget with a delta, which releases over unknown cells need.
 
     Examples

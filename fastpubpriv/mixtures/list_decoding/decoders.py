@@ -20,7 +20,8 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
+from fastpubpriv.privacy import Budget, Ledger, StableHistogramEvent
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
@@ -47,7 +48,7 @@ def start_decoding(
     """Start the session after every check of public numbers, with one stage for each (partitions, rows); warn if the theorem
     requires more rows than there are.
     """
-    if not isinstance(budget, ApproxDP):
+    if not has_delta(budget):
         raise BudgetError(
             f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)"
         )
