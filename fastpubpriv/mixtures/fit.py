@@ -238,16 +238,21 @@ def compared(
         noise = (noise_std / n) ** 2 * (len(counts) / share.size)
         return np.sqrt(noise + (share * (1.0 - share) + 1.0 / draws) * (1.0 / n + 1.0 / draws))
 
-    observed, share = (each.reshape(parts, *CELLS) for each in (counts / n, expected))
-    cells, wanted = (each.reshape(parts, -1) for each in (observed, share))
-    std, off = spread(wanted), np.abs(cells - wanted)
-    gaps, nulls = np.maximum(off - std, 0.0).sum(axis=1) / 2.0, CHANCE * std.sum(axis=1)
+    observed = (counts / n).reshape(parts, *CELLS)
+    share = expected.reshape(parts, *CELLS)
+    wanted = share.reshape(parts, -1)
+    std = spread(wanted)
+    off = np.abs(observed.reshape(parts, -1) - wanted)
+    gaps = np.maximum(off - std, 0.0).sum(axis=1) / 2.0
+    nulls = CHANCE * std.sum(axis=1)
     chi_square = np.square(off / std).sum(axis=1)
     chance = chdtrc(wanted.shape[1] / square_spread, chi_square / square_spread)
-    shells, wanted = (each.sum(axis=(2, 3)) for each in (observed, share))
+    shells = observed.sum(axis=(2, 3))
+    wanted = share.sum(axis=(2, 3))
     # Shells are compared within their component, so that a wrong weight is not mistaken for a wrong shape.
     wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
-    off, std = shells - wanted, spread(np.clip(wanted, 0.0, 1.0))
+    off = shells - wanted
+    std = spread(np.clip(wanted, 0.0, 1.0))
     return ComponentFit(
         gaps=gaps,
         nulls=nulls,

@@ -51,9 +51,10 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
         np.searchsorted(cells.edges, mixtures.means + reach, side="left") - first + 1, 1
     )
     tail = tuning.FEIGNED * np.minimum(spanned / len(cells.counts), 1.0)
-    # The quantile of one Laplace count, which tends to the normal one for sums of several counts.
-    normal, laplace = -ndtri(tail), -np.log(2.0 * tail) / math.sqrt(2.0)
-    least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(laplace - normal, 0.0))
+    # The quantile of one count with exponential tails, which tends to the normal one for sums of several counts.
+    normal = -ndtri(tail)
+    single = -np.log(2.0 * tail) / math.sqrt(2.0)
+    least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(single - normal, 0.0))
     is_significant: BoolArray = np.all(
         (mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1
     )

@@ -364,9 +364,14 @@ def plan_of(
 
 def learn(task: Task) -> LearnedMixture:
     """Fit the public rows, then run rounds on public and private rows together."""
-    public, run, k, known_std = task.public, task.run, task.n_components, task.known_std
+    public = task.public
     assert public is not None
-    account, n, dim = run.account, run.rows.n, run.rows.dim
+    run = task.run
+    account = run.account
+    n = run.rows.n
+    dim = run.rows.dim
+    k = task.n_components
+    known_std = task.known_std
     fits, floor = public_starts(public, k, known_std=known_std)
     sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
     shape = Shape(

@@ -581,7 +581,9 @@ def _learn_in_theory(
     **options: Any,
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
-    k, dim, depth = shape.n_components, shape.dim, searches.tree_depth(chosen, shape)
+    k = shape.n_components
+    dim = shape.dim
+    depth = searches.tree_depth(chosen, shape)
     draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     search_share = tuning.SEARCH_SHARE if depth else Fraction(0)
@@ -593,18 +595,21 @@ def _learn_in_theory(
     warn_if_hopeless(run, expected, lifted_errors(shape, expected, of_leaves))
     with run.paid():
         clustering = searches.find_components(run, public, shape, chosen, of_search.allowance)
-        tree, leaves, failure_prob = clustering.tree, clustering.leaves, shape.failure_prob
         frames = leaf_frames(
-            tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob
+            clustering.tree,
+            clustering.leaves,
+            public,
+            radii=clustering.scales,
+            failure_prob=shape.failure_prob,
         )
         learnt = learn_leaves(
             run,
-            tree,
-            leaves,
+            clustering.tree,
+            clustering.leaves,
             frames,
             spending=of_leaves,
             mode="theory",
-            failure_prob=failure_prob,
+            failure_prob=shape.failure_prob,
             weight_floor=weight_floor,
         )
         facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
@@ -643,7 +648,11 @@ def _learn_rounds(
     **options: Any,
 ) -> MixtureResult:
     """Run rounds of soft EM from several starts or from the leaves of a search, and release a count of the fit."""
-    k, dim, n, n_pub, leaves = shape.n_components, shape.dim, rows.n, len(public), not chosen.soft
+    k = shape.n_components
+    dim = shape.dim
+    n = rows.n
+    n_pub = len(public)
+    leaves = not chosen.soft
     with np.errstate(all="ignore"):  # values of any magnitude
         public = without_far(public, k, shape.min_weight)
     shape = replace(shape, n_pub=len(public))

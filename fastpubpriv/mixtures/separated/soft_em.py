@@ -406,10 +406,8 @@ def advance(
     run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str
 ) -> StartState:
     """Run one private round: responsibilities under the state's mixture, released Gram matrices, updated components."""
-    at, k = (
-        Gaussians.of(state.at.weights, state.at.means, state.at.covariances),
-        len(state.at.weights),
-    )
+    at = Gaussians.of(state.at.weights, state.at.means, state.at.covariances)
+    k = len(at.weights)
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
     clip = RowClip.of(at.dim, wider if labels is None else state.labeled_clip)
@@ -432,13 +430,13 @@ def advance(
             [(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)
         ]
         grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
-    sigma = released.noise_std, released.noise_std / run.account.spending.on_diagonal
+    noise = released.noise_std, released.noise_std / run.account.spending.on_diagonal
     sizes = {"n": run.rows.n, "m": len(public)}
     moments = [
-        pooled_moments(gram, known, weight, sigma=sigma, clip=clip, **sizes)
+        pooled_moments(gram, known, weight, sigma=noise, clip=clip, **sizes)
         for gram, known, weight in zip(released.value, grams, at.weights.tolist(), strict=True)
     ]
-    return changed(state, at, moments, count_std=sigma[0] / clip.lift)
+    return changed(state, at, moments, count_std=released.noise_std / clip.lift)
 
 
 def changed(
