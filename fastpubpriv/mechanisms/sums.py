@@ -116,7 +116,7 @@ class ArrayQuery(Query):
         return total if self.scale == 1 else total * self.scale
 
 
-class NoisyMeasurement(Measurement[Fraction, Released]):
+class NoisyMeasurement(Measurement[Fraction | Spending, Released]):
     """The answer of one pass plus noise. The query and its cost depend on public values only."""
 
     __slots__ = ()
@@ -130,7 +130,13 @@ class NoisyMeasurement(Measurement[Fraction, Released]):
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
     def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+        self,
+        account: BudgetAccount,
+        rows: Rows,
+        executor: Executor,
+        *,
+        name: str,
+        cost: Fraction | Spending,
     ) -> Released:
         """Charge `cost`, run the pass and add noise."""
         query, event, unit = self.priced_query(account.spend(cost), rows.n)

@@ -20,6 +20,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import lower_powers, spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.mixture import ROUNDING, MixtureResult
 from fastpubpriv.results.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.reasons import Reason, Reasons
@@ -91,8 +92,10 @@ def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 # ---- The histogram.
 
-# share of the budget, with Gaussian and with Laplace noise
-SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)
+# shares of the budget for noise with the tails of a Gaussian, and with exponential ones
+COUNT_SHARES = Fraction(1, 50), Fraction(1, 20)
+# variance of the squared noise over that of a squared normal, for the same tails
+SQUARE_SPREADS = 1.0, 2.5
 SHELLS = (0.5, 0.95, 0.999)  # probabilities of a component within its shells
 SURE = 0.9  # largest responsibility below which a row lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
@@ -219,9 +222,12 @@ def compared(
     draws: int,
     parts: int,
     *,
-    pure: bool = False,
+    square_spread: float = 1.0,
 ) -> ComponentFit:
-    """Compare released counts (cells,) of n rows with the shares of a mixture of `parts` components; `pure`: Laplace noise."""
+    """Compare released counts (cells,) of n rows with the shares of a mixture of `parts` components.
+
+    `square_spread` is the variance of the squared noise over that of a squared normal.
+    """
     # Rows with non-finite entries are in no cell; if their number is significant, shares refer to the other rows.
     total = float(counts.sum())
     if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
@@ -232,17 +238,21 @@ def compared(
         noise = (noise_std / n) ** 2 * (len(counts) / share.size)
         return np.sqrt(noise + (share * (1.0 - share) + 1.0 / draws) * (1.0 / n + 1.0 / draws))
 
-    observed, share = (each.reshape(parts, *CELLS) for each in (counts / n, expected))
-    cells, wanted = (each.reshape(parts, -1) for each in (observed, share))
-    std, off = spread(wanted), np.abs(cells - wanted)
-    gaps, nulls = np.maximum(off - std, 0.0).sum(axis=1) / 2.0, CHANCE * std.sum(axis=1)
-    # The variance of squared Laplace noise is 2.5 times that of squared normal noise.
-    wider = 2.5 if pure else 1.0
-    chance = chdtrc(wanted.shape[1] / wider, np.square(off / std).sum(axis=1) / wider)
-    shells, wanted = (each.sum(axis=(2, 3)) for each in (observed, share))
+    observed = (counts / n).reshape(parts, *CELLS)
+    share = expected.reshape(parts, *CELLS)
+    wanted = share.reshape(parts, -1)
+    std = spread(wanted)
+    off = np.abs(observed.reshape(parts, -1) - wanted)
+    gaps = np.maximum(off - std, 0.0).sum(axis=1) / 2.0
+    nulls = CHANCE * std.sum(axis=1)
+    chi_square = np.square(off / std).sum(axis=1)
+    chance = chdtrc(wanted.shape[1] / square_spread, chi_square / square_spread)
+    shells = observed.sum(axis=(2, 3))
+    wanted = share.sum(axis=(2, 3))
     # Shells are compared within their component, so that a wrong weight is not mistaken for a wrong shape.
     wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
-    off, std = shells - wanted, spread(np.clip(wanted, 0.0, 1.0))
+    off = shells - wanted
+    std = spread(np.clip(wanted, 0.0, 1.0))
     return ComponentFit(
         gaps=gaps,
         nulls=nulls,
@@ -254,9 +264,9 @@ def compared(
     )
 
 
-def count_share(*, pure: bool) -> Fraction:
+def count_share(spending: Spending) -> Fraction:
     """Return the share of the budget for the count."""
-    return PURE_SHARE if pure else SHARE
+    return spending.by_tail(*COUNT_SHARES)
 
 
 def measure(
@@ -268,8 +278,9 @@ def measure(
     public: FloatArray,
 ) -> ComponentFit:
     """Release the count of rows in the cells of a mixture, at `count_share` of the allowance, and compare it with the mixture."""
-    at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
-    cost = run.account.allowance * count_share(pure=pure)
+    at = Gaussians.of(weights, means, covariances)
+    k = len(weights)
+    spending = run.account.spending
     if run.rows.n > MOST_COUNTED:
         run = run.on(interleave_rows(run.rows, MOST_COUNTED, run.rows.n - MOST_COUNTED)[0])
     prepare(run.rows.n, k * at.dim**2)
@@ -281,13 +292,20 @@ def measure(
             codes=partial(cell_codes, at=at, axes=axes),
             cells=[cells],
             row_cost=at.means.size * at.dim // 8,
-            gaussian=not pure,
         ),
         name="fit",
-        cost=cost,
+        cost=spending.part(count_share(spending)),
         cells=cells,
     )
-    return compared(counted.value, run.rows.n, counted.noise_std, expected, draws, k, pure=pure)
+    return compared(
+        counted.value,
+        run.rows.n,
+        counted.noise_std,
+        expected,
+        draws,
+        k,
+        square_spread=spending.by_tail(*SQUARE_SPREADS),
+    )
 
 
 def with_fit(

@@ -67,10 +67,12 @@ CHOICE = Fraction(1, 50)  # share of a choice among starts
 TREE_START_ROWS = 20  # public rows per component below which the tree's labels are a start
 # minimum public rows per component and column for pooling them with the moments of a round
 POOLED_ROWS = 3
-# Relative noise of an early round, and bounds of its share.
-EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
-# Laplace noise decreases with the share, not with its root: early rounds of full covariances above this noise are omitted.
-PURE_EARLY_NOISE, PURE_MOST_EARLY = 0.3, 1.0 / 4.0
+# Relative noise of an early round, and bounds of its share; where there are two, for Gaussian and for exponential tails. The latter
+# noise decreases with the share, not with its root: early rounds of full covariances above this noise are omitted.
+EARLY_NOISES = 0.7, 0.3
+LEAST_EARLY = 1.0 / 60.0
+MOST_EARLY = 1.0 / 16.0, 1.0 / 4.0
+DIAGONAL_EARLY = 1.0, 0.5  # factor of MOST_EARLY in rounds of variances alone
 # Relative noise of the whole budget above which it is reserved for the last round: starts are compared without early rounds, and
 # only the rounds that need a wide clip radius precede it. Pooled public rows are then a better start than a search.
 NOISY = 0.4
@@ -107,8 +109,8 @@ LEAF_COND_MAX = 100.0  # assumed condition number of a component within public b
 PARENT_SLACK = 100.0  # squared radius of a node over the largest variance inside
 # maximum condition number for preconditioning rounds; above it the trace bound is used
 MOST_PRECONDITIONED = 1e6
-# share of the counts with Laplace noise; with Gaussian noise they cost nothing
-PURE_COUNT_SHARE = Fraction(1, 20)
+# share of the counts where a row that moves pays for all releases; else they cost nothing
+COUNT_SHARE = Fraction(1, 20)
 TYPICAL_ROUNDS = 6  # number of rounds in predictions, which hardly depend on it
 LLOYD_ROUNDS = 5  # iterations without public rows
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any, get_args
 
 import numpy as np
@@ -15,8 +14,9 @@ from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
-from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, prepare
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
+from fastpubpriv.mechanisms.selection import HypothesisChoice, prepare
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibrated_budget import without_delta
 from fastpubpriv.release.release import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
 from fastpubpriv.results.reasons import Reason
@@ -211,7 +211,7 @@ def select_hypothesis(
         "select_hypothesis",
         rows,
         # A selection is pure DP, so no delta is spent.
-        PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
+        without_delta(budget),
         draws=1,
         **session.asked(ledger, random_state, threads, progress),
     )
@@ -226,7 +226,7 @@ def select_hypothesis(
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), left_out=left_out)
     used_law = selection.law_for(run.account, law)
-    epsilon = epsilon_of(Fraction(run.account.allowance), used_law, pure=run.account.pure)
+    epsilon = run.account.spending.choice_epsilon(used_law)
     if accuracy is not None:
         warn_few("select_hypothesis", rows.n, listed.size, accuracy, float(epsilon), failure_prob)
     used_method, evaluation = prepare(

@@ -35,8 +35,9 @@ from fastpubpriv.mixtures.separated.separated_mixture import leaf_draws
 from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
-from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.session import allowance_of
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.calibrated_budget import has_delta
+from fastpubpriv.privacy.spending import noise_of, spending_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
@@ -88,7 +89,7 @@ def plan_axis_aligned_mixture(
 
     def more(n_priv: int, budget: Budget) -> dict[str, float]:
         chosen = chosen_for(n_priv, budget)
-        if not isinstance(budget, ApproxDP):
+        if not has_delta(budget):
             return {}
         own = {} if chosen.details is None else chosen.details(components, budget)
         # What the algorithm of paper C requires takes about a second, and is undefined for very long lists.
@@ -176,36 +177,30 @@ def plan_separated_mixture(
     )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure = isinstance(budget, PureDP)
-        chosen = choose_search(wanted, shape, pure=pure)
+        chosen = choose_search(wanted, shape, noise_of(budget))
         depth = tree_depth(chosen, shape)
-        practical, rows = mode == "practical", n_priv * weight
-        draws = search_draws(chosen, shape) + (
-            soft_draws(dim, k) if practical else leaf_draws(dim, k)
-        )
-        _, allowance = allowance_of(budget, draws)
-        share = tuning.SEARCH_SHARE * (depth > 0)
+        practical = mode == "practical"
+        rows = n_priv * weight
+        draws = soft_draws(dim, k) if practical else leaf_draws(dim, k)
+        spending = spending_of(budget, search_draws(chosen, shape) + draws)
         details = {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)}
         if practical:
-            plan = SoftPlan.of(chosen, shape, n_priv, float(allowance), pure=pure)
-            error, share = (
-                plan.predicted(dim, rows, float(allowance)),
-                sum(plan.searches.values(), Fraction(0)),
-            )
+            plan = SoftPlan.of(chosen, shape, n_priv, spending)
+            error = plan.predicted(dim, rows)
+            share = sum(plan.searches.values(), Fraction(0))
             details |= {
                 "starts": float(plan.starts),
                 "rounds": plan.rounds + 1.0,
                 "last_share": float(plan.last),
             }
         else:
-            error = separated.lifted_errors(
-                shape, rows, pure=pure, allowance=allowance * (1 - share)
-            )
+            share = tuning.SEARCH_SHARE if depth else Fraction(0)
+            error = separated.lifted_errors(shape, rows, spending.part(1 - share))
         if depth and not chosen.soft:
             details["search_depth"] = float(depth)
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.
-            directions = float(allowance * share / depth * chosen.directions_share)
-            details["direction_noise"] = math.sqrt(2.0 * dim / directions) / rows
+            noise = spending.std("moment", dim, share / depth * chosen.directions_share)
+            details["direction_noise"] = math.sqrt(2.0 * dim) * noise / rows
         least = math.sqrt(dim * (dim + 1) / max(1.0, rows))
         more = {"mean_error": error.mean, "search_share": float(share), "without_privacy": least}
         return error.covariance, more | details

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeGuard
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import (
@@ -160,6 +161,28 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if pure_to_zcdp(middle) <= budget.rho else (low, middle)
     return low
+
+
+def without_delta(budget: Budget) -> Budget:
+    """Return the part of a budget for releases that cost an epsilon and no delta.
+
+    Examples
+    --------
+    >>> without_delta(ApproxDP(epsilon=1, delta=1e-6)), without_delta(ZCDP(rho=1))
+    (PureDP(epsilon=1.0), ZCDP(rho=1.0))
+    """
+    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+
+
+def has_delta(budget: object) -> TypeGuard[ApproxDP]:
+    """Return whether this is a budget with a delta, which releases over unknown cells need.
+
+    Examples
+    --------
+    >>> has_delta(ApproxDP(epsilon=1, delta=1e-6)), has_delta(PureDP(epsilon=1))
+    (True, False)
+    """
+    return isinstance(budget, ApproxDP)
 
 
 def row_budget(budget: Budget, rows: int) -> Budget:

@@ -379,6 +379,27 @@ def stable_event(
     return min(events, key=lambda event: event.count_threshold + 2 * event.count_noise_std)
 
 
+def paper_event(
+    epsilon: Fraction, delta: Fraction, *, histograms: int, n: int, draws: int
+) -> StableHistogramEvent | None:
+    """Return noise and thresholds of paper C's composition, None if its exact cost exceeds (epsilon, delta) or it has no grid."""
+    # Each of T histograms has epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) / delta))) and delta' = delta / (2 (T + 1)).
+    t = histograms
+    each = Fraction(
+        float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta))))
+    )
+    try:
+        single = stable_event(
+            each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace"
+        )
+    except InputError:  # no grid is fine enough
+        return None
+    event = StableHistogramEvent(
+        "laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws
+    )
+    return event if event.delta <= delta else None
+
+
 def _candidates(
     law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, draws: int
 ) -> list[StableHistogramEvent]:

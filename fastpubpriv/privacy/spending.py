@@ -146,6 +146,11 @@ class Spending(ABC):
 
     @property
     @abstractmethod
+    def on_diagonal(self) -> float:
+        """Standard deviation on the diagonal of a second moment over that off the diagonal."""
+
+    @property
+    @abstractmethod
     def count_of_group(self) -> float:
         """Weight of a count in its joint release with the sum of a group, in half boxes."""
 
@@ -288,6 +293,11 @@ class GaussianSpending(Spending):
         return math.sqrt(0.5)
 
     @property
+    def on_diagonal(self) -> float:
+        """See `Spending.on_diagonal`."""
+        return math.sqrt(2.0)
+
+    @property
     def count_of_group(self) -> float:
         """See `Spending.count_of_group`."""
         return math.sqrt(0.75)
@@ -426,6 +436,11 @@ class LaplaceSpending(Spending):
         return 1.0
 
     @property
+    def on_diagonal(self) -> float:
+        """See `Spending.on_diagonal`."""
+        return 1.0
+
+    @property
     def count_of_group(self) -> float:
         """See `Spending.count_of_group`."""
         return 0.25
@@ -522,6 +537,18 @@ SPENDINGS: dict[type[Budget], type[Spending]] = {
 }
 
 
+def noise_of(budget: Budget) -> type[Spending]:
+    """Return the kind of noise that a budget is spent on; for what is no budget, a kind whose `amount` refuses it.
+
+    Examples
+    --------
+    >>> noise_of(ZCDP(rho=1)).carries_trees, noise_of(PureDP(epsilon=1)).carries_trees
+    (True, False)
+    """
+    known = (SPENDINGS[base] for base in type(budget).__mro__ if base in SPENDINGS)
+    return next(known, GaussianSpending)
+
+
 def spending_of(budget: Budget, draws: int, *reserved: Fraction) -> Spending:
     """Return what releases of `draws` noise values may cost of a budget, next to a `reserved` epsilon and delta.
 
@@ -532,6 +559,5 @@ def spending_of(budget: Budget, draws: int, *reserved: Fraction) -> Spending:
     >>> spending_of(ZCDP(rho=2), draws=10).std("count")
     0.7071067811865476
     """
-    known = (SPENDINGS[base] for base in type(budget).__mro__ if base in SPENDINGS)
-    kind = next(known, GaussianSpending)  # which refuses what is no budget
+    kind = noise_of(budget)
     return kind(kind.amount(budget, draws, *reserved))

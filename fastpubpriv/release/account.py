@@ -141,6 +141,11 @@ class Charges:
         return LaplaceSpending(self.approx_left[0])
 
     @property
+    def of_choices(self) -> Spending:
+        """What selections may cost: the remaining epsilon of a budget with a delta, else the whole allowance."""
+        return self.beside if self.notion is ApproxDP else self.spending
+
+    @property
     def choice_law(self) -> str:
         """The cheaper selection: permute-and-flip for a price in epsilon, exponential for one in rho."""
         return "exponential" if self.notion is ZCDP else "permute_and_flip"

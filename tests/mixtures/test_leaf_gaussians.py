@@ -22,6 +22,7 @@ from fastpubpriv.mixtures.separated.separated_mixture import (
     leaf_frames,
     learn_leaves,
 )
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release.transcript import recording
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
@@ -73,7 +74,7 @@ class Mixture:
         run = opened(rows, budget, draws=draws, random_state=random_state, threads=threads)
         frames = self.frames() if frames is None else frames
         learned = learn_leaves(
-            run, self.tree, self.tree.leaves, frames, allowance=run.account.allowance, **options
+            run, self.tree, self.tree.leaves, frames, spending=run.account.spending, **options
         )
         return run, facts_of(learned)
 
@@ -179,7 +180,7 @@ def test_nodes_that_are_not_leaves_can_be_estimated(mixture):
     tree = tree.split_nearest(1, origin=np.zeros(4), projection=None, centers=mixture.means[:2])
     frames = leaf_frames(tree, (1,), mixture.public, radii=[30.0])
     run = opened(mixture.private, ZCDP(1), draws=leaf_draws(4, 1))
-    learned = facts_of(learn_leaves(run, tree, (1,), frames, allowance=run.account.allowance))
+    learned = facts_of(learn_leaves(run, tree, (1,), frames, spending=run.account.spending))
     assert not any(learned.part_reasons)
     # Forty thousand rows, mean half-way, variance 100 along the line between the two.
     np.testing.assert_allclose(learned.counts, 40_000, rtol=0.02)
@@ -222,12 +223,14 @@ def test_costs_draws_and_shares_of_the_failure_probability(mixture):
     loose, tight = (small.frames(failure_prob=failure) for failure in (0.5, 0.01))
     alone = leaf_frames(small.tree, (1,), small.public, radii=[7.0], failure_prob=0.5 / 3)
     assert loose[0].frame.condition == alone[0].frame.condition < tight[0].frame.condition
-    # Costs add up to the allowance.
-    counts, learning = leaf_costs(Fraction(2), pure=False)
-    cov, mean = learning * Fraction(9, 10), learning * Fraction(1, 10)
+    # Costs add up to the budget.
+    costs = leaf_costs(GaussianSpending(Fraction(2)))
+    counts = costs.counts.allowance
+    cov = costs.gaussians.allowance * Fraction(9, 10)
+    mean = costs.gaussians.allowance * Fraction(1, 10)
     assert cov + max(mean, counts + mean / 2) == 2
     assert counts == Fraction(1, 10)
-    assert sum(leaf_costs(Fraction(1), pure=True)) == 1
+    assert sum(part.allowance for part in leaf_costs(LaplaceSpending(Fraction(1)))) == 1
     # Draws are an upper bound.
     for notion, budget in BUDGETS.items():
         run, _ = mixture.fit(budget, x=mixture.private[:3000], rounds=24)

@@ -17,6 +17,7 @@ from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method
 from fastpubpriv.privacy import ZCDP, Ledger, PureDP
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
@@ -82,15 +83,16 @@ def test_pure_budgets_cannot_pay_for_a_private_search(method):
     assert learn(budget=PureDP(8)).method == "soft_em"
 
 
-@pytest.mark.parametrize(("n_pub", "dim", "k", "mode", "pure", "expected"), [
-    (8, 200, 4, "practical", False, "soft_em"), (1000, 200, 4, "practical", True, "soft_em"),
-    (39, 1, 4, "practical", False, "soft_em"), (8, 200, 1, "practical", False, "soft_em"), (1000, 200, 4, "theory", False, "tree"),
-    (5000, 200, 4, "theory", False, "public_pca"),
+@pytest.mark.parametrize(("n_pub", "dim", "k", "mode", "noise", "expected"), [
+    (8, 200, 4, "practical", GaussianSpending, "soft_em"), (1000, 200, 4, "practical", LaplaceSpending, "soft_em"),
+    (39, 1, 4, "practical", GaussianSpending, "soft_em"), (8, 200, 1, "practical", GaussianSpending, "soft_em"),
+    (1000, 200, 4, "theory", GaussianSpending, "tree"), (5000, 200, 4, "theory", GaussianSpending, "public_pca"),
+    (8, 200, 4, "theory", LaplaceSpending, "public_pca"),
 ])  # fmt: skip
-def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
+def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, noise, expected):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.2, mode=mode, failure_prob=0.1)
-    assert choose_method("auto", shape, pure=pure).name == expected
-    assert choose_method("tree", shape, pure=False).name == "tree"
+    assert choose_method("auto", shape, noise).name == expected
+    assert choose_method("tree", shape, GaussianSpending).name == "tree"
 
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])

@@ -15,11 +15,11 @@ from fastpubpriv import (
     PureDP,
     learn_axis_aligned_mixture,
     learn_separated_mixture,
-    session,
 )
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_shapes, soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
 from fastpubpriv.release.transcript import recording
 
 pytestmark = [
@@ -189,23 +189,29 @@ def test_a_change_along_one_direction_stands_out_of_noise():
     assert np.abs(alone - np.eye(40)).max() < 0.1
 
 
-def plan_of(dim, k, n, n_pub, allowance, *, pure=False, method="soft_em"):
+def plan_of(dim, k, n, n_pub, rho):
     shape = Shape(
         dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1
     )
-    return soft_em.SoftPlan.of(METHODS[method], shape, n, allowance, pure=pure)
+    return soft_em.SoftPlan.of(METHODS["soft_em"], shape, n, GaussianSpending(Fraction(rho)))
 
 
 @pytest.mark.parametrize("n", [300, 3000, 50_000, 10**7])
 @pytest.mark.parametrize("n_pub", [10, 500])
-@pytest.mark.parametrize(("method", "pure"), [
-    ("soft_em", False), ("soft_em", True), ("tree", False), ("public_pca", False), ("public_pca", True)
+@pytest.mark.parametrize(("method", "law"), [
+    ("soft_em", GaussianSpending), ("soft_em", LaplaceSpending), ("tree", GaussianSpending),
+    ("public_pca", GaussianSpending), ("public_pca", LaplaceSpending),
 ])  # fmt: skip
-def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, pure):
-    plan = plan_of(6, 4, n, n_pub, 0.1, pure=pure, method=method)
+def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, law):
+    spending = law(Fraction(1, 10))
+    shape = Shape(
+        dim=6, n_pub=n_pub, n_components=4, min_weight=0.125, mode="practical", failure_prob=0.1
+    )
+    plan = soft_em.SoftPlan.of(METHODS[method], shape, n, spending)
     rounds = (plan.starts * plan.race + plan.more) * plan.early + plan.last
     choices = plan.choice * (2 if plan.noisy else 1)
-    assert rounds + choices + sum(plan.searches.values()) + soft_em.fit.count_share(pure=pure) == 1
+    counted = soft_em.fit.count_share(spending)
+    assert rounds + choices + sum(plan.searches.values()) + counted == 1
     assert plan.last > Fraction(1, 10)
     assert plan.starts * plan.race + plan.more + 1 <= soft_em.MOST_ROUNDS
 
@@ -228,8 +234,8 @@ def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, bu
     # Searches may end early; every other release is the same.
     rounds = [[each for each in calls if not each[0].startswith("node")] for calls in transcripts]
     assert [event for _, event in rounds[0]] == [event for _, event in rounds[1]]
-    allowance = session.allowance_of(budget, soft_em.soft_draws(4, 3))[1]
-    plan = plan_of(4, 3, n, n_pub, float(allowance))
+    allowance = spending_of(budget, soft_em.soft_draws(4, 3)).allowance
+    plan = plan_of(4, 3, n, n_pub, allowance)
     paid = sum(event.rho for _, event in rounds[0]) + allowance * sum(plan.searches.values())
     assert Fraction(97, 100) * allowance < paid <= allowance
 

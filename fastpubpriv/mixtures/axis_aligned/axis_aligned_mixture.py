@@ -25,7 +25,8 @@ from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.select import warn_few
 from fastpubpriv.mixtures.separated.public_shapes import without_far
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
@@ -208,7 +209,7 @@ def chosen_method(
         else:
             method = "dp_em"
     chosen = METHODS[method]
-    if chosen.needs_delta and not isinstance(budget, ApproxDP):
+    if chosen.needs_delta and not has_delta(budget):
         raise BudgetError(
             "without public rows places are found by stable histograms, which need a delta: pass "
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
@@ -396,9 +397,7 @@ def learn_axis_aligned_mixture(
                     "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
                 )
     # A selection is pure DP, so no delta is spent.
-    spent = (
-        PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
-    )
+    spent = without_delta(budget) if chosen.choice_only else budget
     run = session.start(
         "learn_axis_aligned_mixture",
         view,

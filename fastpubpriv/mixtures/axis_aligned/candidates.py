@@ -35,7 +35,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
-from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
+from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.public_draws import sobol_points
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
@@ -51,9 +51,10 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
         np.searchsorted(cells.edges, mixtures.means + reach, side="left") - first + 1, 1
     )
     tail = tuning.FEIGNED * np.minimum(spanned / len(cells.counts), 1.0)
-    # The quantile of one Laplace count, which tends to the normal one for sums of several counts.
-    normal, laplace = -ndtri(tail), -np.log(2.0 * tail) / math.sqrt(2.0)
-    least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(laplace - normal, 0.0))
+    # The quantile of one count with exponential tails, which tends to the normal one for sums of several counts.
+    normal = -ndtri(tail)
+    single = -np.log(2.0 * tail) / math.sqrt(2.0)
+    least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(single - normal, 0.0))
     is_significant: BoolArray = np.all(
         (mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1
     )
@@ -506,7 +507,7 @@ def learn(task: Task) -> LearnedMixture:
     )
     pairs = DistantPairs(before[0]) if before else None
     check_stages(run, pairs, place_rows, tuning.LINE_SCALES)
-    laplace_count_grid(account.approx_left[0], 1, cell_rows.n)
+    account.beside.grid("count", 1, cell_rows.n)
     check_rows(choice_rows.n, 1)
     account.open()
     (scales,), tied, steps = shown_scales(run, pairs, tuning.LINE_SCALES, task.n_components)
@@ -518,7 +519,7 @@ def learn(task: Task) -> LearnedMixture:
     counted = run.block(cell_rows).release(
         CellCounts(edges=[edges[1:-1]]),
         name="cells",
-        cost=account.approx_left[0],
+        cost=account.beside,
         cells=len(edges) - 1,
     )
     cells = CellHistogram(edges, counted.value, counted.noise_std, cell_rows.n)

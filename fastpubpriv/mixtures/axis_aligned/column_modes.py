@@ -32,7 +32,7 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     Mixtures,
     Task,
 )
-from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_normals
 from fastpubpriv.results.reasons import Reason
@@ -125,10 +125,10 @@ def check(
     # Checked for the maximum numbers: fewer histograms or components need less.
     account, dim = task.run.account, task.run.rows.dim
     event = candidates.check_stages(task.run, pairs, places, dim * tuning.COLUMN_SCALES)
-    gaussian, cost, _ = cell_noise(account, dim)
-    (gaussian_count_grid if gaussian else laplace_count_grid)(cost / dim, 1, cells.n)
+    each_column = Fraction(1, dim)
+    of_cells(account, dim).part(each_column).grid("count", 1, cells.n)
     for rows in coded:
-        laplace_count_grid(account.approx_left[0] / dim, 1, rows.n)
+        account.beside.part(each_column).grid("count", 1, rows.n)
     for components in range(1, task.n_components + 1):
         shares = dp_em.iteration_shares(tuning.ANCHOR_STEPS)
         dp_em.check(account, em_rows.n, dim, components, known_std=task.known_std, shares=shares)
@@ -144,14 +144,9 @@ def check(
         )
 
 
-def cell_noise(account: Account, dim: int) -> tuple[bool, Fraction, float]:
-    """Return whether Gaussian noise is less on joint counts of the columns, their cost, and about the standard deviation."""
-    epsilon = account.approx_left[0]
-    gaussian, laplace = (
-        math.sqrt(dim / float(account.allowance)),
-        2.0 * math.sqrt(2.0) * dim / float(epsilon),
-    )
-    return (True, account.allowance, gaussian) if gaussian < laplace else (False, epsilon, laplace)
+def of_cells(account: Account, dim: int) -> Spending:
+    """Return the spending with the least noise on joint counts of the columns."""
+    return min(account.beside, account.spending, key=lambda spending: spending.std("count", dim))
 
 
 def marginals(
@@ -163,7 +158,8 @@ def marginals(
         run, pairs, tuning.COLUMN_SCALES, task.n_components
     )
     places = candidates.shown_places(run.block(place_rows), scales)
-    gaussian, cost, noise = cell_noise(run.account, dim)
+    spending = of_cells(run.account, dim)
+    noise = spending.std("count", dim)
     edges = [
         candidates.partition(
             each,
@@ -175,9 +171,9 @@ def marginals(
         for each in places
     ]
     counts = run.block(cell_rows).release(
-        CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
+        CellCounts(edges=[each[1:-1] for each in edges]),
         name="cells",
-        cost=cost,
+        cost=spending,
         cells=sum(len(each) - 1 for each in edges),
     )
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
@@ -306,7 +302,7 @@ def find_matching_modes(
             row_cost=30 * (len(chosen) + len(others)),
         ),
         name="matching_modes",
-        cost=task.run.account.approx_left[0],
+        cost=task.run.account.beside,
         cells=sum(sizes),
     )
     place = 0
@@ -402,7 +398,7 @@ def learn(task: Task) -> LearnedMixture:
                 row_cost=20 * len(chosen) + 8,
             ),
             name="combinations",
-            cost=run.account.approx_left[0],
+            cost=run.account.beside,
             cells=cells,
         )
         least = max(task.min_weight / 2.0 * code_rows.n, tuning.EVIDENCE * released.noise_std)

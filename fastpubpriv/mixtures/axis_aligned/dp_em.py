@@ -20,7 +20,7 @@ from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
-from fastpubpriv.mechanisms.sums import StatisticSum, statistic_grid
+from fastpubpriv.mechanisms.sums import StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
@@ -35,15 +35,17 @@ from fastpubpriv.mixtures.separated.soft_em import (
     budget_noise,
     changed,
     check_searches,
+    first_searches,
     learn_rounds,
     public_errors,
     weighed_count,
 )
-from fastpubpriv.privacy import Budget, PureDP
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.rowwise.row_maps import RowTree
-from fastpubpriv.session import Session, allowance_of
+from fastpubpriv.session import Session
 
 
 def standardized(
@@ -112,7 +114,7 @@ def learn_from_list(task: Task) -> LearnedMixture:
     listed = em.hypotheses_of(candidates)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
-    share = 1 - count_share(pure=task.run.account.pure)
+    share = 1 - count_share(task.run.account.spending)
     return em.measured(task, choose(task.run, listed, diagnostics={}, share=share))
 
 
@@ -305,7 +307,7 @@ def check(
     """Raise before the debit if a round with this number of components has no integer grid."""
     width = statistic_dim(1, dim, known_std=known_std)
     for share in shares:
-        statistic_grid(account, account.allowance * share, components, width, n)
+        account.spending.part(share).grid("parts", width, n, parts=components)
 
 
 def iterate(
@@ -321,14 +323,11 @@ def iterate(
 
 
 def whole_noise(
-    dim: int, *, allowance: float, pure: bool, known_std: bool = False, wider: float = 1.0
+    dim: int, spending: Spending, *, known_std: bool = False, wider: float = 1.0
 ) -> float:
-    """Return the standard deviation of the noise on a sum of statistics at cost `allowance`."""
-    radius, width = (
-        Radii.of(dim, known_std=known_std, wider=wider).total,
-        statistic_dim(1, dim, known_std=known_std),
-    )
-    return radius * (math.sqrt(8.0 * width) / allowance if pure else math.sqrt(2.0 / allowance))
+    """Return the standard deviation of the noise on a sum of statistics that costs the whole of a budget."""
+    radius = Radii.of(dim, known_std=known_std, wider=wider).total
+    return radius * spending.std("sum", statistic_dim(1, dim, known_std=known_std))
 
 
 def plan_of(
@@ -336,54 +335,52 @@ def plan_of(
     k: int,
     n: int,
     n_pub: int,
-    allowance: float,
+    spending: Spending,
     *,
-    pure: bool,
     known_std: bool = False,
     fits: int = 2,
 ) -> SoftPlan:
     """Plan the rounds from public numbers; searches are added to the public starts if full covariances would not be too noisy."""
-    noise = whole_noise(
-        dim, allowance=allowance, pure=pure, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP
-    )
+    noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
     searched = (
-        not (pure or known_std)
+        spending.carries_trees
+        and not known_std
         and min(dim, k) > 1
-        and budget_noise(dim, k, n, allowance) <= tuning.NOISY
+        and budget_noise(dim, k, n, spending) <= tuning.NOISY
     )
-    searches = dict(
-        [*tuning.SEARCHES.items()][: searched * (1 + (n_pub < tuning.TREE_START_ROWS * k))]
-    )
-    entries, relative = 2 * k * dim, noise * math.sqrt(2.0 * dim) * k / n
+    searches: dict[str, Fraction] = {}
+    if searched:
+        searches = first_searches(2 if n_pub < tuning.TREE_START_ROWS * k else 1)
     return SoftPlan.shared(
-        relative,
+        noise * math.sqrt(2.0 * dim) * k / n,
         fits,
         searches,
         n=n,
-        entries=entries,
-        allowance=allowance,
-        pure=pure,
+        entries=2 * k * dim,
+        spending=spending,
         diagonal=True,
     )
 
 
 def learn(task: Task) -> LearnedMixture:
     """Fit the public rows, then run rounds on public and private rows together."""
-    public, run, k, known_std = task.public, task.run, task.n_components, task.known_std
+    public = task.public
     assert public is not None
-    account, n, dim = run.account, run.rows.n, run.rows.dim
+    run = task.run
+    account = run.account
+    n = run.rows.n
+    dim = run.rows.dim
+    k = task.n_components
+    known_std = task.known_std
     fits, floor = public_starts(public, k, known_std=known_std)
     sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
     shape = Shape(
         **sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob
     )
-    given: Any = {"pure": account.pure, "known_std": known_std, "fits": len(fits)}
-    plan = plan_of(dim, k, n, len(public), float(account.allowance), **given)
+    plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std, fits=len(fits))
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
-    check_searches(plan, shape, n, account.allowance)
-    last = whole_noise(
-        dim, allowance=float(account.allowance * plan.last), pure=account.pure, known_std=known_std
-    )
+    check_searches(plan, shape, n)
+    last = whole_noise(dim, account.spending.part(plan.last), known_std=known_std)
     if (predicted := k * math.sqrt(dim) * last / n) > 1.0:
         warn(
             f"{account.name}: noise of {predicted:.3g} standard deviations is predicted on a component's mean; pass a larger "
@@ -427,14 +424,11 @@ def predict(
     n: int, dim: int, components: int, n_pub: int, budget: Budget
 ) -> tuple[float, dict[str, float]]:
     """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
-    _, allowance = allowance_of(budget, most_draws(n, dim, components, known_std=False))
-    pure = isinstance(budget, PureDP)
-    plan = plan_of(dim, components, n, n_pub, float(allowance), pure=pure)
-    noise = whole_noise(dim, allowance=float(allowance * plan.last), pure=pure)
-    private, public = (
-        1.0 / (components * n) + (noise / n) ** 2,
-        1.0 / (components * n_pub) if n_pub else math.inf,
-    )
+    spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
+    plan = plan_of(dim, components, n, n_pub, spending)
+    noise = whole_noise(dim, spending.part(plan.last))
+    private = 1.0 / (components * n) + (noise / n) ** 2
+    public = 1.0 / (components * n_pub) if n_pub else math.inf
     details = {
         "public_rows_alone": math.sqrt(dim * components / n_pub),
         "without_privacy": math.sqrt(dim * components / (n_pub + n)),

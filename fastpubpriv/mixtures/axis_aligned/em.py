@@ -22,7 +22,7 @@ from scipy.special import logsumexp, ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
-from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
+from fastpubpriv.mechanisms.selection import HypothesisChoice, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import BLIND, CHANCE, MOST_OPEN, measure
@@ -432,11 +432,8 @@ def choose(
     index = 0
     if hypotheses.size > 1:
         account = run.account
-        if isinstance(account.budget, ApproxDP):
-            law, epsilon = "permute_and_flip", share * account.approx_left[0]
-        else:
-            law = law_for(account)
-            epsilon = epsilon_of(share * account.allowance, law, pure=account.pure)
+        law = law_for(account)
+        epsilon = account.of_choices.part(share).choice_epsilon(law)
         method, evaluation = prepare(hypotheses, run.rows.n, threads=run.executor.threads)
         choice = HypothesisChoice(evaluation=evaluation, size=hypotheses.size, law=law)
         index = run.release(choice, name="choice", cost=epsilon, method=method).index

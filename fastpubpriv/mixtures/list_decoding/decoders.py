@@ -20,8 +20,9 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
-from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy import Budget, Ledger, StableHistogramEvent
+from fastpubpriv.privacy.calibrated_budget import has_delta
+from fastpubpriv.privacy.calibration import paper_event, stable_event
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -47,7 +48,7 @@ def start_decoding(
     """Start the session after every check of public numbers, with one stage for each (partitions, rows); warn if the theorem
     requires more rows than there are.
     """
-    if not isinstance(budget, ApproxDP):
+    if not has_delta(budget):
         raise BudgetError(
             f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)"
         )
@@ -220,27 +221,6 @@ def release_means(
             )
         lists.append(column)
     return lists
-
-
-def paper_event(
-    epsilon: Fraction, delta: Fraction, *, histograms: int, n: int, draws: int
-) -> StableHistogramEvent | None:
-    """Return noise and thresholds of the paper's composition, None if its exact cost exceeds (epsilon, delta) or it has no grid."""
-    # Each of T histograms has epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) / delta))) and delta' = delta / (2 (T + 1)).
-    t = histograms
-    each = Fraction(
-        float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta))))
-    )
-    try:
-        single = stable_event(
-            each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace"
-        )
-    except InputError:  # no grid is fine enough
-        return None
-    event = StableHistogramEvent(
-        "laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws
-    )
-    return event if event.delta <= delta else None
 
 
 # ---- List decoders of one parameter: scales of any mixture, or means for a known scale -----------------------------------

@@ -13,7 +13,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import Contents, Result, Table, shape
 from fastpubpriv.results.histogram import noise_quantile
@@ -44,7 +45,7 @@ def mean_list_bound(min_weight: float) -> int:
 
 def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: int = 1) -> float:
     """Bound the error of all counts of n rows, suppressed ones too, by the threshold plus the largest of 2 n noises (Lemma 4.1)."""
-    if not isinstance(budget, ApproxDP):
+    if not has_delta(budget):
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     # The number of rows matters only through the size of the integers, and not beyond 2^35.
     event = stable_event(

@@ -312,13 +312,13 @@ def find_supercluster(
     def within(steps: int) -> int:
         return int(np.searchsorted(away, steps * step, side="right"))
 
-    # The radius is a whole number of steps. `pure`: the outermost step within the radius holds no row.
-    radius, pure = 1, False
+    radius = 1  # a whole number of steps
+    is_outermost_empty = False  # whether the outermost step within the radius holds no row
     for _ in range(n_components):
         if within(radius + 1) > within(radius):
-            pure = within(radius + 2) == within(radius + 1)
+            is_outermost_empty = within(radius + 2) == within(radius + 1)
             radius += 2
-        elif pure:
+        elif is_outermost_empty:
             break
         elif within(radius + 2) == within(radius):
             radius += 1

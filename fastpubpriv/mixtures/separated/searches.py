@@ -32,7 +32,7 @@ from fastpubpriv.mixtures.separated.search_state import (
     usable_radius,
     widest,
 )
-from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Method, Registry, Session
 
 # Maximum number of cells of a radial histogram: the bins, one cell inside and one outside of them.
@@ -387,8 +387,8 @@ SOFT_EM = SearchMethod(
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 
 
-def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
-    """Return the method to run, from public numbers alone. Raise if its mode or a pure budget do not allow it."""
+def choose_method(method: str, shape: Shape, noise: type[Spending]) -> SearchMethod:
+    """Return the method to run, from public numbers alone. Raise if its mode or the budget's noise do not allow it."""
     if method == "auto":
         if shape.mode == "practical":
             return SOFT_EM
@@ -397,7 +397,9 @@ def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
             * max(1.0, math.log(shape.n_components / shape.failure_prob))
             / shape.min_weight
         )
-        return PUBLIC_PCA if pure or shape.n_components == 1 or shape.n_pub >= enough else TREE
+        if not noise.carries_trees or shape.n_components == 1 or shape.n_pub >= enough:
+            return PUBLIC_PCA
+        return TREE
     chosen = METHODS[method]
     if shape.mode == "theory" and chosen.theory is None:
         proved = " and ".join(
@@ -406,7 +408,7 @@ def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
         raise InputError(
             f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}"
         )
-    if pure and tree_depth(chosen, shape) and not chosen.soft:
+    if not noise.carries_trees and tree_depth(chosen, shape) and not chosen.soft:
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
             "pass ZCDP or ApproxDP, or method='public_pca'"
@@ -424,13 +426,15 @@ def search_draws(method: SearchMethod, shape: Shape) -> int:
     return 0 if tree_depth(method, shape) == 0 else method.draws(shape)
 
 
-def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: int, n: int) -> None:
+def check_search_grids(
+    spending: Spending, depth: int, method: SearchMethod, dim: int, n: int
+) -> None:
     """Raise, before the debit, if the share of a node is too small for integer grids."""
-    share = cost / depth
+    of_node = spending.part(Fraction(1, depth))
     directions = method.directions_share
-    gaussian_gram_grid(share * directions, dim, n)
+    of_node.part(directions).grid("moment", dim, n)
     if directions < 1:
-        gaussian_count_grid(share * (1 - directions) / tuning.ATTEMPTS, MOST_CELLS, n)
+        of_node.part((1 - directions) / tuning.ATTEMPTS).grid("count", MOST_CELLS, n)
 
 
 def find_components(

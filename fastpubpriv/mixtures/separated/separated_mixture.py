@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,14 +55,14 @@ from fastpubpriv.mixtures.separated.public_shapes import (
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
-from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
-from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger
+from fastpubpriv.privacy.spending import Spending, noise_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
-from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
-from fastpubpriv.session import Noise, Session
+from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
@@ -84,13 +84,19 @@ class LeafFrame:
     covariance: FloatArray
 
 
-def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
-    """Return the budgets of the counts and of the other releases of a leaf stage, each for the worse case of a replaced row."""
-    # With Gaussian noise, counts within half of the mean's share cost nothing extra; under pure DP a row that moves pays for all.
-    if not pure:
-        return allowance * MEAN_SHARE / 2, allowance
-    counts = allowance * tuning.PURE_COUNT_SHARE
-    return counts, allowance - counts
+class LeafCosts(NamedTuple):
+    """The budgets of a leaf stage, each for the worse case of a replaced row."""
+
+    counts: Spending
+    gaussians: Spending  # of second moments and means
+
+
+def leaf_costs(spending: Spending) -> LeafCosts:
+    """Return the budgets of a leaf stage within a budget."""
+    # Where a row that moves costs half as much in the means, counts within half of their share are free; else it pays for all.
+    if spending.carries_trees:
+        return LeafCosts(spending.part(MEAN_SHARE / 2), spending)
+    return LeafCosts(spending.part(tuning.COUNT_SHARE), spending.part(1 - tuning.COUNT_SHARE))
 
 
 def leaf_draws(dim: int, n_leaves: int) -> int:
@@ -98,16 +104,15 @@ def leaf_draws(dim: int, n_leaves: int) -> int:
     return n_leaves * (1 + dim + 2 * lifted_coinpress.MAX_ROUNDS * (dim + 1) ** 2)
 
 
-def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
+def check_leaf_grids(dim: int, n: int, n_leaves: int, spending: Spending) -> None:
     """Raise, before the debit, if a leaf stage of this size and cost has no integer grids."""
-    (counts, learning), public = leaf_costs(allowance, pure=pure), ("check",)
-    cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=public)
-    cluster_sum_grid(learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
+    costs = leaf_costs(spending)
+    leaves: Any = {"clusters": n_leaves, "lineage": ("check",)}
+    costs.counts.cluster_grid("count", 1, n, **leaves)
+    costs.gaussians.part(MEAN_SHARE).cluster_grid("sum", dim, n, **leaves)
     for rounds in (2, lifted_coinpress.MAX_ROUNDS):
         for share in lifted_coinpress.round_shares(rounds):
-            cluster_gram_grid(
-                learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public
-            )
+            costs.gaussians.part(share).cluster_grid("moment", dim + 1, n, **leaves)
 
 
 def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
@@ -183,7 +188,7 @@ def learn_leaves(
     leaves: Sequence[int],
     frames: Sequence[LeafFrame],
     *,
-    allowance: Fraction,
+    spending: Spending,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
@@ -197,12 +202,16 @@ def learn_leaves(
     UNRESOLVED: the smallest eigenvalues cannot be distinguished from noise; those of the public rows are reported, unless the
     predicted noise was small enough (the rows then lie near a subspace).
     """
-    k, dim, account = len(leaves), tree.dim, run.account
+    k = len(leaves)
+    dim = tree.dim
     if len(frames) != k:
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
     routes = tree.routes(leaves)
-    count_cost, cost = leaf_costs(allowance, pure=account.pure)
-    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
+    costs = leaf_costs(spending)
+    cost = costs.gaussians.allowance
+    counted = run.release(
+        LeafCounts(routes=routes), name="leaf counts", cost=costs.counts.allowance
+    )
     count_noise = float(counted.noise_std[0])
     floor = max(tuning.LEAST_ROWS * (dim + 1), math.ceil(tuning.LEAST_STDS * count_noise))
     low = counted.value < floor
@@ -212,8 +221,8 @@ def learn_leaves(
         problem_of(n=size, mean_radius=leaf.frame.mean_radius, condition=leaf.frame.condition)
         for size, leaf in zip(sizes, frames, strict=True)
     ]
-    moving = Noise(account.pure, cost, moving=True)
-    noise = partial(moving.gram, dim + 1)
+    of_leaves = replace(costs.gaussians, between_clusters=True)
+    noise = partial(of_leaves.std, "moment", dim + 1)
     if rounds is None:
         rounds = _common_rounds(
             [problem for problem, few in zip(problems, low, strict=True) if not few], noise
@@ -224,12 +233,12 @@ def learn_leaves(
     ]
     _second_moments(run, routes, states, problems, rounds, cost)
     means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
-    reasons, errors, per_row = [], np.full((2, k), math.inf), moving.vector(dim, MEAN_SHARE)
-    out_means, out_noise, covariances = (
-        np.zeros((k, dim)),
-        np.zeros((k, dim)),
-        np.zeros((k, dim, dim)),
-    )
+    per_row = of_leaves.std("sum", dim, MEAN_SHARE)
+    reasons: list[Reasons] = []
+    errors = np.full((2, k), math.inf)
+    out_means = np.zeros((k, dim))
+    out_noise = np.zeros((k, dim))
+    covariances = np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
         predicted = lifted_coinpress.resolves(problem, rounds, noise)
@@ -366,7 +375,7 @@ def check_components(
     return k, min(weight, 1.0 / k)
 
 
-def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fraction) -> Prediction:
+def lifted_errors(shape: Shape, expected: float, spending: Spending) -> Prediction:
     """Predict the errors of the lifted CoinPress for a component of `expected` rows, once it has been found."""
     problem = GaussianProblem(
         dim=shape.dim,
@@ -376,9 +385,8 @@ def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fract
         mode=shape.mode,
         failure_prob=shape.failure_prob,
     )
-    predicted = lifted_coinpress.predict(
-        problem, Noise(pure, allowance, moving=True), tuning.TYPICAL_ROUNDS
-    )
+    of_leaves = replace(spending, between_clusters=True)
+    predicted = lifted_coinpress.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS)
     return Prediction(predicted.covariance_error, predicted.mean_error)
 
 
@@ -414,7 +422,7 @@ def search_facts(clustering: Clustering) -> dict[str, Any]:
     }
 
 
-def of_leaves(
+def result_of_leaves(
     learnt: MixtureResult, clustering: Clustering, method: str, n_pub: int, **facts: Any
 ) -> MixtureResult:
     """Return the result of a method whose leaves the lifted CoinPress has estimated."""
@@ -546,7 +554,7 @@ def learn_separated_mixture(
         mode=mode,
         failure_prob=failure_prob,
     )
-    chosen = searches.choose_method(method, shape, pure=isinstance(budget, PureDP))
+    chosen = searches.choose_method(method, shape, noise_of(budget))
     if mode == "theory" and k > 1:
         refuse_too_much(public)
     equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
@@ -573,37 +581,39 @@ def _learn_in_theory(
     **options: Any,
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
-    k, dim, depth = shape.n_components, shape.dim, searches.tree_depth(chosen, shape)
+    k = shape.n_components
+    dim = shape.dim
+    depth = searches.tree_depth(chosen, shape)
     draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
-    allowance = run.account.allowance
-    search_cost = allowance * tuning.SEARCH_SHARE * (depth > 0)
-    left = allowance - search_cost
+    search_share = tuning.SEARCH_SHARE if depth else Fraction(0)
+    of_search, of_leaves = run.account.spending.split([search_share, 1 - search_share])
     if depth:
-        searches.check_search_grids(search_cost, depth, chosen, dim, rows.n)
-    check_leaf_grids(dim, rows.n, k, left, pure=run.account.pure)
+        searches.check_search_grids(of_search, depth, chosen, dim, rows.n)
+    check_leaf_grids(dim, rows.n, k, of_leaves)
     expected = rows.n * shape.min_weight
-    warn_if_hopeless(
-        run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left)
-    )
+    warn_if_hopeless(run, expected, lifted_errors(shape, expected, of_leaves))
     with run.paid():
-        clustering = searches.find_components(run, public, shape, chosen, search_cost)
-        tree, leaves, failure_prob = clustering.tree, clustering.leaves, shape.failure_prob
+        clustering = searches.find_components(run, public, shape, chosen, of_search.allowance)
         frames = leaf_frames(
-            tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob
+            clustering.tree,
+            clustering.leaves,
+            public,
+            radii=clustering.scales,
+            failure_prob=shape.failure_prob,
         )
         learnt = learn_leaves(
             run,
-            tree,
-            leaves,
+            clustering.tree,
+            clustering.leaves,
             frames,
-            allowance=left,
+            spending=of_leaves,
             mode="theory",
-            failure_prob=failure_prob,
+            failure_prob=shape.failure_prob,
             weight_floor=weight_floor,
         )
-        facts = {"scaling": clustering.scaling, "clustering_share": float(search_cost / allowance)}
-        return of_leaves(learnt, clustering, f"{chosen.name}, theory", len(public), **facts)
+        facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
+        return result_of_leaves(learnt, clustering, f"{chosen.name}, theory", len(public), **facts)
 
 
 def rounds_of(
@@ -612,15 +622,14 @@ def rounds_of(
     """Return plan, starts and round; for a noisy plan and public rows without correlations within components, the axis-aligned
     ones. Last, the relative covariance error by correlations that chance among public rows may hide; 0 for full covariances.
     """
-    allowance, k, dim, pure = run.account.allowance, shape.n_components, shape.dim, run.account.pure
+    k = shape.n_components
+    dim = shape.dim
     if plan.noisy and fits and dim > 1:
         with np.errstate(all="ignore"):  # values of any magnitude
             excess, chance = soft_em.correlation_excess(public, fits[1].at)
         if excess <= chance:
             hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
-            plan = dp_em.plan_of(
-                dim, k, run.rows.n, len(public), float(allowance), pure=pure, fits=1
-            )
+            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending, fits=1)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
             floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
@@ -639,18 +648,21 @@ def _learn_rounds(
     **options: Any,
 ) -> MixtureResult:
     """Run rounds of soft EM from several starts or from the leaves of a search, and release a count of the fit."""
-    k, dim, n, n_pub, leaves = shape.n_components, shape.dim, rows.n, len(public), not chosen.soft
+    k = shape.n_components
+    dim = shape.dim
+    n = rows.n
+    n_pub = len(public)
+    leaves = not chosen.soft
     with np.errstate(all="ignore"):  # values of any magnitude
         public = without_far(public, k, shape.min_weight)
     shape = replace(shape, n_pub=len(public))
     fits = [] if leaves else soft_em.public_starts(public, shape)
     draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
-    allowance = run.account.allowance
-    plan = soft_em.SoftPlan.of(chosen, shape, n, float(allowance), pure=run.account.pure)
-    soft_em.check_soft_grids(plan, shape, n, allowance)
+    plan = soft_em.SoftPlan.of(chosen, shape, n, run.account.spending)
+    soft_em.check_soft_grids(plan, shape, n)
     expected = n * shape.min_weight
-    warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
+    warn_if_hopeless(run, expected, plan.predicted(dim, expected))
     plan, fits, one_round, hidden = rounds_of(run, public, shape, plan, fits)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
@@ -663,10 +675,8 @@ def _learn_rounds(
                 "clustering_share": float(plan.searches[chosen.name]),
             }
         k = len(state.at.weights)
-        weights, predicted = (
-            np.maximum(state.at.weights, weight_floor / k),
-            fit.gaussian_tv(*state.errors),
-        )
+        weights = np.maximum(state.at.weights, weight_floor / k)
+        predicted = fit.gaussian_tv(*state.errors)
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
@@ -904,7 +914,7 @@ def no_public_baseline(
     middle = session.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
-    if isinstance(budget, PureDP):
+    if not noise_of(budget).carries_trees:
         raise BudgetError(
             "no_public_baseline uses Gaussian noise, which cannot meet PureDP; pass ZCDP or ApproxDP"
         )
@@ -916,11 +926,12 @@ def no_public_baseline(
         draws=rows.dim**2 + tuning.LLOYD_ROUNDS * k * (count + 1) + leaf_draws(rows.dim, k),
         **session.asked(ledger, random_state, threads, progress),
     )
-    share = run.account.allowance * Fraction(1, 3)
-    calibration.gaussian_gram_grid(share, rows.dim, rows.n)
-    calibration.gaussian_sum_grid(share / tuning.LLOYD_ROUNDS, count, rows.n)
-    calibration.gaussian_count_grid(share / tuning.LLOYD_ROUNDS / 2, k, rows.n)
-    check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
+    third = run.account.spending.part(Fraction(1, 3))
+    of_iteration = third.part(Fraction(1, tuning.LLOYD_ROUNDS))
+    third.grid("moment", rows.dim, rows.n)
+    of_iteration.grid("sum", count, rows.n)
+    of_iteration.part(Fraction(1, 2)).grid("count", k, rows.n)
+    check_leaf_grids(rows.dim, rows.n, k, third)
     expected = rows.n / k
     shape = Shape(
         dim=rows.dim,
@@ -930,18 +941,18 @@ def no_public_baseline(
         mode="practical",
         failure_prob=failure_prob,
     )
-    predicted = lifted_errors(shape, expected, pure=False, allowance=share)
+    predicted = lifted_errors(shape, expected, third)
     warn_if_hopeless(run, expected, predicted)
     with run.paid():
         released = run.release(
             SecondMoment(affine=AffineMap(dim=rows.dim, center=middle), radius=ball),
             name="directions",
-            cost=share,
+            cost=third,
             clip_radius=ball,
         )
         projection = search_state.leading(released.value, count)
         centers = private_lloyd(
-            run, middle, projection, starting_centers(k, count, ball), ball, share
+            run, middle, projection, starting_centers(k, count, ball), ball, third.allowance
         )
         # Of equal centers one is kept; the clusters of the others would have no rows.
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
@@ -956,10 +967,10 @@ def no_public_baseline(
             tree,
             tree.leaves,
             frames,
-            allowance=share,
+            spending=third,
             failure_prob=failure_prob,
             weight_floor=weight_floor,
         )
         facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
-        result = of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)
+        result = result_of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)
     return session.warned("no_public_baseline", result)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtr, chdtrc
@@ -45,12 +46,7 @@ from fastpubpriv.mixtures.separated.searches import (
     find_components,
     tree_depth,
 )
-from fastpubpriv.privacy.calibration import (
-    gaussian_count_grid,
-    gaussian_gram_grid,
-    laplace_count_grid,
-    laplace_parts_gram_grid,
-)
+from fastpubpriv.privacy.spending import WHOLE, Spending
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.rowwise.row_maps import RowTree
@@ -91,16 +87,78 @@ class RowClip:
         return dim / float(clipped_square)
 
 
-def round_noise(dim: int, clip: RowClip, cost: float, *, pure: bool) -> tuple[float, float]:
-    """Standard deviations of the noise on and off the diagonal in a round of cost rho, or epsilon if `pure`."""
-    on = math.sqrt(2.0) * (dim + 2) * clip.total / cost if pure else clip.total / math.sqrt(cost)
-    return on, on if pure else on / math.sqrt(2.0)
+def round_noise(
+    dim: int, clip: RowClip, spending: Spending, share: Fraction = WHOLE
+) -> tuple[float, float]:
+    """Standard deviations of the noise on and off the diagonal in a round that costs a share of what is left."""
+    on = clip.total * spending.std("shared", dim + 1, share)
+    return on, on / spending.on_diagonal
 
 
-def budget_noise(dim: int, k: int, n: int, allowance: float, *, pure: bool = False) -> float:
+def budget_noise(dim: int, k: int, n: int, spending: Spending) -> float:
     """Relative Frobenius noise of the covariance of a k-th of n rows, if the whole budget went into one early round."""
-    on, off = round_noise(dim, RowClip.of(dim, tuning.EARLY_CLIP), allowance, pure=pure)
+    on, off = round_noise(dim, RowClip.of(dim, tuning.EARLY_CLIP), spending)
     return math.sqrt(dim * on**2 + dim * (dim - 1) * off**2) * k / n
+
+
+def early_share(noise: float, spending: Spending, *, diagonal: bool) -> float:
+    """Share of an early round for the `budget_noise` that its noise may have, within bounds."""
+    ratio = min(noise / spending.by_tail(*tuning.EARLY_NOISES), 1.0)  # its square does not overflow
+    wanted = spending.share_at(ratio**2)
+    most = spending.by_tail(*tuning.MOST_EARLY)
+    if diagonal:
+        most *= spending.by_tail(*tuning.DIAGONAL_EARLY)
+    return min(max(wanted, tuning.LEAST_EARLY), most)
+
+
+class EarlyRounds(NamedTuple):
+    """Maximum numbers of early rounds: of each start before the choice, and of the chosen one."""
+
+    race: int
+    more: int
+
+
+def rounds_of_starts(share: float, starts: int, *, noisy: bool, exempt: bool) -> EarlyRounds:
+    """Early rounds of this share where the noise falls with its root, so that the starts race."""
+    if noisy:
+        return EarlyRounds(0, tuning.EARLY_ROUNDS)
+    race = 0
+    if starts > 1:
+        affordable = [
+            rounds
+            for rounds in range(1, tuning.EARLY_ROUNDS + 1)
+            if (starts * rounds + 1) * share <= tuning.BEFORE_LAST
+        ]
+        race = max(affordable, default=0)
+    left = int(tuning.BEFORE_LAST / share) - starts * race
+    return EarlyRounds(race, min(max(tuning.EARLY_ROUNDS - race, left), tuning.MOST_MORE))
+
+
+def rounds_of_choice(share: float, starts: int, *, noisy: bool, exempt: bool) -> EarlyRounds:
+    """Early rounds of this share where the noise falls with the share itself, so that only the chosen start has any.
+
+    There are none if they would be too noisy, unless they are `exempt`.
+    """
+    before = tuning.BEFORE_LAST if exempt else 0.0
+    return EarlyRounds(0, min(int(before / share), tuning.MOST_MORE))
+
+
+def first_searches(count: int) -> dict[str, Fraction]:
+    """Return the first searches that give starts, with their shares of the budget."""
+    return dict(islice(tuning.SEARCHES.items(), count))
+
+
+def searches_for_starts(shape: Shape, spending: Spending, *, noisy: bool) -> dict[str, Fraction]:
+    """Return the searches that give starts beside the public fits, with their shares of the budget."""
+    if shape.n_components == 1 or not spending.carries_trees:
+        return {}
+    enough = tuning.TREE_START_ROWS
+    if noisy:
+        enough = max(enough, tuning.POOLED_ROWS * shape.dim)
+    count = 0 if noisy else 1
+    if shape.n_pub < shape.n_components * enough:
+        count += 1
+    return first_searches(count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +174,7 @@ class SoftPlan:
     choice: Fraction  # share of the choice of a start
     last: Fraction  # share of the last round
     noisy: bool  # whether `noise` is above tuning.NOISY
-    pure: bool
+    spending: Spending  # the whole budget
     early_rows: int  # rows of an early round, spread over all n
     choice_rows: int  # rows that score the starts, spread over all n
 
@@ -130,12 +188,10 @@ class SoftPlan:
         """Maximum number of rounds before the last one."""
         return self.starts * self.race + self.more
 
-    def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
-        """Predict the errors of a component of `rows` rows after the last round, by noise and sampling, for a budget `rho`."""
+    def predicted(self, dim: int, rows: float) -> Prediction:
+        """Predict the errors of a component of `rows` rows after the last round, by noise and sampling."""
         clip = RowClip.of(dim)
-        on, off = (
-            each / rows for each in round_noise(dim, clip, rho * float(self.last), pure=self.pure)
-        )
+        on, off = (std / rows for std in round_noise(dim, clip, self.spending, self.last))
         covariance = clip.factor(dim) * math.sqrt(dim * on**2 + dim * (dim - 1) * off**2)
         mean = off * math.sqrt(dim / clip.lift)
         return Prediction(
@@ -144,23 +200,19 @@ class SoftPlan:
         )
 
     @classmethod
-    def of(
-        cls, method: SearchMethod, shape: Shape, n: int, allowance: float, *, pure: bool = False
-    ) -> SoftPlan:
-        """Return the plan of full covariances, from the sizes and the allowance."""
+    def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> SoftPlan:
+        """Return the plan of full covariances, from the sizes and the budget."""
         dim, k = shape.dim, shape.n_components
-        noise = budget_noise(dim, k, n, allowance, pure=pure)
-        noisy = noise > tuning.NOISY
-        fits, searches = 0, {method.name: tuning.SEARCH_SHARE * (tree_depth(method, shape) > 0)}
+        noise = budget_noise(dim, k, n, spending)
         if method.soft:
-            few = shape.n_pub < k * max(tuning.TREE_START_ROWS, tuning.POOLED_ROWS * dim * noisy)
-            fits, searches = (
-                2,
-                dict([*tuning.SEARCHES.items()][: 0 if k == 1 or pure else few + (not noisy)]),
-            )
-        return cls.shared(
-            noise, fits, searches, n=n, entries=k * dim * (dim + 1), allowance=allowance, pure=pure
-        )
+            fits = 2
+            searches = searches_for_starts(shape, spending, noisy=noise > tuning.NOISY)
+        else:
+            fits = 0
+            share = tuning.SEARCH_SHARE if tree_depth(method, shape) else Fraction(0)
+            searches = {method.name: share}
+        entries = k * dim * (dim + 1)
+        return cls.shared(noise, fits, searches, n=n, entries=entries, spending=spending)
 
     @classmethod
     def shared(
@@ -171,39 +223,26 @@ class SoftPlan:
         *,
         n: int,
         entries: int,
-        allowance: float,
-        pure: bool,
+        spending: Spending,
         diagonal: bool = False,
     ) -> SoftPlan:
         """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances."""
-        wanted, most = (noise / tuning.EARLY_NOISE) ** 2, tuning.MOST_EARLY
-        if pure:
-            wanted, most = noise / tuning.PURE_EARLY_NOISE, tuning.PURE_MOST_EARLY / (1 + diagonal)
-        share = min(max(wanted, tuning.LEAST_EARLY), most)
-        noisy, starts = noise > tuning.NOISY, fits + len(searches)
-        choice = tuning.CHOICE * (starts > 1)
-        left = 1 - sum(searches.values(), choice + fit.count_share(pure=pure))
+        noisy = noise > tuning.NOISY
+        starts = fits + len(searches)
+        share = early_share(noise, spending, diagonal=diagonal)
         early = Fraction(share).limit_denominator(10**6)
-        if pure:
-            before = tuning.BEFORE_LAST * (diagonal or wanted <= 1.0)
-            race, more, left = 0, min(int(before / share), tuning.MOST_MORE), left - choice * noisy
-        elif noisy:
-            race, more, left = 0, tuning.EARLY_ROUNDS, left - choice
-        else:
-            race = max(
-                r
-                for r in range(tuning.EARLY_ROUNDS + 1)
-                if r == 0 or (starts * r + 1) * share <= tuning.BEFORE_LAST
-            )
-            race *= starts > 1
-            more = min(
-                max(tuning.EARLY_ROUNDS - race, int(tuning.BEFORE_LAST / share) - starts * race),
-                tuning.MOST_MORE,
-            )
-        needed = (
-            noise * n / (tuning.EARLY_NOISE * math.sqrt(early)),
-            tuning.EARLY_ROWS_PER_ENTRY * entries,
-        )
+        exempt = diagonal or noise <= spending.by_tail(*tuning.EARLY_NOISES)
+        early_rounds = spending.by_tail(rounds_of_starts, rounds_of_choice)
+        race, more = early_rounds(share, starts, noisy=noisy, exempt=exempt)
+        choice = tuning.CHOICE if starts > 1 else Fraction(0)
+        left = 1 - sum(searches.values(), choice + fit.count_share(spending))
+        if noisy:
+            left -= choice  # among the start and the last rounds
+        rows_by_noise = noise * n / (tuning.EARLY_NOISES[0] * math.sqrt(early))
+        rows_by_entries = tuning.EARLY_ROWS_PER_ENTRY * entries
+        early_rows = max(tuning.LEAST_EARLY_ROWS, math.ceil(max(rows_by_noise, rows_by_entries)))
+        choice_cost = float(spending.allowance) * tuning.CHOICE
+        rows_by_choice = math.ceil(tuning.CHOICE_STDS * math.sqrt(8 * starts / choice_cost))
         return cls(
             noise=noise,
             fits=fits,
@@ -214,17 +253,9 @@ class SoftPlan:
             choice=choice,
             last=left - (starts * race + more) * early,
             noisy=noisy,
-            pure=pure,
-            early_rows=min(n, max(tuning.LEAST_EARLY_ROWS, math.ceil(max(needed)))),
-            choice_rows=min(
-                n,
-                max(
-                    tuning.CHOICE_ROWS,
-                    math.ceil(
-                        tuning.CHOICE_STDS * math.sqrt(8 * starts / (allowance * tuning.CHOICE))
-                    ),
-                ),
-            ),
+            spending=spending,
+            early_rows=min(n, early_rows),
+            choice_rows=min(n, max(tuning.CHOICE_ROWS, rows_by_choice)),
         )
 
 
@@ -233,26 +264,25 @@ def soft_draws(dim: int, k: int) -> int:
     return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
 
 
-def check_searches(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
+def check_searches(plan: SoftPlan, shape: Shape, n: int) -> None:
     """Raise, before the debit, if a search or a choice has no integer grid."""
     for name, share in plan.searches.items():
         if depth := tree_depth(METHODS[name], shape):
-            check_search_grids(allowance * share, depth, METHODS[name], shape.dim, n)
-    for candidates in (3, plan.starts) if plan.starts > 1 and not plan.pure else ():
-        gaussian_count_grid(allowance * tuning.CHOICE / (8 * candidates), candidates, 4 * n)
+            check_search_grids(plan.spending.part(share), depth, METHODS[name], shape.dim, n)
+    if plan.starts > 1:
+        choice = plan.spending.by_tail(*CHOICES)
+        for candidates in (3, plan.starts):
+            choice.check(plan.spending.part(tuning.CHOICE), candidates, n)
 
 
-def check_soft_grids(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
+def check_soft_grids(plan: SoftPlan, shape: Shape, n: int) -> None:
     """Raise, before the debit, if a search, a round, a choice or the count has no integer grid."""
-    check_searches(plan, shape, n, allowance)
-    k, side = shape.n_components, shape.dim + 1
+    check_searches(plan, shape, n)
+    k = shape.n_components
     for share in (plan.early, plan.last):
-        if plan.pure:
-            laplace_parts_gram_grid(allowance * share, k, side, n)
-        else:
-            gaussian_gram_grid(allowance * share, k * side, n)
-    count_grid = laplace_count_grid if plan.pure else gaussian_count_grid
-    count_grid(allowance * fit.count_share(pure=plan.pure), fit.count_draws(k), n)
+        plan.spending.part(share).grid("shared", shape.dim + 1, n, parts=k)
+    counted = plan.spending.part(fit.count_share(plan.spending))
+    counted.grid("count", fit.count_draws(k), n)
 
 
 # ---- One round.
@@ -376,10 +406,8 @@ def advance(
     run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str
 ) -> StartState:
     """Run one private round: responsibilities under the state's mixture, released Gram matrices, updated components."""
-    at, k = (
-        Gaussians.of(state.at.weights, state.at.means, state.at.covariances),
-        len(state.at.weights),
-    )
+    at = Gaussians.of(state.at.weights, state.at.means, state.at.covariances)
+    k = len(at.weights)
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
     clip = RowClip.of(at.dim, wider if labels is None else state.labeled_clip)
@@ -402,13 +430,13 @@ def advance(
             [(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)
         ]
         grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
-    sigma = released.noise_std, released.noise_std / (1.0 if run.account.pure else math.sqrt(2.0))
+    noise = released.noise_std, released.noise_std / run.account.spending.on_diagonal
     sizes = {"n": run.rows.n, "m": len(public)}
     moments = [
-        pooled_moments(gram, known, weight, sigma=sigma, clip=clip, **sizes)
+        pooled_moments(gram, known, weight, sigma=noise, clip=clip, **sizes)
         for gram, known, weight in zip(released.value, grams, at.weights.tolist(), strict=True)
     ]
-    return changed(state, at, moments, count_std=sigma[0] / clip.lift)
+    return changed(state, at, moments, count_std=released.noise_std / clip.lift)
 
 
 def changed(
@@ -563,6 +591,42 @@ def all_starts(
     return starts
 
 
+@dataclass(frozen=True, slots=True)
+class StartChoice:
+    """A private choice among a few mixtures by their clipped log densities."""
+
+    # (run, evaluation, number of candidates, name, cost) -> index of the chosen one
+    pick: Callable[[Session, LogRatios, int, str, Fraction], int]
+    # (what the choice may cost, number of candidates, private rows): raises, before the debit, without an integer grid
+    check: Callable[[Spending, int, int], None]
+
+
+def least_score(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
+    """Return the index of the least noisy score."""
+    scores = NoisyScores(evaluation=evaluation, size=size)
+    released = run.release(scores, name=name, cost=cost, candidates=size)
+    return int(np.argmin(released.value))
+
+
+def check_scores(spending: Spending, candidates: int, n: int) -> None:
+    """Raise, before the debit, if the noise on scores has no integer grid."""
+    spending.part(Fraction(1, 8 * candidates)).grid("count", candidates, 4 * n)
+
+
+def selected(run: Session, evaluation: LogRatios, size: int, name: str, cost: Fraction) -> int:
+    """Return the index that permute-and-flip selects."""
+    choice = HypothesisChoice(evaluation=evaluation, size=size, law="permute_and_flip")
+    return run.release(choice, name=name, cost=cost, candidates=size).index
+
+
+def check_nothing(spending: Spending, candidates: int, n: int) -> None:
+    """Accept any cost: a selection adds no noise to integers."""
+
+
+# An account that adds up the costs of Gaussian noise cannot charge a selection in epsilon.
+CHOICES = StartChoice(least_score, check_scores), StartChoice(selected, check_nothing)
+
+
 def choose(run: Session, states: list[StartState], *, share: Fraction, name: str) -> StartState:
     """Choose privately the state with the largest clipped log density at the private rows, for a share of the budget."""
     if len(states) == 1:
@@ -572,18 +636,10 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
         np.stack([state.at.means for state in states]),
         np.stack([state.at.spreads for state in states]),
     )
-    evaluation, cost = (
-        LogRatios.prepare(listed, clip=tuning.CLIP_NATS),
-        run.account.allowance * share,
-    )
-    if run.account.pure:
-        choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law="permute_and_flip")
-        picked = run.release(choice, name=name, cost=cost, candidates=listed.size).index
-    else:
-        scores = NoisyScores(evaluation=evaluation, size=listed.size)
-        picked = int(
-            np.argmin(run.release(scores, name=name, cost=cost, candidates=listed.size).value)
-        )
+    evaluation = LogRatios.prepare(listed, clip=tuning.CLIP_NATS)
+    choice = run.account.spending.by_tail(*CHOICES)
+    cost = run.account.allowance * share
+    picked = choice.pick(run, evaluation, listed.size, name, cost)
     return states[int(listed.positions[picked])]
 
 
