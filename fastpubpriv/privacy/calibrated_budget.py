@@ -162,6 +162,17 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     return low
 
 
+def without_delta(budget: Budget) -> Budget:
+    """Return the part of a budget for releases that cost an epsilon and no delta.
+
+    Examples
+    --------
+    >>> without_delta(ApproxDP(epsilon=1, delta=1e-6)), without_delta(ZCDP(rho=1))
+    (PureDP(epsilon=1.0), ZCDP(rho=1.0))
+    """
+    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+
+
 def row_budget(budget: Budget, rows: int) -> Budget:
     """Return the budget of one row such that `rows` rows of a person together cost at most `budget` (group privacy).
 

@@ -137,6 +137,11 @@ class Spending(ABC):
 
     @property
     @abstractmethod
+    def on_diagonal(self) -> float:
+        """Standard deviation on the diagonal of a second moment over that off the diagonal."""
+
+    @property
+    @abstractmethod
     def count_of_group(self) -> float:
         """Weight of a count in its joint release with the sum of a group, in half boxes."""
 
@@ -264,6 +269,11 @@ class GaussianSpending(Spending):
         return math.sqrt(0.5)
 
     @property
+    def on_diagonal(self) -> float:
+        """See `Spending.on_diagonal`."""
+        return math.sqrt(2.0)
+
+    @property
     def count_of_group(self) -> float:
         """See `Spending.count_of_group`."""
         return math.sqrt(0.75)
@@ -385,6 +395,11 @@ class LaplaceSpending(Spending):
     @property
     def off_diagonal(self) -> float:
         """See `Spending.off_diagonal`."""
+        return 1.0
+
+    @property
+    def on_diagonal(self) -> float:
+        """See `Spending.on_diagonal`."""
         return 1.0
 
     @property
