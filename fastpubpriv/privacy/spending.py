@@ -253,6 +253,8 @@ class GaussianSpending(Spending):
             return math.sqrt(2.0 * dim / cost)
         if kind in ("moment", "shared"):
             return 1.0 / math.sqrt(cost)
+        if kind == "sum":
+            return 2.0 / math.sqrt(2.0 * cost)
         return math.sqrt(2.0 / cost)
 
     def energy(self, dim: int, radius: float) -> float:
