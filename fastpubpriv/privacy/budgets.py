@@ -338,6 +338,11 @@ class Budget:
         return "epsilon" in self.parts
 
     @property
+    def notion(self) -> type[Budget]:
+        """The privacy notion of the amounts, as that of a `Cost`."""
+        return next(base for base in type(self).__mro__ if "parts" in vars(base))
+
+    @property
     def cost(self) -> Cost:
         """The same amounts as a `Cost`."""
         return Cost(type(self), self.amounts)

@@ -141,11 +141,6 @@ class Spending(ABC):
 
     @property
     @abstractmethod
-    def off_diagonal(self) -> float:
-        """Standard deviation off the diagonal of a second moment over that on the diagonal."""
-
-    @property
-    @abstractmethod
     def on_diagonal(self) -> float:
         """Standard deviation on the diagonal of a second moment over that off the diagonal."""
 
@@ -272,6 +267,8 @@ class GaussianSpending(Spending):
             return math.sqrt(2.0 * dim / cost)
         if kind in ("moment", "shared"):
             return 1.0 / math.sqrt(cost)
+        if kind == "sum":
+            return 2.0 / math.sqrt(2.0 * cost)
         return math.sqrt(2.0 / cost)
 
     def energy(self, dim: int, radius: float) -> float:
@@ -286,11 +283,6 @@ class GaussianSpending(Spending):
     def share_at(variance: float) -> float:
         """See `Spending.share_at`."""
         return variance
-
-    @property
-    def off_diagonal(self) -> float:
-        """See `Spending.off_diagonal`."""
-        return math.sqrt(0.5)
 
     @property
     def on_diagonal(self) -> float:
@@ -429,11 +421,6 @@ class LaplaceSpending(Spending):
     def share_at(variance: float) -> float:
         """See `Spending.share_at`."""
         return math.sqrt(variance)
-
-    @property
-    def off_diagonal(self) -> float:
-        """See `Spending.off_diagonal`."""
-        return 1.0
 
     @property
     def on_diagonal(self) -> float:
