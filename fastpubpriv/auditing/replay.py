@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import BudgetError, ReplayError
-from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.budgets import Composition
-from fastpubpriv.privacy.calibrated_budget import approx_slack, laplace_epsilon
+from fastpubpriv.privacy.calibrated_budget import approx_slack, has_delta, laplace_epsilon
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.transcript import Prepaid, ReleaseRecord, Transcript, recording
 from fastpubpriv.sources import Rows
@@ -205,7 +205,7 @@ def _block_report(
     """Compare the releases on one block (all rows, if there are no blocks) and check them against the budget."""
     priced: list[tuple[ReleaseRecord, Fraction, Fraction]] = []
     reserved, deltas = Fraction(0), Fraction(0)
-    approx = isinstance(budget, ApproxDP)
+    approx = has_delta(budget)
     gaussian = any(one.event.gdp for one, _ in pairs)
     for one, other in pairs:
         cost, price = compare(one, other, type(budget))
@@ -221,7 +221,7 @@ def _block_report(
                 continue
         priced.append((one, cost, price))
     pair, declared = totals(priced)
-    if isinstance(budget, ApproxDP) and pairs and not gaussian:
+    if has_delta(budget) and pairs and not gaussian:
         allowance = laplace_epsilon(budget, draws)
         if deltas + approx_slack(allowance, draws) > budget.delta:
             raise ReplayError("the declared deltas of the releases exceed the budget")

@@ -33,7 +33,7 @@ MOST_ROWS = 2**40
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
 STRIDE = 16  # ratio of the ends of the first bracket of a search
 # maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
-MOST_PURE = 32.0
+MOST_AMOUNTS: dict[type[Budget], float] = {PureDP: 32.0}  # of notions with another limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Forecast:
 
 def amounts_tried(budget: Budget) -> tuple[float, float]:
     """Return the smallest and the largest rho or epsilon of the search for budgets of this notion."""
-    return LEAST_AMOUNT, MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
+    return LEAST_AMOUNT, MOST_AMOUNTS.get(budget.notion, MOST_AMOUNT)
 
 
 Number = TypeVar("Number", int, float)

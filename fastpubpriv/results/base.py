@@ -38,7 +38,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
-from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -317,13 +316,6 @@ def explain(
 def percent(level: float) -> str:
     """Return a confidence level as text: "95 %", or the plain number above 0.9999."""
     return f"{level:.12g}" if level > 0.9999 else f"{100 * level:.4g} %"
-
-
-def deviations(law: str, level: float, together: int = 1) -> float:
-    """Return the half-width of an interval in standard deviations; `together` intervals hold jointly by the union bound."""
-    alpha = (1.0 - level) / together
-    normal = -normal_quantile(alpha / 2.0)
-    return max(normal, -math.log(alpha) / math.sqrt(2.0)) if law == "laplace" else normal
 
 
 def _cell(value: Any) -> str:
