@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clocks import PATIENCE
-from tests.truth import engine, known, terms, watched_shares
+from tests.truth import engine, known, printed_parts, reaches, terms, watched_shares
 from tests.truth.arguments import VERBS, Call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,6 +206,9 @@ def noticed(verbs: list[str]) -> Iterator[str]:
     for name in watched_shares.FACTS:
         yield from watched_shares.moved(name)
     yield from terms.still_terms()
+    yield from printed_parts.other_reaches(terms.answers())
+    for name in reaches.SETTINGS:
+        yield from reaches.moved(name)
     for measured in (
         terms.planned,
         terms.noise_alone,

@@ -3,6 +3,7 @@
 `test_engine.py` has those that replace one. Each is caught by an oracle that is about the truth: not by a recorded bit.
 """
 
+import ast
 import dataclasses
 import inspect
 import sys
@@ -24,9 +25,10 @@ BY_G = "estimate_mean(by='g') on light, 2000 rows, PureDP(epsilon=1.0)"
 
 
 def changed(owner, name, old, new):
-    """A function of a module or class whose source has `new` in place of `old`."""
+    """A function of a module or class whose source, as `ast.unparse` lays it out, has `new` in place of `old`."""
     function = vars(owner)[name]
-    text = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    written = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    text = ast.unparse(ast.parse(written))  # a statement a line, however it is laid out
     assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
     made = {}
     source = "from __future__ import annotations\n" + text.replace(old, new)
@@ -99,7 +101,7 @@ def test_7_groups_without_clipping_are_found(monkeypatch):
 
 
 def test_9_a_width_that_decides_without_clipping_is_found(monkeypatch):
-    plant(monkeypatch, group_means, "tell", "sampling**2 + clipping**2", "sampling**2")
+    plant(monkeypatch, group_means, "tell", "sampling ** 2 + clipping ** 2", "sampling ** 2")
     assert watched_shares.moved(BY_G) != []
 
 
@@ -143,7 +145,7 @@ def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
         monkeypatch,
         by_key.CountResult,
         "confidence_interval",
-        'if of == "population" else 0.0',
+        "if of == 'population' else 0.0",
         "* 0.0",
     )
     assert (
@@ -196,7 +198,7 @@ def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
 
 
 def test_30_rows_with_gaps_that_are_not_left_out_are_found(monkeypatch):
-    never_neutral = changed(mean, "_by_counts", 'settings.missing == "neutral"', "False")
+    never_neutral = changed(mean, "_by_counts", "settings.missing == 'neutral'", "False")
     monkeypatch.setattr(mean, "COUNTS", dataclasses.replace(mean.COUNTS, learn=never_neutral))
     found = [finding.arguments for finding in engine.without_effect("estimate_mean", ["awkward"])]
     assert ("missing='neutral'",) in found
