@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clocks import PATIENCE
-from tests.truth import engine, known, printed_parts, reaches, terms, watched_shares
+from tests.truth import engine, known, printed_parts, reaches, shares, terms
 from tests.truth.arguments import VERBS, Call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -203,8 +203,8 @@ def copy_of(mutant: Mutant, folder: Path) -> None:
 
 def noticed(verbs: list[str]) -> Iterator[str]:
     """What the oracles say about the package that is imported."""
-    for name in watched_shares.FACTS:
-        yield from watched_shares.moved(name)
+    for name in shares.WATCHED:
+        yield from shares.watched_moved(name)
     yield from terms.still_terms()
     yield from printed_parts.other_reaches(terms.answers())
     for name in reaches.SETTINGS:

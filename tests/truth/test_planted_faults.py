@@ -18,10 +18,10 @@ from fastpubpriv.estimators.columns import column_means, scales
 from fastpubpriv.planning import forecasts
 from fastpubpriv.results import by_key, ranks
 from fastpubpriv.training import exact
-from tests.truth import engine, terms, watched_shares
+from tests.truth import engine, shares, terms
 from tests.truth.test_engine import Call, case_of, kinds
 
-BY_G = "estimate_mean(by='g') on light, 2000 rows, PureDP(epsilon=1.0)"
+BY_G = "watched: estimate_mean(by='g'), light, PureDP(epsilon=1.0), 2000 rows"
 
 
 def changed(owner, name, old, new):
@@ -102,7 +102,7 @@ def test_7_groups_without_clipping_are_found(monkeypatch):
 
 def test_9_a_width_that_decides_without_clipping_is_found(monkeypatch):
     plant(monkeypatch, group_means, "tell", "sampling ** 2 + clipping ** 2", "sampling ** 2")
-    assert watched_shares.moved(BY_G) != []
+    assert shares.watched_moved(BY_G) != []
 
 
 def test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found(monkeypatch):
@@ -137,7 +137,7 @@ def share_of_hidden_maps(draws=100, noise=0.005):
 
 def test_19_directions_that_are_unseen_from_one_deviation_are_found(monkeypatch):
     plant(monkeypatch, exact, "pooled_curvature", "3.0 * error", "1.0 * error")
-    assert watched_shares.moved(watched_shares.RARELY) != []
+    assert shares.watched_moved(shares.RARELY) != []
 
 
 def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
