@@ -164,8 +164,8 @@ def test_24_a_plan_of_quantiles_without_their_share_is_found(monkeypatch, old):
 def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypatch):
     right = mean.divide
 
-    def whole(dim, n, allowance, **more):
-        return dataclasses.replace(right(dim, n, allowance, **more), total=allowance)
+    def whole(dim, n, spending, **more):
+        return dataclasses.replace(right(dim, n, spending, **more), total=spending.allowance)
 
     monkeypatch.setattr(mean, "divide", whole)
     assert terms.planned_mean(fpp.ZCDP(0.001)) < terms.PLAN_AT_LEAST_BUDGET / 1.15
