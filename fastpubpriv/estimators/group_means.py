@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastpubpriv import session
+from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
@@ -501,7 +501,7 @@ def mean_of_groups(
     rows, public, codes, dim = grouping.rows, grouping.public, grouping.codes, grouping.dim
     assert codes is not None
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
-    limits = bounds(dim)
+    limits = validation.column_bounds(bounds, dim)
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure

@@ -1,21 +1,12 @@
-"""The private mean: CoinPress (BDKU20), and `estimate_mean` with public rows, by counts or by a ball (paper A, section 2.1)."""
+"""`estimate_mean`: the mean of private rows with public ones, by a method of `mean_methods`, or of each group by `group_means`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
-from functools import partial
 from typing import Any
 
-import numpy as np
-from scipy import special
-
-from fastpubpriv import session, validation
+from fastpubpriv import session
 from fastpubpriv._types import (
     Clipping,
-    FloatArray,
     Missing,
     Mode,
     Objective,
@@ -23,329 +14,14 @@ from fastpubpriv._types import (
     RowsPerPerson,
     Steps,
 )
-from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators import radii
-from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
-from fastpubpriv.estimators.columns.scales import divide, draws
-from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.group_means import mean_of_groups
-from fastpubpriv.estimators.linalg import Whitening, known_root
-from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.preconditioner import precondition
+from fastpubpriv.estimators.mean_methods import MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.reasons import Reason
-from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
-
-# ---- The steps of CoinPress's mean, planned from public numbers before a row is read
-
-FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private count
-
-
-def most_steps(steps: Steps) -> int:
-    """Return an upper bound on the number of steps, known before the account is created."""
-    count = radii.step_count(steps)
-    return radii.MAX_AUTO_STEPS if count == "auto" else count
-
-
-def steps_from(
-    run: session.Session, radius: float, steps: Steps, **settings: Any
-) -> list[radii.PlannedStep]:
-    """Plan the steps from a ball of public radius; raise before the debit."""
-    planned = radii.planned_steps(
-        run, run.account.allowance, radius, radii.step_count(steps), **settings
-    )
-    if max(step.clip_radius for step in planned) >= radii.LARGEST_SIZE:
-        raise InputError(
-            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
-        )
-    return planned
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Refined:
-    """The mean of the complete rows after the last step, the noise of its sum per whitened coordinate, and how far it moved."""
-
-    mean: FloatArray
-    sum_std: float
-    moved: FloatArray  # (dim,), from the center of the last step, in data units
-    complete: CompleteRows
-
-    def noise_std(self, unit_std: FloatArray) -> FloatArray:
-        """Return the noise of the mean and of its divisor in data units, (dim,), for units of whitened coordinates."""
-        return np.hypot(
-            self.sum_std * unit_std / self.complete.divisor,
-            self.complete.relative_std * np.abs(self.moved),
-        )
-
-
-def refine(
-    run: session.Session,
-    allowance: Fraction,
-    center: FloatArray,
-    whitening: Whitening,
-    inverse: FloatArray | None,
-    steps: Sequence[radii.PlannedStep],
-) -> Refined:
-    """Release the steps, each on the original rows; return the last estimate, whose noise is that of the planned step."""
-    n, dim = run.rows.n, run.rows.dim
-    for index, step in enumerate(steps):
-        affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
-        total = VectorSum(affine=affine, radius=step.clip_radius)
-        name, cost = f"clipped sum, step {index + 1} of {len(steps)}", allowance * step.share
-        released, complete = release_complete(run, total, name=name, cost=cost)
-        moved = whitening.to_data(released.value / (n * complete.divisor))
-        center = center + moved
-        center.flags.writeable = False  # the next map and the result use it without a copy
-    return Refined(center, steps[-1].noise_std, moved, complete)
-
-
-def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
-    """Return the counts of distances, one before all steps or one per step. Raise, before the debit, if a grid does not exist."""
-    n, dim, shares = run.rows.n, run.rows.dim, radii.budget_shares(steps)
-    norms = [
-        NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)
-    ]
-    for each in norms:
-        each.check_grids(run.account)
-    if once:
-        check_sum_grids(run.account, (norms[0].left * share for share in shares), dim, n)
-    return norms
-
-
-def counted_steps(
-    run: session.Session, center: FloatArray, norms: list[NormCount]
-) -> tuple[Refined, Norms]:
-    """Release steps that count distances and clip for the least predicted error; return the last estimate and count."""
-    n, dim = run.rows.n, run.rows.dim
-    for index, count in enumerate(norms):
-        affine = AffineMap(dim=dim, center=center)
-        counted = count.count_norms(run, affine, np.zeros(0))
-        name = f"clipped sum, step {index + 1} of {len(norms)}"
-        total = VectorSum(affine=affine, radius=counted.radius)
-        released, complete = release_complete(run, total, name=name, cost=count.left)
-        moved = released.value / (n * complete.divisor)
-        center = np.clip(center + moved, -radii.LARGEST_SIZE, radii.LARGEST_SIZE)
-    # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
-    counted = replace(counted, rms=counted.rms / math.sqrt(complete.divisor))
-    return Refined(center, released.noise_std / n, moved, complete), counted
-
-
-def mean_result(
-    run: session.Session,
-    refined: Refined,
-    unit_std: FloatArray,
-    row_std: FloatArray,
-    n_pub: int,
-    **sources: str,
-) -> MeanResult:
-    """Assemble the result from the data units of whitened coordinates and the standard deviation of a row, (dim,) each."""
-    return MeanResult(
-        mean=refined.mean,
-        noise_std=refined.noise_std(unit_std),
-        sampling_std=row_std / math.sqrt(run.rows.n * refined.complete.divisor),
-        noise_law="laplace" if run.account.pure else "gaussian",
-        columns=run.rows.columns,
-        provenance=sources,
-        reasons=refined.complete.reasons,
-        **refined.complete.number(run.rows.n),
-        **run.fields(n_pub),
-    )
-
-
-def starting_ball(
-    center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
-) -> tuple[FloatArray, float, Whitening, tuple[FloatArray, FloatArray] | None]:
-    """Return center and radius (infinite if a count will give it) of the ball, the whitening, and the box of `bounds` or None."""
-    box = validation.column_bounds(bounds, dim)
-    if box is None:
-        if center is None or radius is None:
-            raise InputError(
-                "pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)"
-            )
-        number = radii.size_or_auto("radius", radius)
-        middle = session.vector_or_number("center", center, dim)
-        return middle, math.inf if number is None else number, Whitening(dim, root), None
-    if center is not None or radius is not None:
-        raise InputError("bounds= replaces center= and radius=: leave them out")
-    middle, half = radii.middle_and_half(box)
-    whitening = Whitening(dim, half if root is None else root)
-    inverse = whitening.inverse
-    assert inverse is not None
-    # Distance of the farthest corner, or an upper bound on it for a full matrix.
-    farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
-    return middle, radii.size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
-
-
-@shared_docs
-@user_level
-def coinpress_mean(
-    x_priv: Any,
-    *,
-    budget: Budget,
-    center: Any = None,
-    radius: float | str | None = None,
-    bounds: Any = None,
-    covariance: Any = None,
-    variance: Any = None,
-    steps: Steps = 2,
-    mode: Mode = "practical",
-    failure_prob: float = FAILURE_PROB,
-    columns: Any = None,
-    person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-    threads: int | None = None,
-    progress: bool | None = None,
-) -> MeanResult:
-    """Mean of private rows with no public row: the caller names a ball that holds the mean.
-
-    Parameters
-    ----------
-    {x_priv}
-        A row with a missing or infinite entry is left out: each step releases the number of complete rows with the sum, at no
-        cost, and divides by it. If surely fewer than .98 are complete, the result has the reason "gaps".
-    {budget}
-    center : (dim,) array-like, or a number for all columns
-        Center of the ball, in data units. Must not come from the private rows.
-    radius : float > 0 or "auto"
-        Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
-        costs accuracy, never privacy. "auto": a quarter or more of the budget pays for a private count of the distances from
-        `center`, and the ball holds all rows that the count detects above its noise. Without a variance or covariance, every step
-        counts again about its own center and clips where the predicted error is least: no deviation has to be known, and the
-        interval assumes the deviation of whole rows for each column, so that it is wide for columns in small units, and several
-        columns have the reason "wide". The result has a `report`.
-    bounds : (lowest, highest), numbers or (dim,) each
-        Range of each column, in place of `center` and `radius`; the answer lies within. Without a variance or covariance, the
-        standard deviations are assumed to be the largest that the bounds allow: half the range.
-    covariance : (dim, dim) array-like, optional
-        Covariance of a row, a public matrix. By default the identity.
-    variance : float or (dim,), optional
-        In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
-    steps : int or "auto"
-        Number of refinements. The last spends 3/4 of the budget. "auto" minimizes the predicted error.
-    {mode}
-        Those of the proof have union bounds over rows and steps.
-    {failure_prob}
-        Used in mode="theory" only.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
-
-    Returns
-    -------
-    MeanResult
-
-    Raises
-    ------
-    {raises}
-
-    Privacy
-    -------
-    Neighbors: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
-    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps, which a number of complete rows in steps of Q
-    leaves as it is; with radius="auto" a joint count of norms before
-    them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
-
-    Notes
-    -----
-    Biswas, Dong, Kamath, Ullman, "CoinPress" (2020), Algorithm 1. Departs from it: every step clips the original rows, not those
-    that the previous step clipped; noise is added to integers.
-
-    Examples
-    --------
-    >>> import numpy as np, warnings
-    >>> from fastpubpriv import ZCDP, coinpress_mean
-    >>> rows = np.random.default_rng(0).normal(5.0, 1.0, size=(4000, 3))
-    >>> result = coinpress_mean(rows, budget=ZCDP(rho=0.5), center=0.0, radius=30.0)
-    >>> bool(np.all(np.abs(result.mean - 5.0) < 0.2))
-    True
-    """
-    rows, _ = session.open_rows(x_priv, columns=columns)
-    session.refuse_padding(rows, "coinpress_mean", "estimate_mean")
-    root = known_root(covariance, variance, rows.dim)
-    middle, reach, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
-    settings: dict[str, Any] = {
-        "mode": validation.choice("mode", mode, ("practical", "theory")),
-        "failure_prob": radii.failure_probability(failure_prob),
-    }
-    counted, inverse = reach == math.inf, whitening.inverse
-    unknown = counted and root is None  # no variance or covariance was given
-    count = FEW_STEPS if counted and radii.step_count(steps) == "auto" else most_steps(steps)
-    most = count * (rows.dim + 1) + (DRAWS * (count if unknown else 1) if counted else 0)
-    asked = session.asked(ledger, random_state, threads, progress)
-    run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
-    norms = counts_of_norms(run, count, once=not unknown) if counted else []
-    planned = [] if counted else steps_from(run, reach, steps, **settings)
-    with run.paid():
-        shells, unit_std, allowance = None, whitening.row_std(), run.account.allowance
-        row_std = unit_std
-        if unknown:
-            refined, shells = counted_steps(run, middle, norms)
-            # No column's deviation is known: that of whole rows bounds each.
-            row_std = np.full(rows.dim, shells.rms)
-        else:
-            if counted:
-                affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
-                shells, allowance = norms[0].count_norms(run, affine, np.zeros(0)), norms[0].left
-                planned = radii.planned_steps(run, allowance, shells.end, count, **settings)
-            refined = refine(run, allowance, middle, whitening, inverse, planned)
-        if box is not None:
-            refined = replace(refined, mean=np.clip(refined.mean, *box))
-        result = mean_result(
-            run,
-            refined,
-            unit_std,
-            row_std,
-            n_pub=0,
-            center="argument",
-            radius="released" if counted else "argument",
-            covariance="norms of rows" if unknown else "argument",
-        )
-        if shells is None:
-            return result
-        # Without known deviations only a single column has its own scale, and the count chooses the clip radius.
-        return with_report(
-            "coinpress_mean",
-            result,
-            shells,
-            center=result.mean,
-            unit=unit_std,
-            known=np.full(rows.dim, rows.dim == 1 or not unknown),
-            wide=np.zeros(rows.dim, dtype=bool),
-            bias=np.full(
-                rows.dim, shells.bias / (rows.n * refined.complete.divisor) if unknown else 0.0
-            ),
-            n=rows.n * refined.complete.divisor,
-        )
-
-
-def public_ball(
-    x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
-) -> tuple[FloatArray, float, Whitening, FloatArray]:
-    """Return center and radius of the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
-    n_pub, dim = x_pub.shape
-    if isinstance(covariance, str):
-        if covariance != "public":
-            raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
-        if variance is not None:
-            raise InputError(
-                "covariance='public' estimates the variances too: leave out variance, or covariance"
-            )
-        if n_pub < dim + 1:
-            raise InputError(
-                f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
-                "pass more public rows, fewer columns, or the covariance itself"
-            )
-        guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
-        row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
-        return guarantee.center, guarantee.mean_radius, Whitening(dim, guarantee.scale), row_std
-    whitening = Whitening(dim, known_root(covariance, variance, dim))
-    radius = radii.gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-    return x_pub.mean(axis=0), radius, whitening, whitening.row_std()
 
 
 @shared_docs
@@ -355,7 +31,7 @@ def estimate_mean(
     *,
     x_pub: Any,
     budget: Budget,
-    clipping: Clipping = "auto",
+    clipping: Clipping | MeanSettings = "auto",
     objective: Objective = "columns",
     covariance: Any = None,
     variance: Any = None,
@@ -384,9 +60,10 @@ def estimate_mean(
     {gappy_pub}
         Not for "gaussian", whose public rows are finite.
     {budget}
-    clipping : "auto" or "gaussian"
-        "auto": private counts give the location and range of each column, and the rest of the budget pays for one clipped sum;
-        with a `covariance` or `variance` it is "gaussian": the ball of paper A, for approximately Gaussian rows with it.
+    clipping : "auto", "counts" or "gaussian"
+        "counts": private counts give the location and range of each column, and the rest of the budget pays for one clipped sum.
+        "gaussian": the ball of paper A, for approximately Gaussian rows with the `covariance` or `variance`. "auto" is "gaussian"
+        if one of these is given, else "counts".
     objective : "columns" or "l2"
         For counts, how noise is distributed: "columns" makes it equal in units of the columns' deviations; "l2" minimizes the
         squared error of the whole vector in data units, which columns with large deviations dominate.
@@ -459,276 +136,32 @@ def estimate_mean(
     >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
-    settings = MeanSettings(
-        bounds=bounds,
-        missing=missing,
-        public_only=public_only,
-        objective=objective,
-        covariance=covariance,
-        variance=variance,
-        pub_priv_gap=pub_priv_gap,
-        failure_prob=failure_prob,
-        steps=steps,
-        mode=mode,
-    )
+    given = {
+        "bounds": bounds,
+        "missing": missing,
+        "public_only": public_only,
+        "objective": objective,
+        "covariance": covariance,
+        "variance": variance,
+        "pub_priv_gap": pub_priv_gap,
+        "failure_prob": failure_prob,
+        "steps": steps,
+        "mode": mode,
+    }
     asked = session.asked(ledger, random_state, threads, progress)
+    changed = changed_settings(given)
     if by is not None or groups is not None:
-        if by is None or clipping != "auto" or not settings.changed() <= {"bounds"}:
+        if by is None or clipping not in ("auto", "counts") or changed.keys() - {"bounds"}:
             raise InputError(
                 "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
             )
         return mean_of_groups(
-            x_priv,
-            x_pub,
-            budget,
-            by=by,
-            groups=groups,
-            columns=columns,
-            bounds=partial(validation.column_bounds, bounds),
-            **asked,
+            x_priv, x_pub, budget, by=by, groups=groups, columns=columns, bounds=bounds, **asked
         )
-    method = method_of(METHODS.choose(clipping, "clipping"), settings)
-    settings = settings.checked()
-    rows, public = session.open_rows(x_priv, x_pub, columns=columns, gaps=method.gaps)
-    if public is None:
-        raise InputError(
-            "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
-        )
-    if method is BALL:
-        session.refuse_padding(
-            rows, "clipping='gaussian'", "estimate_mean with clipping='auto' and no covariance"
-        )
-    settings = replace(settings, bounds=validation.column_bounds(bounds, rows.dim))
-    method.refuse_what_it_ignores(settings)
+    method, settings = method_of(clipping, changed)
+    rows, public = method.opened(x_priv, x_pub, columns)
     run = session.start(
         "estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked
     )
-    result: MeanResult | GroupMeans = method.learn(run, public, settings)
+    result: MeanResult = method.learn(run, public, settings)
     return result
-
-
-# ---- The methods of `estimate_mean`: `clipping` names one of the registry; "auto" is resolved by `method_of`.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MeanSettings:
-    """The method-specific arguments of `estimate_mean`, with the same defaults."""
-
-    bounds: Any = None
-    missing: Missing = "observed"
-    public_only: PublicOnly = "never"
-    objective: Objective = "columns"
-    covariance: Any = None
-    variance: Any = None
-    pub_priv_gap: float = 0.0
-    failure_prob: float = FAILURE_PROB
-    steps: Steps = 2
-    mode: Mode = "practical"
-
-    def changed(self) -> set[str]:
-        """Return the names of the settings that differ from their defaults."""
-        pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
-        return {
-            name
-            for name, value, usual in pairs
-            if value is not usual and (usual is None or value != usual)
-        }
-
-    def checked(self) -> MeanSettings:
-        """Return validated settings; `covariance`, `variance` and `bounds` are validated later, with the rows."""
-        return replace(
-            self,
-            mode=validation.choice("mode", self.mode, ("practical", "theory")),
-            failure_prob=radii.failure_probability(self.failure_prob),
-            pub_priv_gap=validation.fraction("pub_priv_gap", self.pub_priv_gap),
-            steps=radii.step_count(self.steps),
-            missing=validation.choice("missing", self.missing, ("observed", "neutral")),
-            public_only=validation.choice("public_only", self.public_only, ("never", "auto")),
-            objective=validation.choice("objective", self.objective, ("columns", "l2")),
-        )
-
-
-# Maps (n_priv, budget) to the predicted error of a method and its details.
-Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MeanMethod(session.Method[[int, MeanSettings]]):
-    """A method: `learn(run, public, settings)` debits and releases, `predict(dim, n_pub, settings)` returns a `Predictor`."""
-
-    # the settings that the method uses; others raise InputError
-    reads: frozenset[str] = frozenset()
-    case: str = ""  # description of the calls that use the method, for messages
-    gaps: bool = False  # public cells may be missing
-    unit: str = "standard deviations, expected l2 distance"  # unit of the predicted error
-
-    def ignored(self, settings: MeanSettings) -> list[str]:
-        """Return the non-default settings that this method does not use, in the order of the fields."""
-        changed = settings.changed() - self.reads
-        return [each.name for each in fields(settings) if each.name in changed]
-
-    def refuse_what_it_ignores(self, settings: MeanSettings) -> None:
-        """Raise InputError for a non-default setting of another method."""
-        for name in self.ignored(settings):
-            (case,) = (each.case for each in (COUNTS, BALL) if name in each.reads)
-            raise InputError(f"{name}= belongs to {case}: leave it out, or pass another clipping=")
-
-
-def method_of(clipping: str, settings: MeanSettings) -> MeanMethod:
-    """Return the named method, or for "auto" the ball if a covariance or variance is given, otherwise the counts."""
-    given = settings.covariance is not None or settings.variance is not None
-    return METHODS.get(clipping, BALL if given else COUNTS)
-
-
-def _by_counts(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
-    """Estimate the mean by counts of the columns and one clipped sum."""
-    return mean_of_columns(
-        "estimate_mean",
-        run,
-        public,
-        bounds=settings.bounds,
-        neutral=settings.missing == "neutral",
-        skip=settings.public_only == "auto",
-        whole=settings.objective == "l2",
-    )
-
-
-def _predict_counts(dim: int, n_pub: int, _: MeanSettings) -> Predictor:
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = session.allowance_of(budget, draws(dim))
-        shares = divide(dim, n_priv, allowance, pure=pure, n_pub=n_pub)
-        root, error = math.sqrt(dim), shares.predicted_error()
-        return root * error, {
-            "count_share": float(shares.cells / allowance),
-            "count_std": shares.count_std,
-            "noise_std": math.sqrt(max(0.0, error**2 - 1.0 / n_priv)),
-            "without_privacy": root / math.sqrt(n_priv),
-            "public_rows_alone": root / math.sqrt(n_pub),
-        }
-
-    return predict
-
-
-def _predict_from_public(dim: int, n_pub: int, settings: MeanSettings) -> Predictor:
-    radius = radii.gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
-    return predict_from_ball(
-        dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub
-    )
-
-
-def predict_from_ball(
-    dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int
-) -> Predictor:
-    """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
-
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        whole = Noise(*session.allowance_of(budget, radii.MAX_AUTO_STEPS * dim))
-        settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-        settings["noise"] = lambda share, clip: clip * whole.vector(dim, share)
-        number = radii.best_steps(dim, n_priv, radius, steps, **settings)
-        last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
-        public = (
-            {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)}
-            if n_pub
-            else {}
-        )
-        return last.error, {
-            "steps": float(number),
-            "radius": radius,
-            "clip_radius": last.clip_radius,
-            "noise_std": last.noise_std,
-            "without_privacy": radii.expected_normal_norm(dim) / math.sqrt(n_priv),
-            **public,
-        }
-
-    return predict
-
-
-# Chance that Gaussian public rows of the assumed covariance are said to contradict it, and the least ratio of their deviations to
-# the assumed ones that is said: a smaller one changes an interval by less than its own uncertainty.
-FALSE_CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1.25
-
-
-def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
-    """Return whether public rows vary more than the assumed covariance allows, in a whitened column or in all together."""
-    n_pub, dim = public.shape
-    if n_pub < 2:
-        return False
-    centered = public - public.mean(axis=0)
-    inverse = whitening.inverse
-    if inverse is not None:
-        centered = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
-    squares = np.square(centered).sum(axis=0)
-    squares, degrees = np.append(squares, squares.sum()), (n_pub - 1) * np.append(np.ones(dim), dim)
-    chance = special.chdtrc(degrees, squares)
-    wider = squares > degrees * LEAST_CONTRADICTION**2
-    return bool(np.any(wider & (chance < FALSE_CONTRADICTION / (dim + 1))))
-
-
-def _within_ball(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
-    """Estimate the mean by CoinPress from a ball around the public rows."""
-    from_public = isinstance(settings.covariance, str)
-    if from_public:
-        session.require_squares("estimate_mean", public.shape[1], 12)
-    center, radius, whitening, row_std = public_ball(
-        public,
-        covariance=settings.covariance,
-        variance=settings.variance,
-        failure_prob=settings.failure_prob,
-        pub_priv_gap=settings.pub_priv_gap,
-    )
-    unit_std = whitening.row_std() if from_public else row_std
-    # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
-    row_unit = float(unit_std[0] / row_std[0])
-    path = steps_from(
-        run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob
-    )
-    n, dim = run.rows.n, run.rows.dim
-    session.warn_if_useless(
-        "estimate_mean",
-        # In standard deviations of a row; a whitened unit is `row_unit` of them.
-        radii.expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path[-1].noise_std) ** 2),
-        math.hypot(math.sqrt(dim / len(public)), radii.gap_shift(settings.pub_priv_gap)),
-    )
-    inverse = whitening.inverse
-    contradicted = not from_public and is_contradicted(public, whitening)
-    if contradicted:
-        warn(
-            "estimate_mean: the public rows vary more than the covariance that is assumed, and private rows like them would be "
-            "clipped; pass their variance= or covariance=, or leave clipping= out",
-        )
-    with run.paid():
-        refined = refine(run, run.account.allowance, center, whitening, inverse, path)
-        sources = {
-            "radius": "public rows",
-            "covariance": "public rows" if from_public else "argument",
-        }
-        result = mean_result(
-            run, refined, unit_std, row_std, n_pub=len(public), center="public rows", **sources
-        )
-        return (
-            replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
-        )
-
-
-COUNTS = MeanMethod(
-    name="counts",
-    learn=_by_counts,
-    draws=lambda dim, settings: draws(dim),
-    predict=_predict_counts,
-    needs_public=True,
-    reads=frozenset({"bounds", "missing", "public_only", "objective"}),
-    case="clipping='auto' without covariance= or variance=",
-    gaps=True,
-    unit="standard deviations, root mean squared l2 distance",
-)
-BALL = MeanMethod(
-    name="gaussian",
-    learn=_within_ball,
-    draws=lambda dim, settings: most_steps(settings.steps) * (dim + 1),
-    predict=_predict_from_public,
-    needs_public=True,
-    reads=frozenset({"covariance", "variance", "pub_priv_gap", "failure_prob", "steps", "mode"}),
-    case="clipping='gaussian'",
-)
-METHODS: session.Registry[MeanMethod] = session.Registry(BALL, auto=True)
