@@ -14,8 +14,7 @@ from fastpubpriv._types import (
     RowsPerPerson,
     Steps,
 )
-from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.group_means import mean_of_groups
+from fastpubpriv.estimators.group_means import by_groups
 from fastpubpriv.estimators.mean_methods import MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
@@ -26,6 +25,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 @shared_docs
 @user_level
+@by_groups
 def estimate_mean(
     x_priv: Any,
     *,
@@ -136,32 +136,10 @@ def estimate_mean(
     >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
-    given = {
-        "bounds": bounds,
-        "missing": missing,
-        "public_only": public_only,
-        "objective": objective,
-        "covariance": covariance,
-        "variance": variance,
-        "pub_priv_gap": pub_priv_gap,
-        "failure_prob": failure_prob,
-        "steps": steps,
-        "mode": mode,
-    }
-    asked = session.asked(ledger, random_state, threads, progress)
-    changed = changed_settings(given)
-    if by is not None or groups is not None:
-        if by is None or clipping not in ("auto", "counts") or changed.keys() - {"bounds"}:
-            raise InputError(
-                "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
-            )
-        return mean_of_groups(
-            x_priv, x_pub, budget, by=by, groups=groups, columns=columns, bounds=bounds, **asked
-        )
-    method, settings = method_of(clipping, changed)
+    method, settings = method_of(clipping, changed_settings(locals()))
     rows, public = method.opened(x_priv, x_pub, columns)
-    run = session.start(
-        "estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked
-    )
+    asked = session.asked(ledger, random_state, threads, progress)
+    draws = method.draws(rows.dim, settings)
+    run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     result: MeanResult = method.learn(run, public, settings)
     return result
