@@ -149,21 +149,21 @@ def predict_from_ball(
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         whole = Noise(*session.allowance_of(budget, radii.MAX_AUTO_STEPS * dim))
-        settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-        settings["noise"] = lambda share, clip: clip * whole.vector(dim, share)
+        settings: dict[str, Any] = {
+            "mode": mode,
+            "failure_prob": failure_prob,
+            "noise": lambda share, clip: clip * whole.vector(dim, share),
+        }
         number = radii.best_steps(dim, n_priv, radius, steps, **settings)
         last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
-        public = (
-            {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)}
-            if n_pub
-            else {}
-        )
+        norm = radii.expected_normal_norm(dim)
+        public = {"public_rows_alone": norm / math.sqrt(n_pub)} if n_pub else {}
         return last.error, {
             "steps": float(number),
             "radius": radius,
             "clip_radius": last.clip_radius,
             "noise_std": last.noise_std,
-            "without_privacy": radii.expected_normal_norm(dim) / math.sqrt(n_priv),
+            "without_privacy": norm / math.sqrt(n_priv),
             **public,
         }
 

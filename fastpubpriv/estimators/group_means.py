@@ -502,8 +502,14 @@ def mean_of_groups(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    clipping: Any = "auto",
+    **others: Any,
 ) -> GroupMeans:
-    """Return the result of `estimate_mean` with `by=`."""
+    """Return the result of `estimate_mean` with `by=`, for the method by counts; `others` are settings, at their defaults."""
+    if by is None or clipping not in ("auto", COUNTS.name) or changed_settings(others):
+        raise InputError(
+            "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
+        )
     grouping = Grouping.of("estimate_mean", x_priv, x_pub, by=by, groups=groups, columns=columns)
     rows, public, codes, dim = grouping.rows, grouping.public, grouping.codes, grouping.dim
     assert codes is not None
@@ -539,25 +545,18 @@ def mean_of_groups(
     )
 
 
-GROUPED = inspect.signature(mean_of_groups).parameters
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def by_groups(function: Function) -> Function:
-    """Decorate `estimate_mean`: a call with `by=` is one of `mean_of_groups`, with the defaults of the settings of methods."""
+    """Decorate `estimate_mean`: a call with `by=` or `groups=` is one of `mean_of_groups`."""
 
     @functools.wraps(function)
     def call(x_priv: Any, *, by: Any = None, groups: Any = None, **named: Any) -> Any:
         if by is None and groups is None:
             return function(x_priv, **named)
         inspect.signature(function).bind(x_priv, **named)
-        counts = named.get("clipping", "auto") in ("auto", COUNTS.name)
-        if by is None or not counts or changed_settings(named).keys() - GROUPED.keys():
-            raise InputError(
-                "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
-            )
-        taken = {name: value for name, value in named.items() if name in GROUPED}
-        return mean_of_groups(x_priv, by=by, groups=groups, **taken)
+        return mean_of_groups(x_priv, by=by, groups=groups, **named)
 
     return call  # type: ignore[return-value]
 

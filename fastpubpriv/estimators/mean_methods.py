@@ -142,19 +142,6 @@ class CountSettings(MeanSettings):
         )
 
 
-def _by_counts(run: session.Session, public: FloatArray, settings: CountSettings) -> MeanResult:
-    """Estimate the mean by counts of the columns and one clipped sum."""
-    return mean_of_columns(
-        "estimate_mean",
-        run,
-        public,
-        bounds=validation.column_bounds(settings.bounds, run.rows.dim),
-        neutral=settings.missing == "neutral",
-        skip=settings.public_only == "auto",
-        whole=settings.objective == "l2",
-    )
-
-
 def _predict_counts(dim: int, n_pub: int, _: CountSettings) -> Predictor:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = session.allowance_of(budget, draws(dim))
@@ -173,7 +160,7 @@ def _predict_counts(dim: int, n_pub: int, _: CountSettings) -> Predictor:
 
 COUNTS = MeanMethod(
     name="counts",
-    learn=_by_counts,
+    learn=mean_of_columns,
     draws=lambda dim, settings: draws(dim),
     predict=_predict_counts,
     needs_public=True,
@@ -211,10 +198,12 @@ class BallSettings(MeanSettings):
 
 
 def public_ball(
-    x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
+    x_pub: FloatArray, settings: BallSettings
 ) -> tuple[FloatArray, float, Whitening, FloatArray]:
     """Return center and radius of the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
     n_pub, dim = x_pub.shape
+    covariance, variance = settings.covariance, settings.variance
+    failure_prob, gap = settings.failure_prob / 2.0, settings.pub_priv_gap
     if isinstance(covariance, str):
         if covariance != "public":
             raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
@@ -227,11 +216,11 @@ def public_ball(
                 f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
                 "pass more public rows, fewer columns, or the covariance itself"
             )
-        guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
+        guarantee = precondition(x_pub, pub_priv_gap=gap, failure_prob=failure_prob)
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
         return guarantee.center, guarantee.mean_radius, Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
-    radius = radii.gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
+    radius = radii.gap_radius(dim, n_pub, failure_prob, gap)
     return x_pub.mean(axis=0), radius, whitening, whitening.row_std()
 
 
@@ -261,14 +250,8 @@ def _within_ball(run: session.Session, public: FloatArray, settings: BallSetting
     from_public = isinstance(settings.covariance, str)
     if from_public:
         session.require_squares("estimate_mean", public.shape[1], 12)
-    center, radius, whitening, row_std = public_ball(
-        public,
-        covariance=settings.covariance,
-        variance=settings.variance,
-        failure_prob=settings.failure_prob,
-        pub_priv_gap=settings.pub_priv_gap,
-    )
-    unit_std = whitening.row_std() if from_public else row_std
+    center, radius, whitening, row_std = public_ball(public, settings)
+    unit_std = whitening.row_std()
     # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
     path = steps_from(
@@ -290,12 +273,15 @@ def _within_ball(run: session.Session, public: FloatArray, settings: BallSetting
         )
     with run.paid():
         refined = refine(run, run.account.allowance, center, whitening, inverse, path)
-        sources = {
-            "radius": "public rows",
-            "covariance": "public rows" if from_public else "argument",
-        }
         result = mean_result(
-            run, refined, unit_std, row_std, n_pub=len(public), center="public rows", **sources
+            run,
+            refined,
+            unit_std,
+            row_std,
+            n_pub=len(public),
+            center="public rows",
+            radius="public rows",
+            covariance="public rows" if from_public else "argument",
         )
         return (
             replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result

@@ -117,9 +117,7 @@ def plan_mean(
         raise InputError(
             "plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'"
         )
-    changed = changed_settings(
-        {"pub_priv_gap": pub_priv_gap, "failure_prob": failure_prob, "steps": steps, "mode": mode}
-    )
+    changed = changed_settings(locals())
     if groups is not None:
         if clipping not in ("auto", "counts") or changed:
             raise InputError("groups= goes with the defaults of all other settings")

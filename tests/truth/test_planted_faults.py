@@ -202,7 +202,9 @@ def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
 
 
 def test_30_rows_with_gaps_that_are_not_left_out_are_found(monkeypatch):
-    never_neutral = changed(mean_methods, "_by_counts", 'settings.missing == "neutral"', "False")
+    never_neutral = changed(
+        column_means, "mean_of_columns", 'settings.missing == "neutral"', "False"
+    )
     planted = dataclasses.replace(mean_methods.COUNTS, learn=never_neutral)
     monkeypatch.setitem(mean_methods.METHODS, planted.name, planted)
     found = [finding.arguments for finding in engine.without_effect("estimate_mean", ["awkward"])]
