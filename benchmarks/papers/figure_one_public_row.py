@@ -25,7 +25,8 @@ from benchmarks.papers.experiment import (
     where,
 )
 from benchmarks.papers.samples import normal_rows
-from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
+from fastpubpriv.estimators.coinpress import coinpress_mean
+from fastpubpriv.estimators.mean import estimate_mean
 from fastpubpriv.estimators.radii import chi_radius, expected_normal_norm, predict_steps
 from fastpubpriv.privacy import ZCDP
 from fastpubpriv.privacy.spending import GaussianSpending

@@ -24,7 +24,7 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.mean import public_ball
+from fastpubpriv.estimators.mean_methods import METHODS, BallSettings, public_ball
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
 from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.privacy import Cost
@@ -112,15 +112,13 @@ def test_accuracy_warnings_count_in_deviations_of_a_row_and_grant_no_more_than_t
 
 def test_public_ball_covers_the_private_mean():
     _, public = sample(dim=6, m=9)
-    known = {"covariance": None, "variance": None, "failure_prob": 0.1}
-    center, radius, whitening, row_std = public_ball(public, **known, pub_priv_gap=0.0)
+    center, radius, whitening, row_std = public_ball(public, BallSettings(failure_prob=0.1))
     assert radius == chi_radius(6, 0.05) / 3
     assert np.array_equal(center, public.mean(axis=0))
     assert whitening.factor is None
     assert row_std.tolist() == [1.0] * 6
-    assert (
-        public_ball(public, **known, pub_priv_gap=0.25)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
-    )
+    wider = BallSettings(failure_prob=0.1, pub_priv_gap=0.25)
+    assert public_ball(public, wider)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
     # Public ball covers the private mean.
     # Half of failure_prob belongs to the ball. A true rate of exactly that passes the limit with probability 1e-9.
     limit = stats.binom.isf(1e-9, 4000, 0.1)
@@ -143,8 +141,8 @@ def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=
     for _ in range(draws):
         public = rng.standard_normal((2, 5)) * scale
         public[:, 0] += shift
-        known = {"covariance": None, "variance": None, "failure_prob": failure_prob}
-        center, radius, *_ = public_ball(public, **known, pub_priv_gap=gap)
+        settings = BallSettings(failure_prob=failure_prob, pub_priv_gap=gap)
+        center, radius, *_ = public_ball(public, settings)
         count += float(np.linalg.norm(center)) > shrink * radius
     return count
 
@@ -221,6 +219,28 @@ def test_the_objective_of_a_call_is_checked_and_its_releases_cost_the_same():
     rows = np.random.default_rng(3).normal(size=(60, 2)) * [1.0, 50.0]
     call = partial(seeded, estimate_mean, x_pub=rows[:1] + 0.5, budget=ZCDP(2), objective="l2")
     record_replay(call, *pair_at(rows, 7, [1e6, -1e6]), budget=ZCDP(2))
+
+
+# ---- The registry: what a method reads, and what it refuses -------------------------------------------------------------
+def test_counts_are_a_method_that_clipping_names():
+    rows = np.random.default_rng(5).normal(size=(400, 2))
+    call = partial(seeded, estimate_mean, rows[3:], x_pub=rows[:3], budget=ZCDP(1))
+    assert METHODS.choices == ("auto", "counts", "gaussian")
+    assert np.array_equal(call(clipping="counts").mean, call().mean)
+
+
+def test_a_method_refuses_the_settings_of_another_with_its_case():
+    given = {"x_priv": np.zeros((9, 2)), "x_pub": np.ones((1, 2)), "budget": ZCDP(1)}
+    text = "variance= belongs to clipping='gaussian'"
+    refused(estimate_mean, text, clipping="counts", variance=1.0, **given)
+    text = "belongs to clipping='auto' without"
+    refused(estimate_mean, text, clipping="gaussian", missing="neutral", **given)
+
+
+def test_a_wrong_setting_is_refused_in_words_whichever_method_is_asked_for():
+    given = {"x_priv": np.zeros((9, 2)), "x_pub": np.ones((1, 2)), "budget": ZCDP(1)}
+    refused(estimate_mean, "steps must be", steps=np.array([1, 2]), **given)
+    refused(estimate_mean, "steps must be", steps=np.array([1, 2]), by=-1, **given)
 
 
 # ---- `weighted_mean`: the closed forms of paper B, its special cases, and the noise laws ----------------------------

@@ -201,10 +201,22 @@ REFUSED = [
     ({"groups": [f"g{k}" for k in range(10_001)]}, "at most 10,000 groups"), ({"groups": [1.0, 2.0]}, None),
     ({"missing": "neutral"}, "defaults of all other settings"),
     ({"clipping": "gaussian"}, "defaults of all other settings"),
-    ({"variance": 1.0}, "defaults of all other settings"),
+    ({"variance": 1.0}, "defaults of all other settings"), ({"steps": 3}, "defaults of all other settings"),
     ({"x_pub": survey(40, seed=9).assign(age=np.nan)}, "number in every column, and all cells of column 'age'"),
     ({"columns": ["state"]}, None),
 ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+def test_a_call_with_by_is_one_of_the_verb_of_groups():
+    given = {**BY_STATE, "budget": fpp.ZCDP(1), "random_state": 3}
+    own = group_means.mean_of_groups(survey(200), **given)
+    assert np.array_equal(means(survey(200), **given, clipping="counts").mean, own.mean)
+
+
+def test_an_argument_that_no_call_has_is_not_dropped_by_by():
+    with pytest.raises(TypeError, match="bound"):
+        means(survey(200), **BY_STATE, budget=fpp.ZCDP(1), bound=(0, 1))
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])

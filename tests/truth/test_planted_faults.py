@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv.estimators import gaussian, group_means, lifted_coinpress, mean, quantiles
+from fastpubpriv.estimators import gaussian, group_means, lifted_coinpress, mean_methods, quantiles
 from fastpubpriv.estimators.columns import column_means, scales
 from fastpubpriv.planning import forecasts
 from fastpubpriv.results import by_key, ranks
@@ -53,7 +53,7 @@ def test_a_function_with_a_changed_line_takes_the_place_of_the_right_one(monkeyp
 # ---- Noise -----------------------------------------------------------------------------------------------------------
 def test_2_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
     larger = changed(scales, "divide", "count_std=std", "count_std=1.4 * std")
-    for module in (mean, column_means):
+    for module in (mean_methods, column_means):
         monkeypatch.setattr(module, "divide", larger)
     assert not 1.0 / 1.03 < terms.planned_cells("mean") < 1.03
 
@@ -162,12 +162,12 @@ def test_24_a_plan_of_quantiles_without_their_share_is_found(monkeypatch, old):
 
 
 def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypatch):
-    right = mean.divide
+    right = mean_methods.divide
 
     def whole(dim, n, spending, **more):
         return dataclasses.replace(right(dim, n, spending, **more), total=spending.allowance)
 
-    monkeypatch.setattr(mean, "divide", whole)
+    monkeypatch.setattr(mean_methods, "divide", whole)
     assert terms.planned_mean(fpp.ZCDP(0.001)) < terms.PLAN_AT_LEAST_BUDGET / 1.15
 
 
@@ -198,7 +198,10 @@ def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
 
 
 def test_30_rows_with_gaps_that_are_not_left_out_are_found(monkeypatch):
-    never_neutral = changed(mean, "_by_counts", "settings.missing == 'neutral'", "False")
-    monkeypatch.setattr(mean, "COUNTS", dataclasses.replace(mean.COUNTS, learn=never_neutral))
+    never_neutral = changed(
+        column_means, "mean_of_columns", "settings.missing == 'neutral'", "False"
+    )
+    planted = dataclasses.replace(mean_methods.COUNTS, learn=never_neutral)
+    monkeypatch.setitem(mean_methods.METHODS, planted.name, planted)
     found = [finding.arguments for finding in engine.without_effect("estimate_mean", ["awkward"])]
     assert ("missing='neutral'",) in found
