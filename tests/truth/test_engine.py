@@ -8,7 +8,7 @@ import pytest
 
 import fastpubpriv as fpp
 from fastpubpriv.privacy.spending import GaussianSpending
-from fastpubpriv.results import by_key, gaussians
+from fastpubpriv.results import by_key, estimates, gaussians
 from fastpubpriv.training import inputs
 from tests.truth import engine, oracles, terms
 from tests.truth.arguments import VERBS, Call, Verb
