@@ -7,6 +7,8 @@ import functools
 import importlib
 import inspect
 import io
+import json
+import math
 import re
 import sys
 import tokenize
@@ -26,10 +28,13 @@ from fastpubpriv.results import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES_OF_C = 900
+DENSE_FILES = Path(__file__).parent / "dense_files.json"
 MOST_TOKENS_OF_FILE = 8_000  # of Python
-# Maximum tokens of the package, and tokens per statement of its densest file. A commit that raises one of them gives the reason.
+# Maximum tokens of the package. A commit that raises it gives the reason.
 MOST_TOKENS = 399_000
-MOST_TOKENS_PER_STATEMENT = 23.0
+# Tokens per statement of a file that `dense_files.json` does not list, and of a statement that it does not count.
+DENSITY = 13.0
+LONG_STATEMENT = 40
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
@@ -734,11 +739,56 @@ def test_the_package_grows_only_with_a_reason():
     sizes = {source.path: statement_sizes(source.text) for source in package()}
     tokens = sum(map(sum, sizes.values()))
     assert tokens <= MOST_TOKENS, f"{tokens:,} tokens, at most {MOST_TOKENS:,}"
-    density = {path: sum(each) / len(each) for path, each in sizes.items() if each}
-    densest = max(density, key=density.__getitem__)
-    assert density[densest] <= MOST_TOKENS_PER_STATEMENT, (
-        f"{densest}: {density[densest]:.1f} tokens per statement"
-    )
+
+
+def densities(sources: Iterable[Source]) -> dict[str, list[float]]:
+    """Return, for each file above `DENSITY` or with long statements, tokens per statement and the number of long ones."""
+    found = {}
+    for source in sources:
+        sizes = statement_sizes(source.text)
+        density = math.ceil(10.0 * sum(sizes) / max(len(sizes), 1)) / 10.0
+        long_statements = sum(size > LONG_STATEMENT for size in sizes)
+        if density > DENSITY or long_statements:
+            found[source.path] = [max(density, DENSITY), long_statements]
+    return found
+
+
+def compared(found: dict[str, list[float]], listed: dict[str, list[float]]) -> list[str]:
+    """Return the files that are denser than the list says, and those for which the list can be lowered."""
+    bare = [DENSITY, 0]
+    complaints = []
+    for path in sorted(found.keys() | listed.keys()):
+        here, limit = found.get(path, bare), listed.get(path, bare)
+        words = f"{path}: {here[0]} tokens a statement and {here[1]} long ones, listed {limit[0]} and {limit[1]}"
+        if here[0] > limit[0] or here[1] > limit[1]:
+            complaints.append(f"{words}: open its statements (one fact each)")
+        elif here[0] < limit[0] - 0.3 or here[1] < limit[1]:
+            complaints.append(f"{words}: lower it by `python tests/test_rules.py`")
+    return complaints
+
+
+def test_statements_become_shorter():
+    """The list of dense files only gets shorter; `python tests/test_rules.py` lowers it."""
+    assert compared(densities(package()), json.loads(DENSE_FILES.read_text())) == []
+    long_one = [Source("a.py", "x = [" + "1, " * 30 + "]\n")]
+    assert compared(densities(long_one), {}) != []
+    assert compared({}, {"a.py": [14.0, 1]}) != []
+    assert compared(densities(long_one), densities(long_one)) == []
+
+
+def lower_the_list() -> None:
+    """Write what `dense_files.json` can be lowered to; what it would have to be raised for is left to a reader."""
+    listed = json.loads(DENSE_FILES.read_text()) if DENSE_FILES.exists() else None
+    found = densities(package())
+    if listed is not None:
+        bare = [DENSITY, 0]
+        found = {
+            path: [min(pair) for pair in zip(each, listed.get(path, bare), strict=True)]
+            for path, each in found.items()
+            if path in listed
+        }
+    lines = [f'  "{path}": {json.dumps(each)}' for path, each in sorted(found.items())]
+    DENSE_FILES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def no_unsafe_compiler_flags(source: Source) -> list[str]:
@@ -1249,3 +1299,7 @@ def test_spelling_is_american():
     ]  # fmt: skip
     assert {source.path: words for source in files if (words := misspelt(source.text))} == {}
     assert misspelt("the neighbouring centre, rows_quantise, center") == ["neighbour", "centre"]
+
+
+if __name__ == "__main__":
+    lower_the_list()
