@@ -526,7 +526,8 @@ def order_bounds(
     OrderBounds(Theorem B.2 (1), clip and noise: n_priv ~ 8.97e+03, mostly (d + log(1/beta)) / alpha^2; up to constants and logs)
     """
     by_notion = THEOREMS[validation.choice("theorem", theorem, tuple(THEOREMS))]
-    terms_of = by_notion.get(getattr(budget, "notion", None))  # None also for what is no budget
+    notion: Any = getattr(budget, "notion", None)  # of what may be no budget
+    terms_of = by_notion.get(notion)
     if terms_of is None:
         wanted = " or ".join(notion.__name__ for notion in by_notion)
         raise BudgetError(
