@@ -448,7 +448,7 @@ def close_in(
     ask([place.first for place in places], left * ZOOM, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
     used = ZOOM
-    last_std = run.account.spend(left * (1 - (1 + ZOOMS) * ZOOM)).std("count", dim)
+    last_std = run.account.spend(left * (1 - (1 + ZOOMS) * ZOOM)).std("counts", dim)
     estimates = ranks()
     for _ in range(ZOOMS):
         cut = [

@@ -236,7 +236,7 @@ def plan_quantiles(
         spending = spending_of(budget, groups * quantiles.draws(dim, len(qs)))
         of_columns = spending.part(grouping.ALL_SHARE) if groups > 1 else spending
         left = spending.allowance - divide(dim, n_priv, of_columns, n_pub=n_pub).cells
-        std = spending.at(left * (1 - (1 + ZOOMS) * quantiles.ZOOM)).std("count", dim)
+        std = spending.at(left * (1 - (1 + ZOOMS) * quantiles.ZOOM)).std("counts", dim)
         n = n_priv / groups
         cells = CELLS * len(qs) + ENDS
         # The total number of rows is known, so noise below and above a quantile partly cancels (a Brownian bridge).

@@ -11,13 +11,14 @@ kind      Gaussian noise, c a rho                discrete Laplace noise, c an ep
 ========  =====================================  ==============================================================
 sum       sqrt(2 / c)                            sqrt(8 D) / c
 parts     sqrt(2 / c)                            4 sqrt(D) / c
-count     sqrt(h / c)                            sqrt(8) h / c
+count     1 / sqrt(c)                            sqrt(8) / c
+counts    sqrt(h / c)                            sqrt(8) h / c
 moment    1 / sqrt(c)                            2 sqrt(d (d + 3) / 2) / c; between clusters 2 (d + 1) / c
 shared    1 / sqrt(c)                            sqrt(2) (d + 1) / c
 groups    sqrt(2 D / c)                          sqrt(2) (5/2) D / c
 ========  =====================================  ==============================================================
 
-"parts" is the sum of both parts of rows that are divided at half of their bound. "moment" is the diagonal of the Gaussian
+"count" is of the cells of one histogram, "counts" of those of h histograms. "parts" is the sum of both parts of rows that are divided at half of their bound. "moment" is the diagonal of the Gaussian
 orthogonal ensemble with the same effect; "shared" is an entry of the diagonal of one of several second moments of rows that share
 one ball. "groups" are sums of the rows of each group, in half boxes.
 """
@@ -45,7 +46,7 @@ from fastpubpriv.privacy.conversions import Law
 from fastpubpriv.privacy.events import Event, GaussianEvent, LaplaceEvent
 
 Value = TypeVar("Value")
-Std = Literal["sum", "parts", "count", "moment", "shared", "groups"]
+Std = Literal["sum", "parts", "count", "counts", "moment", "shared", "groups"]
 OfGrid = Literal["sum", "parts", "count", "moment", "shared"]
 OfClusters = Literal["sum", "moment", "count", "cells"]
 WHOLE = Fraction(1)
@@ -261,11 +262,11 @@ class GaussianSpending(Spending):
     def std(self, kind: Std, dim: int = 1, share: Fraction = WHOLE) -> float:
         """See `Spending.std`."""
         cost = self._cost(share)
-        if kind == "count":
+        if kind == "counts":
             return math.sqrt(dim / cost)
         if kind == "groups":
             return math.sqrt(2.0 * dim / cost)
-        if kind in ("moment", "shared"):
+        if kind in ("count", "moment", "shared"):
             return 1.0 / math.sqrt(cost)
         if kind == "sum":
             return 2.0 / math.sqrt(2.0 * cost)
@@ -400,6 +401,8 @@ class LaplaceSpending(Spending):
         if kind == "parts":
             return 4.0 * math.sqrt(dim) / cost
         if kind == "count":
+            return math.sqrt(8.0) / cost
+        if kind == "counts":
             return math.sqrt(8.0) * dim / cost
         if kind == "groups":
             return math.sqrt(2.0) * 2.5 * dim / cost

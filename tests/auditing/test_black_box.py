@@ -433,6 +433,11 @@ def test_bad_arguments_are_refused(call):
     raises(InputError, None, call)
 
 
+def test_an_audit_of_a_budget_in_rho_says_its_noise():
+    report = audit_weighted_mean(ZCDP(0.01), claim=ApproxDP(1, 1e-3), runs=10)
+    assert report.name == "weighted_mean, Gaussian noise"
+
+
 @pytest.mark.parametrize(("words", "code", "said"), [
     ("privunit --epsilon 1 --runs 2000 --json -", 0, '"passed": true'), ("duchi --epsilon 3 --claim 1 --runs 5000", 1, "REFUTED"),
     ("privunit --epsilon 1 --runs 2000", 0, "not refuted"), ("privunit-g --epsilon -1", 2, "epsilon"),
@@ -441,6 +446,7 @@ def test_bad_arguments_are_refused(call):
     ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
     ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
     ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
+    ("weighted-mean --epsilon 1 --runs 60", 0, "Laplace noise"),
     ("subset-selection --epsilon 1 --words 8 --dim 3 --runs 5000", 0, "not refuted"),
     ("subset-selection --epsilon 3 --words 8 --dim 3 --runs 5000 --claim 1", 1, "REFUTED"),
     ("subset-selection --attack tracing --epsilon 1 --words 8 --runs 100", 0, "not refuted"),

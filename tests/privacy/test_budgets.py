@@ -25,6 +25,7 @@ from fastpubpriv.privacy.calibrated_budget import (
     pure_slack,
     row_budget,
     total_variation,
+    without_delta,
 )
 from fastpubpriv.privacy.events import SampledGaussianEvent, SelectionEvent, StableHistogramEvent
 from fastpubpriv.privacy.sampling import WithoutReplacement
@@ -241,6 +242,17 @@ def test_a_reserved_delta_counts_for_each_row_of_a_person():
     left = gaussian_rho(row, 9, nothing, Fraction(1, 10**7))
     assert left == gaussian_rho(person, 9, nothing, Fraction(4, 10**7)) / 16
     raises(BudgetError, "leave nothing", gaussian_rho, row, 9, nothing, Fraction(3, 10**7))
+
+
+def test_a_budget_of_a_row_has_the_notion_of_its_person():
+    budgets = [ZCDP(1), PureDP(1), ApproxDP(1, 1e-6), row_budget(ApproxDP(1, 1e-6), 4)]
+    assert [budget.notion for budget in budgets] == [ZCDP, PureDP, ApproxDP, ApproxDP]
+
+
+def test_what_is_left_without_a_delta_is_the_whole_epsilon():
+    row = row_budget(ApproxDP(1, 1e-6), 4)
+    assert without_delta(row) == PureDP(row.epsilon)
+    assert without_delta(ZCDP(2)) == ZCDP(2)
 
 
 OF_NUMPY = {

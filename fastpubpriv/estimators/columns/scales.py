@@ -106,7 +106,7 @@ def divide(dim: int, n: int, spending: Spending, *, n_pub: int = 1) -> BudgetSpl
     share = min(most, max(least, wanted))
     shells = tuning.SHELL_SHARE if dim > 1 else Fraction(0)
     cells = share * spending.allowance
-    std = spending.at(cells).std("count", dim)
+    std = spending.at(cells).std("counts", dim)
     reached = n / std
     return BudgetSplit(
         n=n,

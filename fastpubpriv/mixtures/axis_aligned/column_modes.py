@@ -146,7 +146,7 @@ def check(
 
 def of_cells(account: Account, dim: int) -> Spending:
     """Return the spending with the least noise on joint counts of the columns."""
-    return min(account.beside, account.spending, key=lambda spending: spending.std("count", dim))
+    return min(account.beside, account.spending, key=lambda spending: spending.std("counts", dim))
 
 
 def marginals(
@@ -159,7 +159,7 @@ def marginals(
     )
     places = candidates.shown_places(run.block(place_rows), scales)
     spending = of_cells(run.account, dim)
-    noise = spending.std("count", dim)
+    noise = spending.std("counts", dim)
     edges = [
         candidates.partition(
             each,
