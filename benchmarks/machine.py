@@ -21,7 +21,7 @@ from rich.table import Table
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.cli.tools import describe_machine
-from fastpubpriv.estimators.mean import coinpress_mean
+from fastpubpriv.estimators.coinpress import coinpress_mean
 from fastpubpriv.privacy import ZCDP
 
 # With many rows the clipped sum takes most of the time, with many columns the noise.

@@ -27,6 +27,7 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.errors import PrivacyWarning as PrivacyWarning
     from fastpubpriv.errors import ReplayError as ReplayError
     from fastpubpriv.errors import SeededNoiseWarning as SeededNoiseWarning
+    from fastpubpriv.estimators.coinpress import coinpress_mean as coinpress_mean
     from fastpubpriv.estimators.components import private_pca as private_pca
     from fastpubpriv.estimators.describe import describe as describe
     from fastpubpriv.estimators.gaussian import coinpress_covariance as coinpress_covariance
@@ -35,7 +36,6 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.estimators.histograms import DyadicBins as DyadicBins
     from fastpubpriv.estimators.histograms import ProductBins as ProductBins
     from fastpubpriv.estimators.histograms import stable_histogram as stable_histogram
-    from fastpubpriv.estimators.mean import coinpress_mean as coinpress_mean
     from fastpubpriv.estimators.mean import estimate_mean as estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner as Preconditioner
     from fastpubpriv.estimators.preconditioner import precondition as precondition
@@ -109,11 +109,12 @@ _NAMES = {
         "ReplayError",
         "SeededNoiseWarning",
     ),
+    "estimators.coinpress": ("coinpress_mean",),
     "estimators.components": ("private_pca",),
     "estimators.describe": ("describe",),
     "estimators.gaussian": ("coinpress_covariance", "estimate_gaussian"),
     "estimators.histograms": ("BinGrid", "DyadicBins", "ProductBins", "stable_histogram"),
-    "estimators.mean": ("coinpress_mean", "estimate_mean"),
+    "estimators.mean": ("estimate_mean",),
     "estimators.preconditioner": ("Preconditioner", "precondition"),
     "estimators.quantiles": ("quantiles",),
     "estimators.user_level": ("persons",),

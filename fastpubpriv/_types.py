@@ -32,7 +32,7 @@ Accounting = Literal["exact", "paper"]
 AxisMixtureMethod = Literal[
     "auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding"
 ]
-Clipping = Literal["auto", "gaussian"]
+Clipping = Literal["auto", "counts", "gaussian"]
 CovarianceMethod = Literal[
     "auto",
     "ladder",

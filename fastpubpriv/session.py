@@ -14,6 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn, warn_after_debit
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.release.account import Account, NodeBudget, before_debit
 from fastpubpriv.results.base import Result, unreliable
 from fastpubpriv.results.reasons import Reasons
@@ -50,7 +51,7 @@ class Method(Generic[Problem]):
             raise InputError(
                 f"method={self.name!r} starts from public rows: pass x_pub, or another method"
             )
-        if self.needs_delta and not isinstance(budget, ApproxDP):
+        if self.needs_delta and not has_delta(budget):
             raise BudgetError(
                 f"method={self.name!r} makes releases that need a delta: pass ApproxDP(epsilon=..., delta=...), or another method; "
                 f"got {type(budget).__name__}"
@@ -338,7 +339,7 @@ def start(
         person=None if rows.persons is None else rows.persons.name,
     )
     # Warn about a delta that is too large to protect anyone; everything in the warning is public.
-    if isinstance(budget, ApproxDP):
+    if has_delta(budget):
         budget.warn_if_weak(rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
     return Session(account, rows, Executor(threads=threads, progress=progress, max_memory=most))

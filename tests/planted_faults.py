@@ -136,6 +136,14 @@ PLANTED: dict[str, dict[str, str]] = {
         "29: weights of classes that are ignored": "test_engine.py::test_class_weights_that_are_ignored_have_no_effect",
         "30: rows with gaps that are not left out": "test_planted_faults.py"
         "::test_30_rows_with_gaps_that_are_not_left_out_are_found",
+        "an upper end that is a tenth too far": "test_reaches.py"
+        "::test_an_upper_end_that_is_a_tenth_too_far_is_found",
+        "a lower end of a mean that is a tenth too near": "test_reaches.py"
+        "::test_a_lower_end_of_a_mean_that_is_a_tenth_too_near_is_found",
+        "an upper end of quantiles that is too far": "test_reaches.py"
+        "::test_an_upper_end_of_quantiles_that_is_too_far_is_found",
+        "a tail of another size": "test_reaches.py::test_a_tail_of_another_size_is_found",
+        "a worst case of another size": "test_reaches.py::test_a_worst_case_of_another_size_is_found",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",

@@ -24,7 +24,7 @@ import fastpubpriv
 from benchmarks import readme
 from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
-from fastpubpriv.estimators.mean import METHODS
+from fastpubpriv.estimators.mean_methods import METHODS
 from fastpubpriv.planning.solve import TASKS
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import open as formats

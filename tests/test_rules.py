@@ -306,6 +306,39 @@ def releases_go_through_the_run(source: Source) -> list[str]:
     return bad
 
 
+# What holds a law of noise or a notion of privacy outside `privacy` and `release`, each for the reason that stands beside it.
+LAW_NAMES = {"pure", "is_pure", "laplace", "is_laplace", "is_gaussian"}
+NOTIONS = {"ZCDP", "ApproxDP", "PureDP", "RowApproxDP"}
+NOISES = {"GaussianSpending", "LaplaceSpending"}
+
+
+def _words_of_law(node: ast.AST) -> Iterator[str]:
+    names = {getattr(node, field, None) for field in ("id", "arg", "attr")}
+    for name in sorted(names & LAW_NAMES, key=str):
+        yield f"{name} is a law or a notion: ask a Spending"
+    if isinstance(node, ast.Call) and spelled(node.func) == "isinstance":
+        of = {spelled(part).split(".")[-1] for part in ast.walk(node.args[1])}
+        if of & (NOTIONS | NOISES):
+            yield "isinstance of a notion or a law: ask the budget or its Spending"
+    if isinstance(node, ast.Compare):
+        sides = [spelled(side) for side in (node.left, *node.comparators)]
+        compares_law = any(side.split(".")[-1] in ("law", "noise_law") for side in sides)
+        text = any(
+            spelled(side) in ("'gaussian'", "'laplace'") for side in (node.left, *node.comparators)
+        )
+        if compares_law and text:
+            yield "a law is compared with its name"
+        if any(re.fullmatch(r"type\(.*budget\)|.*budget\.notion", side) for side in sides):
+            yield "the type of a budget is compared"
+
+
+def laws_stay_with_spending(source: Source) -> list[str]:
+    """Only `privacy` and `release` know laws of noise and notions of privacy; the rest asks a `Spending`."""
+    if source.path.startswith(("fastpubpriv/privacy/", "fastpubpriv/release/")):
+        return []
+    return [source.complaint(node, words) for node in source.nodes for words in _words_of_law(node)]
+
+
 MOST_STATEMENTS = 50
 MOST_POSITIONAL = 8
 
@@ -463,6 +496,11 @@ FILE_RULES: dict[Rule, list[str]] = {
     releases_go_through_the_run: [
         "LeafCounts(routes=routes).release(run.account, run.rows, run.executor, name='x', cost=cost)",
         "task.run.log.append({'name': 'choice', **event.record()})",
+    ],
+    laws_stay_with_spending: [
+        "def plan(n, *, pure): ...", "divide(1, n, pure=x)", "noise = 2.0 if account.is_pure else 1.0", "release(laplace=True)",
+        "if type(budget) is PureDP: ...", "isinstance(run.account.budget, privacy.ApproxDP)", "x = spending.law == 'laplace'",
+        "isinstance(spending, GaussianSpending)",
     ],
     functions_can_be_read_at_once: [
         "def long():\n" + "    x = 1\n" * 51,

@@ -23,8 +23,9 @@ from benchmarks.papers.experiment import (
 )
 from benchmarks.papers.samples import coin_rows
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy, weighted_mean
+from fastpubpriv.estimators.weighted_mean import ErrorModel, weighted_mean
 from fastpubpriv.privacy import ZCDP
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.results.plots import PALETTE
 
 DIM = 100
@@ -42,7 +43,7 @@ ESTIMATORS = ("throw_away", "gaussian", "optimal")
 
 def model(n_pub: int = N_PUB) -> ErrorModel:
     """Return the closed-form squared errors with `n_pub` public rows among N_TOTAL."""
-    energy = noise_energy(DIM, NORM_BOUND, float(RHO), pure=False)
+    energy = GaussianSpending(RHO).energy(DIM, NORM_BOUND)
     return ErrorModel(n_priv=N_TOTAL - n_pub, n_pub=n_pub, variance=1.0, noise=energy)
 
 

@@ -25,11 +25,12 @@ from benchmarks.papers.experiment import (
     where,
 )
 from benchmarks.papers.samples import normal_rows
-from fastpubpriv.estimators.mean import coinpress_mean, estimate_mean
+from fastpubpriv.estimators.coinpress import coinpress_mean
+from fastpubpriv.estimators.mean import estimate_mean
 from fastpubpriv.estimators.radii import chi_radius, expected_normal_norm, predict_steps
 from fastpubpriv.privacy import ZCDP
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.results.plots import PALETTE
-from fastpubpriv.session import Noise
 
 DIM = 50
 RHO = Fraction(1, 2)
@@ -68,7 +69,7 @@ def closed_form(name: str, n: int) -> float:
         return expected_normal_norm(DIM) / math.sqrt(n)
     radii = {coinpress_name(offset): offset * math.sqrt(DIM) for offset in OFFSETS}
     radii |= {ONE_PUBLIC: chi_radius(DIM, FAILURE), AS_PUBLISHED: chi_radius(n, FAILURE)}
-    per_radius = partial(Noise(False, RHO).vector, DIM)
+    per_radius = partial(GaussianSpending(RHO).std, "sum", DIM)
     settings: dict[str, Any] = {"steps": STEPS, "mode": "practical", "failure_prob": FAILURE}
     return predict_steps(
         DIM, n, radii[name], noise=lambda share, clip: clip * per_radius(share), **settings

@@ -25,8 +25,9 @@ from benchmarks.papers.experiment import (
 )
 from benchmarks.papers.samples import coin_rows
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy, weighted_mean
+from fastpubpriv.estimators.weighted_mean import ErrorModel, weighted_mean
 from fastpubpriv.privacy import ZCDP
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.results.plots import PALETTE
 
 DIM = 1000
@@ -49,7 +50,7 @@ ENCODINGS = {"zero-one": (0.0, float(DIM)), "centered": (0.5, DIM / 4.0)}
 
 def model(n: int, ratio: float, encoding: str) -> ErrorModel:
     """Return the closed-form squared errors at one point of one figure."""
-    energy = noise_energy(DIM, math.sqrt(ENCODINGS[encoding][1]), float(RHO), pure=False)
+    energy = GaussianSpending(RHO).energy(DIM, math.sqrt(ENCODINGS[encoding][1]))
     n_pub = round(n * ratio)
     return ErrorModel(n_priv=n - n_pub, n_pub=n_pub, variance=VARIANCE, noise=energy)
 

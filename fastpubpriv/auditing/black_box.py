@@ -15,7 +15,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
-from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.base import Contents, Table, Value, read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -169,11 +170,12 @@ class AuditReport(Value):
 
 def delta_of(claim: Budget) -> float:
     """Return the delta of a claim; raise InputError for another notion."""
-    if isinstance(claim, PureDP | ApproxDP):
-        return 0.0 if isinstance(claim, PureDP) else float(claim.amounts[1])
-    raise InputError(
-        f"claim must be PureDP or ApproxDP, got {type(claim).__name__}: convert a ZCDP claim first"
-    )
+    parts = claim.parts if isinstance(claim, Budget) else ()
+    if "epsilon" not in parts:
+        raise InputError(
+            f"claim must be PureDP or ApproxDP, got {type(claim).__name__}: convert a ZCDP claim first"
+        )
+    return float(claim.amounts[1]) if "delta" in parts else 0.0
 
 
 def report_of(
@@ -622,14 +624,16 @@ def audit_weighted_mean(
         )
     high = np.zeros((n_priv, 1))
     high[0] = 1.0
+    spending = spending_of(budget, draws=1)
+    # Laplace: above the exact answer, the likelihood ratio is e^epsilon. Gaussian: the best threshold is larger.
+    threshold = spending.by_tail(None, 1.0 / n_priv)
     return audit(
         lambda rows, runs: np.array([answer_to(rows).mean[0] for _ in range(runs)]),
         high,
         -high,
         claim=claim,
         runs=runs,
-        # Laplace: above the exact answer, the likelihood ratio is e^epsilon. Gaussian: the best threshold is larger.
-        threshold=1.0 / n_priv if isinstance(budget, PureDP) else None,
+        threshold=threshold,
         confidence=confidence,
-        name=f"weighted_mean, {'pure' if not isinstance(budget, ApproxDP) else 'Gaussian'} noise",
+        name=f"weighted_mean, {spending.law.capitalize()} noise",
     )

@@ -52,7 +52,7 @@ def plan(task: str, **settings: Any) -> None:
     notion : "zcdp", "approx" or "pure", optional
         Notion of a budget that is solved for. Default: approx with --delta, else zcdp.
     n_pub : count or 0, optional :: Public rows. Default: none.
-    clipping : "auto" or "gaussian", optional :: mean: as in the estimator. Default: auto.
+    clipping : "auto", "counts" or "gaussian", optional :: mean: as in the estimator. Default: auto.
     pub_priv_gap : float, optional :: Total variation between public and private rows. Default: 0.
     radius : float, optional :: coinpress-mean: radius of the prior ball, in standard deviations.
     norm_bound : float, optional :: weighted-mean: rows are clipped to this distance.

@@ -53,6 +53,7 @@ from fastpubpriv.mechanisms.scores import CellSets
 from fastpubpriv.mechanisms.selection import HypothesisChoice, check_rows
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Registry, Session
 from fastpubpriv.sources.views import each_row, pairs_of
@@ -71,7 +72,7 @@ MAX_MARGIN = 0.1
 
 def reserved(budget: Budget) -> ApproxDP:
     """Return the part of the budget that pays for the test of agreement."""
-    assert isinstance(budget, ApproxDP)  # `needs_delta`
+    assert has_delta(budget)  # `needs_delta`
     return ApproxDP(epsilon=budget.epsilon * TEST_SHARE, delta=budget.delta * TEST_SHARE)
 
 
@@ -381,7 +382,7 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
             f"hypothesis_selection is offered for 1 or 2 columns, got {problem.dim}: its cover grows exponentially with them; "
             'pass method="lifted_coinpress" with PureDP, or fewer columns'
         )
-    if isinstance(run.account.budget, ApproxDP):
+    if has_delta(run.account.budget):
         raise BudgetError(
             "hypothesis_selection has a pure cost: pass PureDP(epsilon=...) or ZCDP(rho=...), or another method for ApproxDP"
         )

@@ -15,7 +15,8 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms import stable_histograms
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
@@ -243,7 +244,7 @@ def stable_histogram(
     ]
     absent_cells = _cells_of_absent_rows(grids, opened.dim)
     rows = stable_histograms.with_absences(opened, absent_cells)
-    if not isinstance(budget, ApproxDP):
+    if not has_delta(budget):
         raise BudgetError(
             "a histogram over an unbounded domain needs a delta, for the bins of single rows: pass ApproxDP(epsilon=..., delta=...)"
         )

@@ -17,9 +17,9 @@ from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, w
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
+from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.account import announce_debit, before_debit
-from fastpubpriv.results.base import deviations
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows

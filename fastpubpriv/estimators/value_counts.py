@@ -31,7 +31,8 @@ from fastpubpriv.mechanisms.stable_histograms import (
     with_absences,
     without_absences,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
@@ -320,7 +321,7 @@ def _count_unknown(
     x_priv: Any, column: str | int | None, budget: Budget, most: int, top: int | None, **asked: Any
 ) -> CountResult:
     """Release the counts of the texts of a column whose noisy count reaches a threshold."""
-    if not isinstance(budget, ApproxDP):
+    if not has_delta(budget):
         raise BudgetError(
             "without a list of keys a delta is needed, for texts that single rows have: pass keys=, x_pub= with this column, or "
             "ApproxDP(epsilon=..., delta=...)"

@@ -31,7 +31,7 @@ from fastpubpriv.mechanisms.scores import (
     ScheffeSets,
 )
 from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement, Released
-from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent
+from fastpubpriv.privacy import Budget, GaussianEvent, SelectionEvent
 from fastpubpriv.privacy.calibration import gaussian_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
@@ -56,7 +56,7 @@ def law_for(account: Account, law: str = "auto") -> str:
 def choice_epsilon(budget: Budget) -> float:
     """Return the epsilon of permute-and-flip or, for ZCDP, of the exponential mechanism with epsilon^2 / 8 = rho."""
     amount = float(budget.amounts[0])
-    return math.sqrt(8.0 * amount) if isinstance(budget, ZCDP) else amount
+    return amount if budget.has_epsilon else math.sqrt(8.0 * amount)
 
 
 def prepare(

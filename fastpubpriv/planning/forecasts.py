@@ -12,12 +12,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import Clipping, CovarianceMethod, Mode, RowWeight, Steps, Structure
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import grouping, quantiles, radii
+from fastpubpriv.estimators.coinpress import Predictor, predict_from_ball
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.gaussian_methods import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.group_means import predict_groups
-from fastpubpriv.estimators.mean import BALL, MeanSettings, Predictor, method_of, predict_from_ball
-from fastpubpriv.estimators.mean import METHODS as MEAN_METHODS
+from fastpubpriv.estimators.mean_methods import BALL, MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import failure_probability, step_count
 from fastpubpriv.estimators.value_counts import MOST_CELLS
@@ -33,7 +33,7 @@ MOST_ROWS = 2**40
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
 STRIDE = 16  # ratio of the ends of the first bracket of a search
 # maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
-MOST_PURE = 32.0
+MOST_AMOUNTS: dict[type[Budget], float] = {PureDP: 32.0}  # of notions with another limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Forecast:
 
 def amounts_tried(budget: Budget) -> tuple[float, float]:
     """Return the smallest and the largest rho or epsilon of the search for budgets of this notion."""
-    return LEAST_AMOUNT, MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
+    return LEAST_AMOUNT, MOST_AMOUNTS.get(budget.notion, MOST_AMOUNT)
 
 
 Number = TypeVar("Number", int, float)
@@ -105,7 +105,7 @@ def plan_mean(
     *,
     dim: int,
     n_pub: int = 0,
-    clipping: Clipping = "auto",
+    clipping: Clipping | MeanSettings = "auto",
     pub_priv_gap: float = 0.0,
     steps: Steps = 2,
     mode: Mode = "practical",
@@ -117,28 +117,16 @@ def plan_mean(
         raise InputError(
             "plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'"
         )
-    settings = MeanSettings(
-        pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode
-    )
+    changed = changed_settings(locals())
     if groups is not None:
-        if (clipping, pub_priv_gap, steps, mode, failure_prob) != (
-            "auto",
-            0.0,
-            2,
-            "practical",
-            FAILURE_PROB,
-        ):
+        if clipping not in ("auto", "counts") or changed:
             raise InputError("groups= goes with the defaults of all other settings")
         return Forecast(
             predict=predict_groups(dim, n_pub, groups), unit="standard deviations within a group"
         )
-    method = method_of(MEAN_METHODS.choose(clipping, "clipping"), settings)
-    if method.ignored(settings):
-        raise InputError(
-            "pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out"
-        )
+    method, settings = method_of(clipping, changed)
     if method.predict is None:
-        raise InputError(f"plan('mean') has no prediction for clipping={clipping!r}")
+        raise InputError(f"plan('mean') has no prediction for clipping={method.name!r}")
     return Forecast(predict=method.predict(dim, n_pub, settings), unit=method.unit)
 
 

@@ -227,6 +227,13 @@ class OrderBounds(Value):
         ]
 
 
+_PRICES: dict[type[Budget], tuple[str, Callable[[float], float]]] = {
+    ZCDP: ("sqrt(rho)", math.sqrt),
+    ApproxDP: ("epsilon", float),
+    PureDP: ("epsilon", float),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
     """The arguments of a theorem, in the notation of the paper."""
@@ -249,12 +256,12 @@ class _Setting:
     @property
     def price(self) -> tuple[str, float]:
         """Name and value of the privacy parameter that divides the private terms."""
-        amount = float(self.budget.amounts[0])
-        return (
-            ("sqrt(rho)", math.sqrt(amount))
-            if isinstance(self.budget, ZCDP)
-            else ("epsilon", amount)
-        )
+        name, value_of = _PRICES[self.budget.notion]
+        return name, value_of(float(self.budget.amounts[0]))
+
+    def range_of(self, theorem: str) -> float:
+        """Return the radius. Raise InputError if it is missing."""
+        return float(self.given(f"{theorem} depends on a range", mean_radius=self.radius)[0])
 
     @staticmethod
     def given(about: str, **arguments: Any) -> tuple[Any, ...]:
@@ -279,25 +286,46 @@ def _loglog(value: float) -> float:
 Answer = tuple[str, dict[str, float], float]
 
 
-def _mean(s: _Setting, *, ranged: bool) -> Answer:
-    """Terms for a mean with known covariance, from a range (`ranged`) or from a public row."""
-    d, a, tail, (name, price) = s.d, s.alpha, s.tail, s.price
-    reach = s.given("B.1 depends on a range", mean_radius=s.radius)[0] if ranged else max(tail, 1.0)
-    terms, label = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}, "(1), clip and noise"
-    if not isinstance(s.budget, ZCDP):
-        label, inside = "(2), BKSW19, inefficient", "d R" if ranged else "d log(1/beta)"
-        most = d * _log(d, reach, 1.0 / a) + tail
-        terms[f"(d log({inside} / alpha) + log(1/beta)) / (alpha {name})"] = most / (a * price)
-    elif ranged:
-        wide = math.sqrt(d) * (reach + math.sqrt(d)) * tail
-        terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = wide / (a * price)
-    else:
-        terms[f"d log^1.5(1/beta) / (alpha {name})"] = d * tail**1.5 / (a * price)
-    return (
-        (f"Lemma B.1 {label}, no public row", terms, 0.0)
-        if ranged
-        else (f"Theorem B.2 {label}", terms, 1.0)
-    )
+def _clipped_mean_in_range(s: _Setting) -> Answer:
+    """Terms for a mean with known covariance from a range, by clip and noise."""
+    name, price = s.price
+    reach = s.range_of("B.1")
+    wide = math.sqrt(s.d) * (reach + math.sqrt(s.d)) * s.tail
+    terms = _terms_of_sampling(s)
+    terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = wide / (s.alpha * price)
+    return "Lemma B.1 (1), clip and noise, no public row", terms, 0.0
+
+
+def _clipped_mean(s: _Setting) -> Answer:
+    """Terms for a mean with known covariance from a public row, by clip and noise."""
+    name, price = s.price
+    terms = _terms_of_sampling(s)
+    terms[f"d log^1.5(1/beta) / (alpha {name})"] = s.d * s.tail**1.5 / (s.alpha * price)
+    return "Theorem B.2 (1), clip and noise", terms, 1.0
+
+
+def _chosen_mean_in_range(s: _Setting) -> Answer:
+    """Terms for a mean with known covariance from a range, by a choice from a cover."""
+    terms = _terms_of_chosen_mean(s, "d R", s.range_of("B.1"))
+    return "Lemma B.1 (2), BKSW19, inefficient, no public row", terms, 0.0
+
+
+def _chosen_mean(s: _Setting) -> Answer:
+    """Terms for a mean with known covariance from a public row, by a choice from a cover."""
+    terms = _terms_of_chosen_mean(s, "d log(1/beta)", max(s.tail, 1.0))
+    return "Theorem B.2 (2), BKSW19, inefficient", terms, 1.0
+
+
+def _terms_of_chosen_mean(s: _Setting, inside: str, reach: float) -> dict[str, float]:
+    name, price = s.price
+    most = s.d * _log(s.d, reach, 1.0 / s.alpha) + s.tail
+    terms = _terms_of_sampling(s)
+    terms[f"(d log({inside} / alpha) + log(1/beta)) / (alpha {name})"] = most / (s.alpha * price)
+    return terms
+
+
+def _terms_of_sampling(s: _Setting) -> dict[str, float]:
+    return {"(d + log(1/beta)) / alpha^2": (s.d + s.tail) / s.alpha**2}
 
 
 def _sum_of_squares_mean(s: _Setting) -> Answer:
@@ -316,75 +344,114 @@ def _sum_of_squares_mean(s: _Setting) -> Answer:
 
 
 def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
+    """Terms for a Gaussian from public rows within a gap, by preconditioning."""
     d, a, b, (name, price), far = s.d, s.alpha, s.beta, s.price, 1.0 / (1.0 - gamma)
-    terms = {"(d^2 + log(1/beta)) / alpha^2": (d * d + s.tail) / a**2}
-    if isinstance(s.budget, ZCDP):
-        rho = 1.0 / price**2
-        terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = (
-            d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
-        )
-        terms[f"d log(d / (alpha beta rho (1 - gamma))) / (alpha {name})"] = (
-            d * _log(d, 1 / a, 1 / b, rho, far) / (a * price)
-        )
-        terms[f"d^1.5 polylog(d / (beta rho (1 - gamma))) / {name}"] = (
-            d**1.5 * _log(d, 1 / b, rho, far) / price
-        )
-        return f"Theorem {label} (1), KLSU19", terms, d + 1.0
+    rho = 1.0 / price**2
+    terms = _terms_of_covariance(s)
+    terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = (
+        d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
+    )
+    terms[f"d log(d / (alpha beta rho (1 - gamma))) / (alpha {name})"] = (
+        d * _log(d, 1 / a, 1 / b, rho, far) / (a * price)
+    )
+    terms[f"d^1.5 polylog(d / (beta rho (1 - gamma))) / {name}"] = (
+        d**1.5 * _log(d, 1 / b, rho, far) / price
+    )
+    return f"Theorem {label} (1), KLSU19", terms, d + 1.0
+
+
+def _chosen_far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
+    """Terms for a Gaussian from public rows within a gap, by a choice from a cover."""
+    d, a, b, (name, price), far = s.d, s.alpha, s.beta, s.price, 1.0 / (1.0 - gamma)
+    terms = _terms_of_covariance(s)
     terms[f"d^2 log(d / (alpha beta (1 - gamma))) / (alpha {name})"] = (
         d * d * _log(d, 1 / a, 1 / b, far) / (a * price)
     )
     return f"Theorem {label} (2), BKSW19, inefficient", terms, d + 1.0
 
 
-def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
-    d, a, b = s.d, s.alpha, s.beta
+def _terms_of_covariance(s: _Setting) -> dict[str, float]:
+    return {"(d^2 + log(1/beta)) / alpha^2": (s.d * s.d + s.tail) / s.alpha**2}
+
+
+def _weights(s: _Setting, theorem: str) -> tuple[int, float]:
+    """Return the number of components and the least weight. Raise InputError unless both are given and agree."""
     k, w = s.given(f"{theorem} is about mixtures", n_components=s.k, min_weight=s.w_min)
     if w * k > 1.0:
         raise InputError(f"min_weight must be at most 1 / n_components = {1 / k:.3g}, got {w:g}")
-    name, price = s.price
-    terms = {"d^2 log(k / beta) / (w_min alpha^2)": d * d * _log(k, 1 / b) / (w * a**2)}
-    if isinstance(s.budget, ApproxDP):
-        tail = _log(k, 1.0 / float(s.budget.delta))
-        poly = _log(d, k / b, 1 / a, math.sqrt(k) / price, tail)
-        terms[f"(d^2 log(k / delta) + d log^1.5(k / delta)) polylog / (w_min alpha {name})"] = (
-            (d * d * tail + d * tail**1.5) * poly / (w * a * price)
-        )
-        if not easy:
-            terms[f"d^1.5 k^2.5 log(k / delta) / {name}"] = d**1.5 * k**2.5 * tail / price
-    else:
-        rho = 1.0 / price**2
-        poly = _log(d, k, 1 / a, 1 / b, rho)
-        terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = (
-            d * d * poly / (w * a * price)
-        )
-        if not easy:
-            radius, cond = s.given(
-                f"{theorem} depends on ranges", mean_radius=s.radius, cond_max=s.cond
-            )
-            terms[f"d log(d k log(R) / (alpha beta rho)) / (w_min alpha {name})"] = (
-                d * _log(d, k, _loglog(radius), 1 / a, 1 / b, rho) / (w * a * price)
-            )
-            terms[f"d^1.5 sqrt(k log(K)) polylog(d k log(K) / (rho beta)) / {name}"] = (
-                d**1.5 * math.sqrt(k * _log(cond)) * _log(d, k, _loglog(cond), rho, 1 / b) / price
-            )
-            terms[f"sqrt(d k log(R d k / beta)) / {name}"] = (
-                math.sqrt(d * k * _log(radius, d, k, 1 / b)) / price
-            )
-            terms[f"d^1.5 k^2.5 / {name}"] = d**1.5 * k**2.5 / price
-    return f"Theorem {theorem}", terms, (d if easy else 1.0) * _log(k, 1 / b) / w
+    return k, w
 
 
-# Maps the name of a theorem to its budget types and the function of its terms.
-THEOREMS: dict[str, tuple[tuple[type[Budget], ...], Callable[[_Setting], Answer]]] = {
-    "B.1": ((ZCDP, PureDP), lambda s: _mean(s, ranged=True)),
-    "B.2": ((ZCDP, PureDP), lambda s: _mean(s, ranged=False)),
-    "HKM22": ((PureDP,), _sum_of_squares_mean),
-    "B.5": ((ZCDP, PureDP), lambda s: _far_gaussian(s, 0.0, "B.5")),
-    "B.12": ((ZCDP, PureDP), lambda s: _far_gaussian(s, s.gamma, "B.12")),
-    "C.23": ((ApproxDP,), lambda s: _mixture(s, "C.23", easy=False)),
-    "C.24": ((ZCDP,), lambda s: _mixture(s, "C.24", easy=False)),
-    "C.28": ((ApproxDP,), lambda s: _mixture(s, "C.28", easy=True)),
-    "C.29": ((ZCDP,), lambda s: _mixture(s, "C.29", easy=True)),
+def _terms_of_mixture(s: _Setting, k: int, w: float) -> dict[str, float]:
+    d = s.d
+    key = "d^2 log(k / beta) / (w_min alpha^2)"
+    return {key: d * d * _log(k, 1 / s.beta) / (w * s.alpha**2)}
+
+
+def _public_rows(s: _Setting, k: int, w: float, *, easy: bool) -> float:
+    return (s.d if easy else 1.0) * _log(k, 1 / s.beta) / w
+
+
+def _approx_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
+    """Terms for a mixture with a delta; `easy` with public rows in proportion to the dimension."""
+    d, a, b, (name, price) = s.d, s.alpha, s.beta, s.price
+    k, w = _weights(s, theorem)
+    terms = _terms_of_mixture(s, k, w)
+    _, delta = s.budget.amounts
+    tail = _log(k, 1.0 / float(delta))
+    poly = _log(d, k / b, 1 / a, math.sqrt(k) / price, tail)
+    terms[f"(d^2 log(k / delta) + d log^1.5(k / delta)) polylog / (w_min alpha {name})"] = (
+        (d * d * tail + d * tail**1.5) * poly / (w * a * price)
+    )
+    if not easy:
+        terms[f"d^1.5 k^2.5 log(k / delta) / {name}"] = d**1.5 * k**2.5 * tail / price
+    return f"Theorem {theorem}", terms, _public_rows(s, k, w, easy=easy)
+
+
+def _concentrated_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
+    """Terms for a mixture without a delta; `easy` with public rows in proportion to the dimension."""
+    d, a, b, (name, price) = s.d, s.alpha, s.beta, s.price
+    k, w = _weights(s, theorem)
+    terms = _terms_of_mixture(s, k, w)
+    rho = 1.0 / price**2
+    poly = _log(d, k, 1 / a, 1 / b, rho)
+    terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = (
+        d * d * poly / (w * a * price)
+    )
+    if not easy:
+        radius, cond = s.given(
+            f"{theorem} depends on ranges", mean_radius=s.radius, cond_max=s.cond
+        )
+        terms[f"d log(d k log(R) / (alpha beta rho)) / (w_min alpha {name})"] = (
+            d * _log(d, k, _loglog(radius), 1 / a, 1 / b, rho) / (w * a * price)
+        )
+        terms[f"d^1.5 sqrt(k log(K)) polylog(d k log(K) / (rho beta)) / {name}"] = (
+            d**1.5 * math.sqrt(k * _log(cond)) * _log(d, k, _loglog(cond), rho, 1 / b) / price
+        )
+        terms[f"sqrt(d k log(R d k / beta)) / {name}"] = (
+            math.sqrt(d * k * _log(radius, d, k, 1 / b)) / price
+        )
+        terms[f"d^1.5 k^2.5 / {name}"] = d**1.5 * k**2.5 / price
+    return f"Theorem {theorem}", terms, _public_rows(s, k, w, easy=easy)
+
+
+# The terms of each theorem, for each notion of privacy that it is about.
+THEOREMS: dict[str, dict[type[Budget], Callable[[_Setting], Answer]]] = {
+    "B.1": {ZCDP: _clipped_mean_in_range, PureDP: _chosen_mean_in_range},
+    "B.2": {ZCDP: _clipped_mean, PureDP: _chosen_mean},
+    "HKM22": {PureDP: _sum_of_squares_mean},
+    "B.5": {
+        ZCDP: lambda s: _far_gaussian(s, 0.0, "B.5"),
+        PureDP: lambda s: _chosen_far_gaussian(s, 0.0, "B.5"),
+    },
+    "B.12": {
+        ZCDP: lambda s: _far_gaussian(s, s.gamma, "B.12"),
+        PureDP: lambda s: _chosen_far_gaussian(s, s.gamma, "B.12"),
+    },
+    "C.23": {ApproxDP: lambda s: _approx_mixture(s, "C.23", easy=False)},
+    "C.24": {ZCDP: lambda s: _concentrated_mixture(s, "C.24", easy=False)},
+    "C.28": {ApproxDP: lambda s: _approx_mixture(s, "C.28", easy=True)},
+    "C.29": {ZCDP: lambda s: _concentrated_mixture(s, "C.29", easy=True)},
 }
 
 
@@ -458,9 +525,11 @@ def order_bounds(
     >>> order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(rho=0.5))
     OrderBounds(Theorem B.2 (1), clip and noise: n_priv ~ 8.97e+03, mostly (d + log(1/beta)) / alpha^2; up to constants and logs)
     """
-    notions, terms_of = THEOREMS[validation.choice("theorem", theorem, tuple(THEOREMS))]
-    if not isinstance(budget, notions):
-        wanted = " or ".join(notion.__name__ for notion in notions)
+    by_notion = THEOREMS[validation.choice("theorem", theorem, tuple(THEOREMS))]
+    notion: Any = getattr(budget, "notion", None)  # None for what is no budget
+    terms_of = by_notion.get(notion)
+    if terms_of is None:
+        wanted = " or ".join(notion.__name__ for notion in by_notion)
         raise BudgetError(
             f"theorem {theorem} is about {wanted} budgets, got {type(budget).__name__}"
         )

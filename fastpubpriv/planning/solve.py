@@ -12,7 +12,7 @@ from typing import Any
 from fastpubpriv import validation
 from fastpubpriv._types import Notion, PlanTask
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.mean import Predictor
+from fastpubpriv.estimators.coinpress import Predictor
 from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Contents, Table, Value, explain, readers_epsilon

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -15,7 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss, TrainMethod
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
-from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.rowwise.losses import LOSSES
@@ -30,21 +31,19 @@ from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose
 from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
+# The order of the squared error that privacy adds to a sum of unit rows, from their dimension and the amounts of a budget.
+COST_OF_PRIVACY: dict[type[Budget], Callable[..., float]] = {
+    ZCDP: lambda dim, rho: dim / rho,
+    ApproxDP: lambda dim, epsilon, delta: dim * math.log(1.0 / delta) / epsilon**2,
+    PureDP: lambda dim, epsilon: (dim / epsilon) ** 2,
+}
+
 
 def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[str, float]:
     """Return the terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, and which of them is smaller."""
     # All constants of the loss (Lipschitz, curvature, ...) are one; the rates of convex losses are the square roots. The public
-    # term is the smaller one from `minimax_public_rows` on, which is infinite if it never is. `cost` is the order of the squared
-    # error that privacy adds to a sum of n unit rows.
-    amount = float(budget.amounts[0])
-    if isinstance(budget, PureDP):
-        cost = (dim / amount) ** 2
-    else:
-        cost = (
-            dim * math.log(1.0 / float(budget.delta)) / amount**2
-            if isinstance(budget, ApproxDP)
-            else dim / amount
-        )
+    # term is the smaller one from `minimax_public_rows` on, which is infinite if it never is.
+    cost = COST_OF_PRIVACY[budget.notion](dim, *map(float, budget.amounts))
     n = float(n_priv + n_pub)
     # 1 / n_pub < cost / n^2 + 1 / n is n_priv^2 < n_pub (cost - n_priv).
     spare = cost - n_priv

@@ -320,6 +320,7 @@ class Budget:
 
     __slots__ = ()
     parts: ClassVar[tuple[str, ...]] = ()
+    called: ClassVar[str]  # name of the notion in texts
 
     def __init__(self, *amounts: Number) -> None:
         raise BudgetError(
@@ -330,6 +331,16 @@ class Budget:
     def amounts(self) -> tuple[Fraction, ...]:
         """The exact amounts, in the order of `parts`."""
         return tuple(getattr(self, name) for name in self.parts)
+
+    @property
+    def has_epsilon(self) -> bool:
+        """Whether the first amount is an epsilon."""
+        return "epsilon" in self.parts
+
+    @property
+    def notion(self) -> type[Budget]:
+        """The privacy notion of the amounts, as that of a `Cost`."""
+        return next(base for base in type(self).__mro__ if "parts" in vars(base))
 
     @property
     def cost(self) -> Cost:
@@ -417,6 +428,7 @@ class ZCDP(Budget):
     """
 
     parts: ClassVar[tuple[str, ...]] = ("rho",)
+    called: ClassVar[str] = "zCDP"
     rho: Fraction
 
     def __init__(self, rho: Number) -> None:
@@ -441,6 +453,7 @@ class ApproxDP(Budget):
     """
 
     parts: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
+    called: ClassVar[str] = "approximate DP"
     epsilon: Fraction
     delta: Fraction
 
@@ -466,6 +479,7 @@ class PureDP(Budget):
     """
 
     parts: ClassVar[tuple[str, ...]] = ("epsilon",)
+    called: ClassVar[str] = "pure DP"
     epsilon: Fraction
 
     def __init__(self, epsilon: Number) -> None:

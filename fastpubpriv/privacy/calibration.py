@@ -26,14 +26,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy.budgets import (
     ApproxDP,
-    Clusters,
     Number,
     exact,
     float_down,
@@ -260,62 +259,6 @@ def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) 
 
 
 Lineage = tuple[str, ...]  # as in `Clusters`
-
-
-def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> Grid:
-    """Return the grid with an event for `draws` integers over clusters of sensitivities `stay` and `move`."""
-    cases = Clusters(stay, move, lineage)
-    return replace(
-        grid, event=type(grid.event)(cases.worst, grid.log2_scale, draws, clusters=cases)
-    )
-
-
-@lru_cache(maxsize=256)
-def cluster_sum_grid(
-    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage
-) -> Grid:
-    """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters."""
-    grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
-    q = grid.quant_bound
-    stay, move = (
-        (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q))
-        if pure
-        else (4 * q * q, 2 * q * q)
-    )
-    return _priced(grid, stay, move, clusters * dim, lineage)
-
-
-@lru_cache(maxsize=256)
-def cluster_gram_grid(
-    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage
-) -> Grid:
-    """The finest grid for Gram matrices of rows of `dim` columns; upper triangles if `pure`."""
-    if not pure:
-        grid = gaussian_gram_grid(cost, dim, n)
-        stay = 2 * grid.quant_bound**4
-        return _priced(grid, stay, stay, clusters * dim * dim, lineage)
-    # A row that stays costs less than one that moves, for every dim.
-    grid = _finest(
-        "laplace", cost, dim, n, lambda q, d: 2 * ((d + 1) * q * q // 2), draws=1, power=2
-    )
-    stay = math.isqrt(dim * (dim + 3) // 2 * grid.quant_bound**4)
-    return _priced(grid, stay, grid.event.worst, clusters * (dim * (dim + 1) // 2), lineage)
-
-
-@lru_cache(maxsize=256)
-def cluster_count_grid(
-    cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage
-) -> Grid:
-    """The finest grid for the number of rows of each cluster."""
-    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, clusters, n)
-    return _priced(grid, 0, grid.event.worst, clusters, lineage)
-
-
-@lru_cache(maxsize=256)
-def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage: Lineage) -> Grid:
-    """The finest grid for the number of rows of one cluster in each of `cells` disjoint cells."""
-    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, cells, n)
-    return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,11 +141,6 @@ class Spending(ABC):
 
     @property
     @abstractmethod
-    def off_diagonal(self) -> float:
-        """Standard deviation off the diagonal of a second moment over that on the diagonal."""
-
-    @property
-    @abstractmethod
     def on_diagonal(self) -> float:
         """Standard deviation on the diagonal of a second moment over that off the diagonal."""
 
@@ -172,6 +167,11 @@ class Spending(ABC):
         "sum" is of `dim` coordinates, "parts" of `parts` parts of `dim` coordinates each; "count" of `dim` cells in `parts`
         histograms; "moment" of side `dim`, "shared" of `parts` second moments of side `dim`.
         """
+
+    @staticmethod
+    @abstractmethod
+    def count_weight(bound: int) -> int:
+        """Return the grid steps that a row adds to the count of its group, beside a sum in half boxes of `bound` steps."""
 
     @abstractmethod
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
@@ -267,6 +267,8 @@ class GaussianSpending(Spending):
             return math.sqrt(2.0 * dim / cost)
         if kind in ("moment", "shared"):
             return 1.0 / math.sqrt(cost)
+        if kind == "sum":
+            return 2.0 / math.sqrt(2.0 * cost)
         return math.sqrt(2.0 / cost)
 
     def energy(self, dim: int, radius: float) -> float:
@@ -281,11 +283,6 @@ class GaussianSpending(Spending):
     def share_at(variance: float) -> float:
         """See `Spending.share_at`."""
         return variance
-
-    @property
-    def off_diagonal(self) -> float:
-        """See `Spending.off_diagonal`."""
-        return math.sqrt(0.5)
 
     @property
     def on_diagonal(self) -> float:
@@ -318,14 +315,18 @@ class GaussianSpending(Spending):
         moments = calibration.gaussian_gram_grid(self.allowance, parts * dim, n)
         return replace(moments, event=replace(moments.event, draws=parts * dim * dim))
 
+    @staticmethod
+    def count_weight(bound: int) -> int:
+        """See `Spending.count_weight`."""
+        # the most that does not raise the l2 sensitivity
+        return math.isqrt(bound**2 - (bound - bound // 2) ** 2)
+
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """See `Spending.group_grid`."""
         grid = calibration.gaussian_sum_grid(self.allowance / columns, 1, n)
         bound = grid.quant_bound
-        # the most that does not raise the l2 sensitivity
-        weight = math.isqrt(bound**2 - (bound - bound // 2) ** 2)
         event = GaussianEvent(4 * bound**2 * columns, grid.log2_scale, groups * columns * 3)
-        return GroupGrid(bound, weight, 3, event)
+        return GroupGrid(bound, self.count_weight(bound), 3, event)
 
     def _of_clusters(
         self, kind: OfClusters, dim: int, n: int, clusters: int
@@ -422,11 +423,6 @@ class LaplaceSpending(Spending):
         return math.sqrt(variance)
 
     @property
-    def off_diagonal(self) -> float:
-        """See `Spending.off_diagonal`."""
-        return 1.0
-
-    @property
     def on_diagonal(self) -> float:
         """See `Spending.on_diagonal`."""
         return 1.0
@@ -460,11 +456,16 @@ class LaplaceSpending(Spending):
             return calibration.laplace_parts_gram_grid(self.allowance, parts, dim, n)
         return calibration.laplace_gram_grid(self.allowance, dim, n)
 
+    @staticmethod
+    def count_weight(bound: int) -> int:
+        """See `Spending.count_weight`."""
+        return bound // 4
+
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """See `Spending.group_grid`."""
         grid = calibration.laplace_count_grid(self.allowance / columns, groups * columns * 2, n)
         bound = max(2, grid.quant_bound * 4 // 5)
-        weight = bound // 4
+        weight = self.count_weight(bound)
         event = LaplaceEvent(2 * (bound + weight) * columns, grid.log2_scale, groups * columns * 2)
         return GroupGrid(bound, weight, 2, event)
 
@@ -492,7 +493,8 @@ class LaplaceSpending(Spending):
 
     def count_steps(self, event: GaussianEvent | LaplaceEvent) -> int:
         """See `Spending.count_steps`."""
-        return math.floor(self.allowance * 2**event.log2_scale) // 2
+        most: int = math.floor(self.allowance * 2**event.log2_scale)
+        return most // 2
 
     @staticmethod
     def counts_add(steps: int) -> int:

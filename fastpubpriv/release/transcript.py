@@ -172,11 +172,6 @@ class BudgetAccount(ABC):
         return cost if isinstance(cost, Spending) else self.spending.at(cost)
 
     @property
-    def pure(self) -> bool:
-        """True if the unit of cost is epsilon."""
-        return self.spending.law == "laplace"
-
-    @property
     def number(self) -> int | None:
         """Index of the call in the transcript of an audit, None without a transcript."""
         return self.book.number

@@ -38,7 +38,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
-from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -288,9 +287,10 @@ def short(budget: Budget | Cost) -> str:
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
     """Return the epsilon that a budget implies; for zCDP at `READERS_DELTA`, where it is smaller if all noise is Gaussian."""
-    if isinstance(budget, ZCDP):
-        return float(best_epsilon(READERS_DELTA, budget.rho, all_gaussian=all_gaussian))
-    return float(budget.amounts[0])
+    amount = budget.amounts[0]
+    if budget.has_epsilon:
+        return float(amount)
+    return float(best_epsilon(READERS_DELTA, amount, all_gaussian=all_gaussian))
 
 
 def explain(
@@ -304,29 +304,18 @@ def explain(
         return "nothing: only public rows were used"
     if isinstance(budget, Cost):
         return short(budget)
-    if isinstance(budget, ZCDP):
-        if epsilon is None:
-            gaussian = bool(releases) and all(
-                release.get("noise") == "gaussian" for release in releases
-            )
-            epsilon = readers_epsilon(budget, all_gaussian=gaussian)
-        return f"{short(budget)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
-    if isinstance(budget, ApproxDP):
-        return f"{short(budget)} (approximate DP)"
-    assert isinstance(budget, PureDP)
-    return f"{short(budget)} (pure DP)"
+    named = f"{short(budget)} ({budget.called})"
+    if budget.has_epsilon:
+        return named
+    if epsilon is None:
+        every_gaussian = all(release.get("noise") == "gaussian" for release in releases)
+        epsilon = readers_epsilon(budget, all_gaussian=bool(releases) and every_gaussian)
+    return f"{named}, which implies epsilon = {epsilon:.3g} at delta = 1e-6"
 
 
 def percent(level: float) -> str:
     """Return a confidence level as text: "95 %", or the plain number above 0.9999."""
     return f"{level:.12g}" if level > 0.9999 else f"{100 * level:.4g} %"
-
-
-def deviations(law: str, level: float, together: int = 1) -> float:
-    """Return the half-width of an interval in standard deviations; `together` intervals hold jointly by the union bound."""
-    alpha = (1.0 - level) / together
-    normal = -normal_quantile(alpha / 2.0)
-    return max(normal, -math.log(alpha) / math.sqrt(2.0)) if law == "laplace" else normal
 
 
 def _cell(value: Any) -> str:

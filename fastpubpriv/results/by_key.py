@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.reasons import PartReasons, Reason
@@ -139,7 +140,7 @@ class CountResult(Result):
         together = (
             max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
         )
-        z = base.deviations(self.noise_law, level, together)
+        z = deviations(self.noise_law, level, together)
         n = float(self._most_rows)
         rows = n if math.isnan(rows_counted(self)) else min(max(rows_counted(self), 0.0), n)
         share = np.clip(self.counts / max(rows, 1.0), 0.0, 1.0)
@@ -266,7 +267,7 @@ def deviation_ends(
     """Return interval ends for standard deviations from variances, their standard errors `std` and tail allowances `tail`."""
     middle = np.where(np.isnan(variance), 0.0, variance)
     with np.errstate(over="ignore"):
-        width = base.deviations(law, level) * std
+        width = deviations(law, level) * std
         high = middle + np.hypot(width, tail)
     return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
@@ -368,7 +369,7 @@ class GroupMeans(Result):
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
         middle, z = (
             np.where(np.isnan(self.mean), 0.0, self.mean),
-            base.deviations(self.noise_law, level, together),
+            deviations(self.noise_law, level, together),
         )
         with np.errstate(over="ignore"):
             width = z * self.standard_error

@@ -13,6 +13,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, gaussians, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
@@ -182,7 +183,7 @@ class MeanResult(Result):
         pure DP it uses the Laplace quantile, which is conservative for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
-        width = base.deviations(self.noise_law, level) * self.standard_error
+        width = deviations(self.noise_law, level) * self.standard_error
         return (
             (self.mean - width, self.mean + width)
             if self.report is None

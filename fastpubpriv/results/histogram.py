@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import (
     MOST_IN_REPR,
@@ -98,15 +99,6 @@ class Histogram(Value):
     def _own(self, level: float) -> Contents:
         table = _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
         return table, [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
-
-
-def noise_quantile(law: str, noise_std: float, tail: float) -> float:
-    """Return the upper quantile of the noise on a count: it exceeds this with probability `tail`."""
-    if law == "laplace":
-        return noise_std / math.sqrt(2.0) * max(0.0, -math.log(2.0 * tail))
-    from scipy.special import ndtri
-
-    return float(-noise_std * ndtri(tail))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
+from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.results.by_key import (
@@ -169,7 +170,7 @@ class QuantileResult(Result):
         """
         level = validation.confidence_level(level)
         together = self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1
-        z = base.deviations(self.noise_law, level, together)
+        z = deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
         ends = ends.reshape(-1, self.dim, len(self.q), 2)
         lower, upper = np.moveaxis(

@@ -133,8 +133,6 @@ def make_semi_private(
     """
     torch = import_torch()
     hidden, shown = TensorTable(torch, private, "private"), TensorTable(torch, public, "public")
-    if not isinstance(budget, ApproxDP):
-        raise BudgetError("steps over sampled rows need a budget ApproxDP(epsilon=..., delta=...)")
     validation.choice("public_gradient", public_gradient, PUBLIC_GRADIENTS)
     count = validation.integer("steps", steps, minimum=1)
     size = validation.integer("batch_rows", batch_rows, minimum=1)

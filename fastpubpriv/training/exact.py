@@ -32,17 +32,14 @@ from fastpubpriv.mechanisms.sums import (
     AffineMap,
     CountedMoment,
     SecondMoment,
-    check_gram_grids,
-    count_scale,
-    gram_grid,
-    square_grid,
-    sum_grid,
 )
+from fastpubpriv.privacy.calibration import Grid
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.rowwise.row_maps import RowScore
-from fastpubpriv.session import MethodPlan, Noise, Session
+from fastpubpriv.session import MethodPlan, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation
@@ -70,21 +67,27 @@ class ExactPlan(MethodPlan):
 
 
 def plan_scores(
-    account: Account, left: Fraction, dim: int, n: int, squares: Fraction = Fraction(0)
+    account: Account, spending: Spending, dim: int, n: int, squares: Fraction = Fraction(0)
 ) -> tuple[RadialPlan, Fraction]:
     """Return the plan for scores (dim,) from the budget without start, curvature and squares, and the share of the sums."""
+    whole = spending.allowance
     counted = Fraction(7, 10) * count_share(dim)
     pieces = 1 - tuning.START - tuning.GRAM - counted - squares
     radial = RadialPlan(
         dim=dim,
         n=n,
-        pure=account.pure,
-        count=left * counted,
-        pieces=left * pieces,
-        squares=left * squares,
+        spending=spending,
+        count=whole * counted,
+        pieces=whole * pieces,
+        squares=whole * squares,
     )
     radial.check_grids(account)
     return radial, pieces
+
+
+def _grid_of_sums(radial: RadialPlan) -> Grid:
+    """Return the grid of the sums of scores."""
+    return radial.spending.at(radial.pieces / 2).grid("sum", radial.dim, radial.n)
 
 
 def risk(pieces: Fraction, relative: float) -> float:
@@ -106,41 +109,42 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
 
 
 def plan_exact(
-    problem: TrainingProblem, account: Account, left: Fraction, start: NewtonPlan, noise: float
+    problem: TrainingProblem, account: Account, left: Spending, start: NewtonPlan
 ) -> ExactPlan:
-    """Return the plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
-    dim, n, pure = problem.dim, problem.n_priv, account.pure
-    gram = left * tuning.GRAM * (1 - tuning.GRAM_COUNT)
-    entries = (
-        math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
-    )
+    """Return the plan for what is `left` of an allowance."""
+    dim = problem.dim
+    n = problem.n_priv
+    counting = left.part(tuning.GRAM * tuning.GRAM_COUNT)
+    gram = left.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
     count = NormCount.costing(
-        left * tuning.GRAM * tuning.GRAM_COUNT,
-        gram,
+        counting.allowance,
+        gram.allowance,
         n,
         dim * (dim + 1) // 2,
-        pure=pure,
-        noise=entries,
+        spending=left,
+        noise=math.sqrt(0.5) * gram.std("moment", dim),  # of an entry off the diagonal
         squared=True,
     )
     count.check_grid()
-    check_gram_grids(account, [gram], dim, n)
+    moments = gram.grid("moment", dim, n)
     # For rows clipped at four root mean squares, as in the prediction for sums of scores.
     unclear = (
         16.0
         * dim
-        * Noise(pure, left).gram(dim, tuning.SQUARES)
+        * left.std("moment", dim, tuning.SQUARES)
         / problem.counted
         * math.sqrt((dim + 1) / 2.0)
     )
-    squares = tuning.SQUARES if unclear < tuning.UNCLEAR_SQUARES and not pure else Fraction(0)
+    clear = left.counts_squares and unclear < tuning.UNCLEAR_SQUARES
+    squares = tuning.SQUARES if clear else Fraction(0)
     radial, pieces = plan_scores(account, left, dim, n, squares)
-    if (
-        squares
-        and not square_grid(sum_grid(account, radial.pieces / 2, dim, n), radial.squares, dim)[0]
-    ):
-        radial, pieces = plan_scores(account, left, dim, n)
-    relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
+    if clear:
+        bound, _ = left.at(radial.squares).square_bound(_grid_of_sums(radial), dim)
+        if not bound:
+            radial, pieces = plan_scores(account, left, dim, n)
+    noise = left.std("sum", dim)
+    relative = 16.0 * dim * noise**2 / problem.counted
+    known = problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     private = dim * row * risk(pieces, relative) / problem.counted
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
@@ -149,10 +153,8 @@ def plan_exact(
         and relative < tuning.NOISELESS
         and most_steps(problem, noise) < tuning.MOST_STEPS
         and min(
-            count_scale(count.shares.cells, gram_grid(account, gram, dim, n).event, pure=pure),
-            count_scale(
-                radial.count, sum_grid(account, radial.pieces / 2, dim, n).event, pure=pure
-            ),
+            counting.count_steps(moments.event),
+            left.at(radial.count).count_steps(_grid_of_sums(radial).event),
         )
         > tuning.FINE_COUNTS
     )
@@ -247,7 +249,7 @@ def measure_curvature(
     plain, noise, clipped, left = released_curvature(
         run, plan.count, query, lengths, n, dim, wide=wide
     )
-    noise /= 1.0 if run.account.pure else math.sqrt(2.0)
+    noise /= run.account.spending.on_diagonal
     near = public.T @ public / m
     if not problem.loss.classes:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.

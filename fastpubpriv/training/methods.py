@@ -20,11 +20,12 @@ from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import DRAWS, LARGEST
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_threshold
-from fastpubpriv.session import Noise, Registry, Session
+from fastpubpriv.session import Registry, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
@@ -154,7 +155,7 @@ def weighing_cost(problem: TrainingProblem, account: Account) -> Fraction:
     """Return the cost of the sum of private weights; zero without weights, or if noise would dominate."""
     if not problem.rotation.weighted:
         return Fraction(0)
-    noise = partial(Noise(account.pure, account.allowance).vector, 1)
+    noise = partial(account.spending.std, "sum", 1)
     for share in tuning.WEIGHT_SHARES:
         if 0.5 * noise(share) <= tuning.WANTED_WEIGHT_ERROR * problem.counted:
             return account.allowance * share
@@ -282,28 +283,28 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
     if isinstance(problem, GradientProblem):
         return softmax.prepare(problem, account)
     cost = weighing_cost(problem, account)
-    left = account.allowance - cost
     if cost:
-        check_sum_grids(account, [cost], 1, problem.n_priv)
+        account.spending.at(cost).grid("sum", 1, problem.n_priv)  # InputError if there is none
+    left = account.spending.at(account.allowance - cost)
     if not problem.exact:
-        return _plan_steps(problem, account, left, tuning.MORE_STEPS[-1])
-    noise = Noise(account.pure, left).vector(problem.dim)
-    start = _plan_steps(problem, account, left * tuning.START, exact.most_steps(problem, noise))
-    return exact.plan_exact(problem, account, left, start, noise)
+        return _plan_steps(problem, left, tuning.MORE_STEPS[-1])
+    most = exact.most_steps(problem, left.std("sum", problem.dim))
+    start = _plan_steps(problem, left.part(tuning.START), most)
+    return exact.plan_exact(problem, account, left, start)
 
 
-def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most: int) -> Any:
-    """Plan at most `most` Newton steps at a total cost of `left`."""
-    noise = partial(Noise(account.pure, left).vector, problem.dim)
+def _plan_steps(problem: TrainingProblem, left: Spending, most: int) -> Any:
+    """Plan at most `most` Newton steps at a total cost of `left`; raise InputError if a release has no grid."""
+    noise = partial(left.std, "sum", problem.dim)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         center = center_share(problem.posterior, problem.counted, noise)
         plan = steps.plan_newton(problem.posterior, problem.counted, noise, center, most)
         if center:
-            check_sum_grids(account, [left * center], problem.dim, problem.n_priv)
+            left.part(center).grid("sum", problem.dim, problem.n_priv)
     else:
         plan = steps.plan_logistic(problem.posterior, problem.counted, noise, most)
-    check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
+    left.part(plan.share).grid("sum", problem.dim, problem.n_priv)
     return plan
 
 
@@ -312,31 +313,30 @@ def _learn_newton(
 ) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return softmax.learn(run, problem, plan)
-    start, cost = (
-        plan.start if isinstance(plan, exact.ExactPlan) else plan,
-        weighing_cost(problem, run.account),
-    )
-    left = run.account.allowance - cost
+    start = plan.start if isinstance(plan, exact.ExactPlan) else plan
+    cost = weighing_cost(problem, run.account)
+    left = run.account.spending.at(run.account.allowance - cost)
     if cost:
         problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
         return _learn_steps(run, problem, start, left)[0]
-    fitted, rows = _learn_steps(run, problem, start, left * tuning.START)
+    fitted, rows = _learn_steps(run, problem, start, left.part(tuning.START))
     return exact.learn_exact(run, problem, plan, fitted, rows)
 
 
 def _learn_steps(
-    run: Session, problem: TrainingProblem, plan: Any, left: Fraction
+    run: Session, problem: TrainingProblem, plan: Any, left: Spending
 ) -> tuple[Fitted, Rows]:
     """Run Newton steps at a total cost of `left`; return the fit and the rows in the coordinates of the problem."""
-    noise = partial(Noise(run.account.pure, left).vector, problem.dim)
+    noise = partial(left.std, "sum", problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if isinstance(known, Posterior) and plan.center:
         once = each_row(run.rows, rotation, rotation.out_width)  # one pass: not cached
-        moved = release_center(run.on(once), problem, left * plan.center)
+        moved = release_center(run.on(once), problem, left.part(plan.center).allowance)
         known, rotation = moved.posterior, moved.rotation
     rows = mapped_rows(run.rows, rotation, run.executor)
     on_rows = run.on(rows)
+    step_cost = left.part(plan.share).allowance
 
     def ask(
         step: int, slope: FloatArray, weights: Weighting, scale: float, clip: float
@@ -354,7 +354,7 @@ def _learn_steps(
         released = on_rows.release(
             asked,
             name=f"gradient, step {step + 1}",
-            cost=left * plan.share,
+            cost=step_cost,
             residual_clip=clip * scale * rotation.label_scale,
             clip_radius=weights.radius,
         )
@@ -387,9 +387,7 @@ NEWTON = TrainingMethod(
     prepare=_plan_newton,
     learn=_learn_newton,
     draws=_draws_newton,
-    noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(
-        problem.dim, plan.share
-    ),
+    noise=lambda problem, plan, account: account.spending.std("sum", problem.dim, plan.share),
 )
 PUBLIC_ONLY = TrainingMethod(
     name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 1

@@ -21,10 +21,10 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, unpacked
 from fastpubpriv.mechanisms.group_covariances import total_times
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.session import Noise, Session
+from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
@@ -255,21 +255,25 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
             f"one, and {tuning.FEW_OF_CLASSES} public rows for each: pass a gradient method, or more public rows"
         )
     dim, bent = _widths(problem)
-    whole, pure = account.allowance, account.pure
-    relative = 16.0 * dim * Noise(pure, whole).vector(dim) ** 2 / n
+    whole = account.spending
+    relative = 16.0 * dim * whole.std("sum", dim) ** 2 / n
     rounds = 2 if relative < tuning.QUIET_CLASSES else 1
-    step, gram = (
-        whole * tuning.START / tuning.SOFTMAX_STEPS,
-        whole * tuning.GRAM * (1 - tuning.GRAM_COUNT) / rounds,
-    )
-    noise = Noise(pure, gram).vector(bent)
+    step = whole.part(tuning.START / tuning.SOFTMAX_STEPS)
+    step.grid("sum", dim, n)  # InputError if there is none
+    of_round = whole.part(Fraction(1, rounds))
+    gram = of_round.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
     count = NormCount.costing(
-        whole * tuning.GRAM * tuning.GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise
+        of_round.part(tuning.GRAM * tuning.GRAM_COUNT).allowance,
+        gram.allowance,
+        n,
+        bent,
+        spending=whole,
+        noise=gram.std("sum", bent),
     )
-    check_sum_grids(account, [step], dim, n)
     count.check_grids(account)
-    radial, pieces = plan_scores(account, whole / rounds, dim, n)
-    private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
+    radial, pieces = plan_scores(account, of_round, dim, n)
+    private = 0.5 * dim / n * risk(pieces, relative)
+    alone = 0.5 * dim / len(problem.y)
     known = SoftmaxProblem(problem=problem)
     return PreparedDescent(
         predicted=1.0 / (1.0 / private + 1.0 / alone),
@@ -279,7 +283,12 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
         batch_rows=n,
         ranges={"start": "public weights", "curvature": "released"},
         more=SoftmaxPlan(
-            known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds
+            known=known,
+            step=step.allowance,
+            count=count,
+            radial=radial,
+            share=pieces,
+            rounds=rounds,
         ),
     )
 

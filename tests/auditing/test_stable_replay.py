@@ -36,6 +36,7 @@ from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho
 from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release import account as spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import CallRecord
@@ -341,7 +342,7 @@ def test_catches_a_score_in_the_result(monkeypatch):
 
 def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monkeypatch):
     """Planted: epsilon^2 / 8 is for mechanisms of bounded range only."""
-    monkeypatch.setattr(public, "epsilon_of", lambda share, law, *, pure: Fraction(1))
+    monkeypatch.setattr(GaussianSpending, "choice_epsilon", lambda spending, law: Fraction(1))
     raises(
         BudgetError,
         "exceed the budget",

@@ -19,6 +19,11 @@ def invoke(*arguments, code=0):
     return result
 
 
+def typed(line, *more, code=0):
+    """`invoke` of a line as people type it, and of more words."""
+    return invoke(*line.split(), *more, code=code)
+
+
 def runner(command):
     """`invoke` of one command."""
     return lambda *arguments, code=0: invoke(command, *arguments, code=code)

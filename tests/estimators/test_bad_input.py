@@ -196,7 +196,7 @@ def test_no_gross_error_is_silent_nor_worse_than_the_public_rows(name):
 
 def test_a_result_without_its_reasons_is_caught():
     with mock.patch(
-        "fastpubpriv.estimators.mean.with_report",
+        "fastpubpriv.estimators.coinpress.with_report",
         side_effect=lambda name, result, *found, **known: result,
     ):
         assert gross_errors("coinpress_mean")[0] > 0

@@ -31,8 +31,8 @@ from fastpubpriv.estimators import radii
 from fastpubpriv.estimators import weighted_mean as weighted_means
 from fastpubpriv.estimators.columns import column_means
 from fastpubpriv.estimators.radii import best_steps, chi_radius, gap_radius, predict_steps
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release import transcript as transcripts
-from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -217,14 +217,14 @@ def test_chi_radius_bounds_the_quantile(dim, failure):
 
 def predicted(n, radius, **options):
     arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
-    noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
+    noise = partial(GaussianSpending(Fraction(1, 2)).std, "sum", 50)
     return predict_steps(50, n, radius, noise=lambda share, clip: clip * noise(share), **arguments)[
         -1
     ].error
 
 
 def test_best_steps_is_the_least_predicted_error():
-    noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
+    noise = partial(GaussianSpending(Fraction(1, 2)).std, "sum", 50)
     arguments = {
         "noise": lambda share, clip: clip * noise(share),
         "mode": "practical",

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -23,10 +24,11 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.mean import public_ball
+from fastpubpriv.estimators.mean_methods import METHODS, BallSettings, public_ball
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
-from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy
+from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.privacy import Cost
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)]
 
@@ -110,15 +112,13 @@ def test_accuracy_warnings_count_in_deviations_of_a_row_and_grant_no_more_than_t
 
 def test_public_ball_covers_the_private_mean():
     _, public = sample(dim=6, m=9)
-    known = {"covariance": None, "variance": None, "failure_prob": 0.1}
-    center, radius, whitening, row_std = public_ball(public, **known, pub_priv_gap=0.0)
+    center, radius, whitening, row_std = public_ball(public, BallSettings(failure_prob=0.1))
     assert radius == chi_radius(6, 0.05) / 3
     assert np.array_equal(center, public.mean(axis=0))
     assert whitening.factor is None
     assert row_std.tolist() == [1.0] * 6
-    assert (
-        public_ball(public, **known, pub_priv_gap=0.25)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
-    )
+    wider = BallSettings(failure_prob=0.1, pub_priv_gap=0.25)
+    assert public_ball(public, wider)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
     # Public ball covers the private mean.
     # Half of failure_prob belongs to the ball. A true rate of exactly that passes the limit with probability 1e-9.
     limit = stats.binom.isf(1e-9, 4000, 0.1)
@@ -141,8 +141,8 @@ def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=
     for _ in range(draws):
         public = rng.standard_normal((2, 5)) * scale
         public[:, 0] += shift
-        known = {"covariance": None, "variance": None, "failure_prob": failure_prob}
-        center, radius, *_ = public_ball(public, **known, pub_priv_gap=gap)
+        settings = BallSettings(failure_prob=failure_prob, pub_priv_gap=gap)
+        center, radius, *_ = public_ball(public, settings)
         count += float(np.linalg.norm(center)) > shrink * radius
     return count
 
@@ -157,15 +157,6 @@ def test_theory_mode_clips_by_the_lemma():
     radius = chi_radius(4, 0.025) + chi_radius(4, 0.05 / (4 * 500 * 2))
     assert two.releases[0]["clip_radius"] == pytest.approx(radius, rel=1e-12)
     assert one.spent == two.spent == mean_of(private, public).spent
-
-
-def test_rows_that_are_not_numbers_are_left_out():
-    private, public = sample(n=4000)
-    half = private + 3.0
-    half[::2] = np.nan
-    result = mean_of(half, public + 3.0, steps=1)
-    assert np.all(np.abs(result.mean - half[1::2].mean(axis=0)) < 8 * result.noise_std + 0.01)
-    assert result.reasons == ("gaps",)
 
 
 @pytest.mark.parametrize("runs", [600, pytest.param(20_000, marks=pytest.mark.statistical)])
@@ -230,6 +221,28 @@ def test_the_objective_of_a_call_is_checked_and_its_releases_cost_the_same():
     record_replay(call, *pair_at(rows, 7, [1e6, -1e6]), budget=ZCDP(2))
 
 
+# ---- The registry: what a method reads, and what it refuses -------------------------------------------------------------
+def test_counts_are_a_method_that_clipping_names():
+    rows = np.random.default_rng(5).normal(size=(400, 2))
+    call = partial(seeded, estimate_mean, rows[3:], x_pub=rows[:3], budget=ZCDP(1))
+    assert METHODS.choices == ("auto", "counts", "gaussian")
+    assert np.array_equal(call(clipping="counts").mean, call().mean)
+
+
+def test_a_method_refuses_the_settings_of_another_with_its_case():
+    given = {"x_priv": np.zeros((9, 2)), "x_pub": np.ones((1, 2)), "budget": ZCDP(1)}
+    text = "variance= belongs to clipping='gaussian'"
+    refused(estimate_mean, text, clipping="counts", variance=1.0, **given)
+    text = "belongs to clipping='auto' without"
+    refused(estimate_mean, text, clipping="gaussian", missing="neutral", **given)
+
+
+def test_a_wrong_setting_is_refused_in_words_whichever_method_is_asked_for():
+    given = {"x_priv": np.zeros((9, 2)), "x_pub": np.ones((1, 2)), "budget": ZCDP(1)}
+    refused(estimate_mean, "steps must be", steps=np.array([1, 2]), **given)
+    refused(estimate_mean, "steps must be", steps=np.array([1, 2]), by=-1, **given)
+
+
 # ---- `weighted_mean`: the closed forms of paper B, its special cases, and the noise laws ----------------------------
 def weighted_mean_of(private, public=None, budget=BUDGETS[0], *, norm_bound=2.0, **options):
     return seeded(
@@ -246,7 +259,8 @@ def test_best_error_is_the_harmonic_form():
     for _ in range(500):
         dim, n_priv, n_pub = (int(v) for v in rng.integers(1, 1000, size=3))
         variance, bound, amount = 10.0 ** rng.uniform(-4, 4, size=3)
-        energy = noise_energy(dim, bound, amount, pure=bool(rng.integers(2)))
+        law = (GaussianSpending, LaplaceSpending)[int(rng.integers(2))]
+        energy = law(Fraction(amount)).energy(dim, bound)
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=energy)
         a, p = model.private_error, model.public_error
         best = model.mean_squared_error("optimal")
@@ -260,7 +274,7 @@ def test_best_error_is_the_harmonic_form():
         slope = energy * r + n_priv * r * variance - n_priv * (1 - n_priv * r) * variance / n_pub
         assert abs(slope) <= 1e-12 * (energy * r + n_priv * r * variance)
         # Proposition 8: q / (q + s^2), for zCDP noise
-        if energy == noise_energy(dim, bound, amount, pure=False):
+        if law is GaussianSpending:
             q = 2 + n_priv * amount * variance / (dim * bound**2)
             s_squared = variance * n_priv**2 * amount / (bound**2 * dim * n_pub)
             assert best / p == pytest.approx(q / (q + s_squared), rel=1e-12)
@@ -368,7 +382,7 @@ def test_variance_from_public_rows_stays_below_the_bound():
     private, wild = np.zeros((100, 2)), np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
     result = weighted_mean_of(private, wild, norm_bound=1.0)
     share = result.releases[0]["private_weight"]
-    energy = noise_energy(2, 1.0, 0.5, pure=False)
+    energy = GaussianSpending(Fraction(1, 2)).energy(2, 1.0)
     expected = ErrorModel(n_priv=100, n_pub=3, variance=1.0, noise=energy).weight("optimal")
     assert share == pytest.approx(expected, rel=1e-6)
     assert result.provenance["variance"] == "public rows"

@@ -75,7 +75,6 @@ def test_rows_without_gaps_have_no_reason_for_gaps(verb, options):
     for seed in range(5):
         result, _ = estimated(verb, options, seed, 0.0, ZCDP(0.05))
         assert "gaps" not in result.reasons
-        assert np.all(np.abs(result.mean - MEAN) < 0.5)
 
 
 def test_the_number_of_complete_rows_leaves_the_noise_as_it_was():

@@ -21,7 +21,7 @@ from fastpubpriv import (
 from fastpubpriv.estimators import lifted_coinpress as lifted
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.preconditioner import precondition_bounds
-from fastpubpriv.session import Noise
+from fastpubpriv.privacy.spending import GaussianSpending
 
 FEW = [(100.0, {"n_pub": n_pub, "cond_max": 100.0}) for n_pub in (2, 5)]
 
@@ -58,7 +58,7 @@ def test_rounds_of_the_public_rule(dim, n, rounds):
         mode="practical",
         failure_prob=0.05,
     )
-    noise = partial(Noise(False, RHO_HALF.rho).gram, dim + 1)
+    noise = partial(GaussianSpending(RHO_HALF.rho).std, "moment", dim + 1)
     assert lifted.choose_rounds(problem, noise) == (rounds, False)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, GaussianResult, PureDP, estimate_gaussian
+from fastpubpriv import ZCDP, GaussianResult, PureDP, estimate_gaussian
 
 MIX = np.array(
     [[3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.4, 0.0], [0.0, 0.5, 0.1, 1.0]]
@@ -118,42 +118,6 @@ def test_where_no_number_is_released_public_rows_with_gaps_say_so(options):
     assert result.complete_rows is None
     assert np.isnan(result.complete_rows_interval()).all()
     assert "gaps" in result.reasons
-
-
-# Every argument that chooses a method or changes it.
-ARGUMENTS = {
-    "none": {},
-    "structure full": {"structure": "full"},
-    "structure diagonal": {"structure": "diagonal"},
-    "structure mean": {"structure": "mean"},
-    "structure public": {"structure": "public"},
-    "ladder": {"method": "ladder"},
-    "bounds": {"bounds": (-100.0, 100.0)},
-    "lifted_coinpress": {"method": "lifted_coinpress"},
-    "pairs": {"method": "pairs"},
-    "recursive_preconditioner": {"method": "recursive_preconditioner"},
-    "group_covariances": {"method": "group_covariances", "budget": ApproxDP(8, 1e-4), "n": 450_000},
-    "mode": {"mode": "theory"},
-    "rounds": {"rounds": 3},
-    "cond_max": {"cond_max": 50.0},
-    "require_precondition": {"require_precondition": True},
-    "pub_priv_gap": {"pub_priv_gap": 0.2},
-}
-
-
-@pytest.mark.parametrize("options", ARGUMENTS.values(), ids=ARGUMENTS)
-def test_a_column_without_a_reason_has_an_interval_that_holds(options):
-    for seed in range(3):
-        with warnings.catch_warnings(action="ignore"):
-            result, _ = estimated(
-                seed, **{"n": 20_000, "incomplete": 0.0, "budget": ZCDP(0.5), **options}
-            )
-        ok = np.array(result.part_status) == "ok"
-        assert ok.all() == (result.status == "ok")
-        for kind, truth in (("mean", MEAN), ("standard_deviation", DEVIATIONS)):
-            lower, upper = result.confidence_interval(0.999, of=kind)
-            assert np.isfinite([lower[ok], upper[ok]]).all()
-            assert np.all((lower[ok] <= truth[ok]) & (truth[ok] <= upper[ok]))
 
 
 def test_hypothesis_selection_has_no_interval_and_says_so():

@@ -1,6 +1,7 @@
 """Means of groups: the joint release of counts, sums and squares, every source of groups, reasons, neighbors, coverage."""
 
 import math
+from fractions import Fraction
 from functools import partial
 from unittest import mock
 
@@ -9,12 +10,12 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
-from helpers.tables import forms_of
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import group_means
 from fastpubpriv.mechanisms import group_moments
+from fastpubpriv.privacy.spending import GaussianSpending
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
@@ -72,9 +73,9 @@ def test_the_event_is_what_a_row_may_change():
         np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]),
         np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]]),
     )
-    bound, _ = group_moments.group_event(fpp.ZCDP(1).rho, 3, 2, 2, pure=False)
+    bound = GaussianSpending(Fraction(1)).group_grid(3, 2, 2).bound
     box = np.full((3, 2), 1.0)
-    weight = group_moments.count_weight(bound, pure=False)
+    weight = GaussianSpending.count_weight(bound)
     query = group_moments.GroupMomentsQuery(
         codes=lambda chunk: chunk[:, 2].astype(np.int32), middle=0.0 * box, half=box, squared=False, bound=bound, weight=weight,
         shape=(3, 2, 3),
@@ -88,30 +89,21 @@ def test_the_event_is_what_a_row_may_change():
     assert 7.99 * bound**2 < int(((found[1] - found[0]) ** 2).sum()) <= 8 * bound**2
     # Counts and squares cost nothing beside the sum.
     for bound in [*range(2, 80), 149, 300]:
-        weight = group_moments.count_weight(bound, pure=False)
+        weight = GaussianSpending.count_weight(bound)
         assert worst(bound, weight, of_query) == 4 * bound**2
         assert worst(bound, bound, of_query) > 4 * bound**2  # planted: a count as heavy as the sum
-    assert worst(5, group_moments.count_weight(5, pure=False), of_numbers) > 4 * 5**2
+    assert worst(5, GaussianSpending.count_weight(5), of_numbers) > 4 * 5**2
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
-def test_every_source_gives_the_means_of_its_groups(tmp_path):
+def test_groups_are_those_that_are_listed_and_one_of_all_others():
     table = survey()
-    truth = table.groupby(table["state"].where(table["state"].isin(STATES), "(other)"))[
-        ["age", "income"]
-    ].agg(["mean", "count"])
-    for rows in forms_of(tmp_path, table):
-        result = means(rows, **BY_STATE)
-        assert result.groups == (*STATES, "(other)")
-        assert result.columns == ("age", "income")
-        for j, column in enumerate(result.columns):
-            expected = truth.loc[list(result.groups), column]
-            np.testing.assert_allclose(result.count[:, j], expected["count"], atol=0.5)
-            np.testing.assert_allclose(result.mean[:, j], expected["mean"], rtol=0.02)
-        lower, upper = result.confidence_interval(0.9999)
-        assert np.all(
-            (lower <= truth.xs("mean", axis=1, level=1).loc[list(result.groups)]) & (lower < upper)
-        )
+    named = table["state"].where(table["state"].isin(STATES), "(other)")
+    truth = table.groupby(named)[["age", "income"]].count()
+    result = means(table, **BY_STATE)
+    assert result.groups == (*STATES, "(other)")
+    assert result.columns == ("age", "income")
+    np.testing.assert_allclose(result.count, truth.loc[list(result.groups)], atol=0.5)
 
 
 def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
@@ -162,6 +154,17 @@ def test_columns_far_from_zero_constant_or_at_the_end_of_what_is_seen():
     np.testing.assert_allclose(result.mean[:3, 0], 13.0, atol=0.2)
 
 
+def test_values_beyond_bounds_count_as_their_ends():
+    rng = np.random.default_rng(9)
+    group = rng.integers(0, 3, 12_030)
+    rows = np.column_stack([rng.normal(50.0, 10.0, 12_030), group])
+    result = means(
+        rows[30:], fpp.ZCDP(1), x_pub=np.array([[50.0, 0.0]]), by=-1, groups=[0, 1, 2], bounds=(45, 52), random_state=9
+    )  # fmt: skip
+    truth = [np.clip(rows[30:][group[30:] == k, 0], 45.0, 52.0).mean() for k in range(3)]
+    np.testing.assert_allclose(result.mean[:3, 0], truth, atol=0.2)
+
+
 def test_deviations_are_those_of_the_groups_and_rows_far_out_are_said():
     rng = np.random.default_rng(5)
     group = rng.integers(0, 20, 40_000)
@@ -198,10 +201,22 @@ REFUSED = [
     ({"groups": [f"g{k}" for k in range(10_001)]}, "at most 10,000 groups"), ({"groups": [1.0, 2.0]}, None),
     ({"missing": "neutral"}, "defaults of all other settings"),
     ({"clipping": "gaussian"}, "defaults of all other settings"),
-    ({"variance": 1.0}, "defaults of all other settings"),
+    ({"variance": 1.0}, "defaults of all other settings"), ({"steps": 3}, "defaults of all other settings"),
     ({"x_pub": survey(40, seed=9).assign(age=np.nan)}, "number in every column, and all cells of column 'age'"),
     ({"columns": ["state"]}, None),
 ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+def test_a_call_with_by_is_one_of_the_verb_of_groups():
+    given = {**BY_STATE, "budget": fpp.ZCDP(1), "random_state": 3}
+    own = group_means.mean_of_groups(survey(200), **given)
+    assert np.array_equal(means(survey(200), **given, clipping="counts").mean, own.mean)
+
+
+def test_an_argument_that_no_call_has_is_not_dropped_by_by():
+    with pytest.raises(TypeError, match="bound"):
+        means(survey(200), **BY_STATE, budget=fpp.ZCDP(1), bound=(0, 1))
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
@@ -284,7 +299,7 @@ def replayed():
 
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed().tightness > 0.99
-    with mock.patch.object(group_moments, "count_weight", lambda bound, *, pure: bound):
+    with mock.patch.object(GaussianSpending, "count_weight", lambda bound: bound):
         raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
     with mock.patch.object(

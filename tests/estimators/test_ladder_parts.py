@@ -24,9 +24,9 @@ from fastpubpriv.estimators.ladder.public_prior import (
 )
 from fastpubpriv.estimators.moments import EDGES, NormCount
 from fastpubpriv.mechanisms.sums import AxisFeatures
-from fastpubpriv.session import Noise
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 
-NOISE = Noise(False, Fraction(1, 2))
+NOISE = GaussianSpending(Fraction(1, 2))
 
 
 def mixed(seed, n, dim):
@@ -166,8 +166,8 @@ def test_the_better_rung_as_rows_grow():
 @pytest.mark.parametrize("allowance", [Fraction(1, 10**12), Fraction(1000)])
 def test_any_size_and_budget_has_a_rung(n, allowance):
     worth = EffectiveRows(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0)
-    for pure in (False, True):
-        view = schedule.forecast_structures(worth, n, Noise(pure, allowance))
+    for law in (GaussianSpending, LaplaceSpending):
+        view = schedule.forecast_structures(worth, n, law(allowance))
         assert view.best in view.structures
 
 
@@ -186,7 +186,9 @@ def test_features_are_those_of_each_row():
 
 def shells_of(lengths, std=0.0):
     """What a count of these norms shows, for a sum of the rows after it; with a tiny cost the noise is `std` rows."""
-    count = NormCount.costing(Fraction(1), Fraction(1), len(lengths), 4, pure=False)
+    count = NormCount.costing(
+        Fraction(1), Fraction(1), len(lengths), 4, spending=GaussianSpending(Fraction(2))
+    )
     edges = np.concatenate([[0.0], EDGES, [np.inf]])
     noise = std * np.random.default_rng(0).normal(size=len(edges) - 1)
     answer = SimpleNamespace(value=np.histogram(lengths, edges)[0] + noise)
@@ -231,7 +233,7 @@ def test_shares_follow_public_numbers():
     assert schedule.count_share(10**6, NOISE) == Fraction(1, 100)
     for n in (10, 500, 10**4, 10**7):
         for columns in (0, 1, 5, 400):
-            for noise in (NOISE, Noise(True, Fraction(1))):
+            for noise in (NOISE, LaplaceSpending(Fraction(1))):
                 counts = schedule.CountShares.of(n, noise, columns)
                 assert 0 <= counts.vectors <= Fraction(3, 20)
                 assert counts.column * columns <= Fraction(1, 10)
@@ -367,7 +369,7 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
         sets = [rng.normal(size=(6, 5)) * scales @ rotation for _ in range(40)]
         return [
             schedule.forecast_structures(
-                public_prior(rows).worth, 1000, Noise(True, Fraction(1))
+                public_prior(rows).worth, 1000, LaplaceSpending(Fraction(1))
             ).best
             for rows in sets
         ]

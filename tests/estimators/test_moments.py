@@ -22,8 +22,8 @@ from fastpubpriv.mechanisms.sums import (
     RadialPieces,
     SecondMoment,
     ShellCounts,
-    sum_grid,
 )
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Executor
 
@@ -42,7 +42,9 @@ def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None, radius=N
     run = session.start("radial_mean", rows, budget, draws=moments.DRAWS + 2 * dim, **options)
     counted = run.account.allowance * moments.count_share(dim)
     pieces = run.account.allowance - counted
-    plan = RadialPlan(dim=dim, n=rows.n, pure=run.account.pure, count=counted, pieces=pieces)
+    plan = RadialPlan(
+        dim=dim, n=rows.n, spending=run.account.spending, count=counted, pieces=pieces
+    )
     plan.check_grids(run.account)
     with run.paid():
         return plan.measure(run, affine, public, radius=radius)
@@ -58,7 +60,12 @@ def law_of(norms, cost=Fraction(1, 100), n=10_000):
         )
 
     count = NormCount.costing(
-        cost, 3 * cost, n, 1, pure=False, noise=math.sqrt(2.0 / (3.0 * float(cost)))
+        cost,
+        3 * cost,
+        n,
+        1,
+        spending=GaussianSpending(4 * cost),
+        noise=math.sqrt(2.0 / (3.0 * float(cost))),
     )
     return count.count_norms(SimpleNamespace(release=release), AffineMap(dim=1), NO_PUBLIC).law
 
@@ -133,10 +140,13 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
 def test_the_noise_of_both_pieces_is_that_of_one_clipped_sum(budget):
     n, dim, cost = 5000, 4, Fraction(1, 10)
     account = Account("test", budget, draws=10_000)
-    plan = RadialPlan(dim=dim, n=n, pure=account.pure, count=cost, pieces=cost)
-    one, half = sum_grid(account, cost, dim, n), sum_grid(account, cost / 2, dim, n)
+    plan = RadialPlan(dim=dim, n=n, spending=account.spending, count=cost, pieces=cost)
+    one = account.spend(cost).grid("sum", dim, n)
+    half = account.spend(cost / 2).grid("sum", dim, n)
     plain, pieces = one.event.noise_std * one.step(1.0), half.event.noise_std * half.step(0.5)
-    assert pieces == pytest.approx(plain if account.pure else plain / math.sqrt(2.0), rel=0.02)
+    assert pieces == pytest.approx(
+        account.spending.by_tail(plain / math.sqrt(2.0), plain), rel=0.02
+    )
     assert plan.noise == pytest.approx(math.sqrt(2.0) * pieces, rel=0.02)
 
 

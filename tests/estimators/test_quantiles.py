@@ -20,6 +20,7 @@ from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.estimators.quantiles import EdgeCounts, ranks_of, shortest_decimal
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms import cells
+from fastpubpriv.privacy.spending import GaussianSpending
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 EXACT = fpp.ZCDP(1e6)  # as good as no noise
@@ -270,7 +271,7 @@ def test_planted_costs_edges_and_counts():
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
-    rng, shares = np.random.default_rng(17), divide(3, 5_000, Fraction(1, 10), pure=False)
+    rng, shares = np.random.default_rng(17), divide(3, 5_000, GaussianSpending(Fraction(1, 10)))
     edges, size = scales.edges_of(shares.log2_parts), EXPONENTS << shares.log2_parts
     for _ in range(5):
         counts = rng.normal(size=2 * size + 2) * shares.count_std
@@ -324,7 +325,7 @@ def slowly_stand(found, cells, known, passes):
 
 
 def test_windows_that_stand_make_others_stand():
-    rng, shares = np.random.default_rng(18), divide(2, 5_000, Fraction(1, 10), pure=False)
+    rng, shares = np.random.default_rng(18), divide(2, 5_000, GaussianSpending(Fraction(1, 10)))
     size, counted = EXPONENTS << shares.log2_parts, []
     for place in (0, -1) * 6:
         counts = rng.normal(size=(1, 2 * size + 2)) * shares.count_std
@@ -351,7 +352,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
     """Above, below or both together, of any width: against all of them, one by one; of equals the same one each time."""
     rng = np.random.default_rng(18)
     for log2_parts in range(3):
-        shares = replace(divide(3, 5_000, Fraction(1, 10), pure=False), log2_parts=log2_parts)
+        shares = replace(divide(3, 5_000, GaussianSpending(Fraction(1, 10))), log2_parts=log2_parts)
         size, columns = EXPONENTS << log2_parts, []
         for height in (0.0, 4.0, 40.0):
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)

@@ -15,8 +15,8 @@ from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, Pur
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.columns import clips, column_means, scales, tuning
 from fastpubpriv.estimators.columns.scales import divide
+from fastpubpriv.privacy.spending import GaussianSpending, spending_of
 from fastpubpriv.release import transcript as transcripts
-from fastpubpriv.session import allowance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGETS = [ZCDP(0.05), ApproxDP(0.5, 1e-6), PureDP(1)]
@@ -59,8 +59,8 @@ class Shifted(transcripts.Transcript):
         return self.change(name, self.calls_there[len(self.calls)].answer.copy())
 
 
-def here_allowance(budget, dim):
-    return allowance_of(budget, scales.draws(dim))[1]
+def spending_here(budget, dim):
+    return spending_of(budget, scales.draws(dim))
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -71,7 +71,7 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
     rows, public = rng.lognormal(size=(3000, dim)), rng.lognormal(size=(1, dim))
     with transcripts.recording() as transcript:
         here = mean_of(rows, public, budget)
-    parts = divide(dim, 3000, here_allowance(budget, dim), pure=isinstance(budget, PureDP)).parts
+    parts = divide(dim, 3000, spending_here(budget, dim)).parts
     side = 2047 * parts
 
     def change(name, answer):
@@ -118,8 +118,8 @@ def test_costs_add_up_to_the_budget(budget, dim):
     costs = [
         release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases
     ]
-    total = here_allowance(budget, dim)
-    shares = divide(dim, 20_000, total, pure=isinstance(budget, PureDP))
+    total = spending_here(budget, dim).allowance
+    shares = divide(dim, 20_000, spending_here(budget, dim))
     assert float(sum(costs)) == pytest.approx(float(total), rel=1e-3)
     assert sum(costs) <= total
     assert float(costs[0]) == pytest.approx(float(shares.cells), rel=1e-3)
@@ -169,7 +169,7 @@ def test_a_constant_column_is_said_to_be_at_its_value():
 
 
 def test_a_rare_yes_is_clipped_near_one():
-    rate = 8.0 * divide(1, 20_000, BUDGETS[0].rho, pure=False).count_std / 20_000
+    rate = 8.0 * divide(1, 20_000, GaussianSpending(BUDGETS[0].rho)).count_std / 20_000
     rng, errors, clips = np.random.default_rng(6), [], []
     for seed in range(40):
         rows = (rng.random((20_000, 1)) < rate).astype(float)
@@ -630,7 +630,7 @@ def test_which_tails_are_called_heavy():
 
 def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_far():
     """False alarms: columns of noise about one known cell end beyond it as rarely as the rule says."""
-    divided = divide(1, 20_000, ZCDP(0.05).rho, pure=False)
+    divided = divide(1, 20_000, GaussianSpending(ZCDP(0.05).rho))
     rng, far = np.random.default_rng(9), 0
     size, end = 2047 * divided.parts, scales.key_of(1.0, divided.log2_parts)
     none = np.zeros(0, dtype=np.int64)

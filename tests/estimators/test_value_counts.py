@@ -192,16 +192,6 @@ def test_intervals_hold_and_ranks_are_right(budget):
     assert np.mean(ranked) >= 0.8
 
 
-def test_population_intervals_are_wider_and_hold():
-    rng, inside = np.random.default_rng(4), []
-    for _ in range(60):
-        result = counted((rng.random(2000) < 0.3).astype(float), ZCDP(0.1), keys=[0, 1])
-        lower, upper = result.confidence_interval(of="population")
-        assert upper[1] - lower[1] > np.diff([ends[1] for ends in result.confidence_interval()])[0]
-        inside.append(lower[1] <= 600 <= upper[1])
-    assert np.mean(inside) >= 0.88
-
-
 def test_tables_plots_and_json():
     result = counted(visits(), ZCDP(1), column="ward", keys=[*WARDS, "attic"], top=2)
     frame = result.to_frame()

@@ -30,6 +30,7 @@ from fastpubpriv.mechanisms.scores import (
     cell_edges,
 )
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release import release as choice_weights
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
@@ -394,10 +395,11 @@ def test_cells_follow_the_candidates_at_any_scale():
 
 def test_the_cheaper_law_is_the_default():
     pure, zcdp = opened(PureDP(1)), opened(ZCDP(Fraction(1, 8)))
+    spending = GaussianSpending(Fraction(1, 8))
     assert mechanism.law_for(pure) == "permute_and_flip"
     assert mechanism.law_for(zcdp) == "exponential"
-    assert mechanism.epsilon_of(Fraction(1, 8), "exponential", pure=False) == 1
-    flip = mechanism.epsilon_of(Fraction(1, 8), "permute_and_flip", pure=False)
+    assert spending.choice_epsilon("exponential") == 1
+    flip = spending.choice_epsilon("permute_and_flip")
     event = SelectionEvent(epsilon=flip, sensitivity=1, candidates=2, law="permute_and_flip")
     assert Fraction(124, 1000) < event.rho <= Fraction(1, 8)
     assert flip < Fraction(52, 100)

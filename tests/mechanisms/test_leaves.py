@@ -336,12 +336,10 @@ def exact(release, rows, **options):
     return call.query * call.unit, call, released
 
 
-def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
+def cells(rows, *, account=None, cost=None, edges=EDGES):
     account = accounts.opened(PureDP(1), 100) if account is None else account
     cost = account.allowance if cost is None else cost
-    return release_cell_counts(
-        account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian
-    )
+    return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR)
 
 
 def test_edges_and_values_without_a_cell():
@@ -369,7 +367,7 @@ def test_cells_cost_what_was_asked_for(columns):
     assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit) * columns
     assert released.noise_std == pytest.approx(np.sqrt(2.0) * 2.0 * columns, rel=1e-3)
     account = accounts.opened(ZCDP(Fraction(1, 2)), 100)
-    _, call, released = exact(cells, rows, edges=EDGES[:columns], account=account, gaussian=True)
+    _, call, released = exact(cells, rows, edges=EDGES[:columns], account=account)
     assert isinstance(call.event, GaussianEvent)
     assert Fraction(49, 100) < call.event.rho <= Fraction(1, 2)
     assert call.event.squared_sensitivity == 2 * round(1.0 / call.unit) ** 2 * columns
@@ -470,12 +468,11 @@ def test_statistics_are_clipped_whatever_they_say():
 def test_a_block_for_each_law():
     account = accounts.opened(ApproxDP(1, 1e-6), 100)
     one, two = account.block(), account.block()
-    cells(private_rows(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
+    cells(private_rows(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.beside)
     cells(
         private_rows(np.zeros((5, 1))),
         account=two,
         edges=EDGES[:1],
         cost=two.allowance,
-        gaussian=True,
     )
     assert len(account.events) == 2

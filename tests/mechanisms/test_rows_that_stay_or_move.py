@@ -30,17 +30,11 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.kernels import tree as tree_kernels
-from fastpubpriv.mechanisms import leaves as leaves_module
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.budgets import Clusters, Composition
-from fastpubpriv.privacy.calibration import (
-    cluster_count_grid,
-    cluster_gram_grid,
-    cluster_shell_grid,
-    cluster_sum_grid,
-)
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release import account as scope_module
 from fastpubpriv.sources import private_rows
 
@@ -118,13 +112,13 @@ def test_leaf_stage_costs_the_formula(pure):
 @pytest.mark.parametrize("dim", [1, 2, 3, 17, 100])
 @pytest.mark.parametrize("pure", [False, True])
 def test_grids_hold_their_promise(pure, dim):
-    options = {"pure": pure, "lineage": HERE}
     for cost in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
+        spending = LaplaceSpending(cost) if pure else GaussianSpending(cost)
         grids = [
-            cluster_sum_grid(cost, dim, 1000, clusters=5, **options),
-            cluster_gram_grid(cost, dim, 1000, clusters=5, **options),
-            cluster_count_grid(cost, 1000, clusters=5, **options),
-            cluster_shell_grid(cost, 5, 1000, **options),
+            spending.cluster_grid("sum", dim, 1000, clusters=5, lineage=HERE),
+            spending.cluster_grid("moment", dim, 1000, clusters=5, lineage=HERE),
+            spending.cluster_grid("count", 1, 1000, clusters=5, lineage=HERE),
+            spending.cluster_grid("cells", 5, 1000, clusters=1, lineage=HERE),
         ]
         for grid in grids:
             assert (grid.event.epsilon if pure else grid.event.rho) <= cost
@@ -260,14 +254,14 @@ def whole_run(x, budget):
     """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
     rows, account = private_rows(x), opened(budget)
     tree, answers = three_leaves(), []
-    if not account.pure:
+    if account.spending.carries_trees:
         scope = account.tree(account.allowance * Fraction(3, 10), max_depth=2)
         answers += spend(scope.node(0), tree, 0, rows, center=CENTERS[1])
         answers += spend(scope.node(1), tree, 2, rows, center=CENTERS[1])
         answers += spend(scope.node(1), tree, 1, rows, center=CENTERS[0])
     left = account.allowance - account.charged
     mean = left / 10
-    cov, count = (8 * mean, mean) if account.pure else (9 * mean, mean / 2)
+    cov, count = (9 * mean, mean / 2) if account.spending.carries_trees else (8 * mean, mean)
     routes = tree.routes(LEAVES)
     answers.append(leaf_counts(account, rows, routes, name="counts", cost=count).value)
     options = {"radii": [4.0, 2.0, 7.0]}
@@ -401,8 +395,12 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
 def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
     """The paper's "changing one point changes only one of the clusters" (E8)."""
 
-    def halved(cost, n, *, pure, clusters, lineage):
-        grid = cluster_count_grid(cost, n, pure=pure, clusters=clusters, lineage=lineage)
+    right = GaussianSpending.cluster_grid
+
+    def halved(self, kind, dim, n, *, clusters, lineage):
+        grid = right(self, kind, dim, n, clusters=clusters, lineage=lineage)
+        if kind != "count":
+            return grid
         move = grid.event.clusters.move // 2
         return replace(
             grid,
@@ -411,7 +409,7 @@ def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
             ),
         )
 
-    monkeypatch.setattr(leaves_module, "cluster_count_grid", halved)
+    monkeypatch.setattr(GaussianSpending, "cluster_grid", halved)
     raises(
         ReplayError,
         "sensitivity allows",
@@ -425,8 +423,12 @@ def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
 def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
     """A move declared at half of a stay, where it costs as much: only the total shows it."""
 
-    def cheap(cost, dim, n, *, pure, clusters, lineage):
-        grid = cluster_gram_grid(cost, dim, n, pure=pure, clusters=clusters, lineage=lineage)
+    right = GaussianSpending.cluster_grid
+
+    def cheap(self, kind, dim, n, *, clusters, lineage):
+        grid = right(self, kind, dim, n, clusters=clusters, lineage=lineage)
+        if kind != "moment":
+            return grid
         stay = grid.event.squared_sensitivity
         return replace(grid, event=replace(grid.event, clusters=Clusters(stay, stay // 2, lineage)))
 
@@ -437,7 +439,7 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
         counts = leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2))
         return [moments.value, counts.value]
 
-    monkeypatch.setattr(leaves_module, "cluster_gram_grid", cheap)
+    monkeypatch.setattr(GaussianSpending, "cluster_grid", cheap)
     raises(
         ReplayError,
         "moves in another",

@@ -279,7 +279,7 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, estimator, arguments):
 BUDGETS = {ZCDP: ZCDP(0.25), PureDP: PureDP(0.5), ApproxDP: ApproxDP(0.5, 1e-6)}
 COMMON = {"dim": 20, "accuracy": 0.1, "failure_prob": 0.05}
 MIXTURE = {"n_components": 4, "min_weight": 0.2, "mean_radius": 100.0, "cond_max": 50.0}
-CASES = [(theorem, notion) for theorem, (notions, _) in THEOREMS.items() for notion in notions]
+CASES = [(theorem, notion) for theorem, by_notion in THEOREMS.items() for notion in by_notion]
 
 
 def bounds(theorem, notion, **options):

@@ -12,6 +12,7 @@ import fastpubpriv as fpp
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators import user_level
 from fastpubpriv.privacy import Neighbors
+from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release.account import before_debit
 
 RNG = np.random.default_rng(0)
@@ -175,7 +176,7 @@ def test_counts_that_cannot_be_released_are_refused_before_the_debit(monkeypatch
     def refuse(*given, **named):
         raise fpp.BudgetError("noise out of range")
 
-    monkeypatch.setattr(user_level, "count_event", refuse)
+    monkeypatch.setattr(GaussianSpending, "grid", refuse)
     ledger = ledger_of_persons()
     with pytest.raises(fpp.BudgetError, match="out of range"):
         fpp.estimate_mean(VISITS, **AUTO, budget=fpp.ZCDP(0.5), ledger=ledger)

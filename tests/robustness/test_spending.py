@@ -41,7 +41,7 @@ from fastpubpriv.errors import (
     InputError,
     OutOfMemoryError,
 )
-from fastpubpriv.estimators import mean
+from fastpubpriv.estimators import coinpress
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.mechanisms import selection as choosing
 from fastpubpriv.mixtures.list_decoding import decoders
@@ -298,7 +298,7 @@ def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the
         raise MemoryError("Unable to allocate 1 TiB for an array with shape (5, 7)")
 
     ledger = Ledger(ZCDP(1))
-    monkeypatch.setattr(mean, "mean_result", no_room)
+    monkeypatch.setattr(coinpress, "mean_result", no_room)
     found = raises(
         OutOfMemoryError, "stays debited", CALLS["coinpress_mean"], budget=ZCDP(1), ledger=ledger
     )

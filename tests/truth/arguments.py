@@ -297,7 +297,7 @@ MEANS = {
         {
             "columns": [REVERSED, FIRST],
             "x_pub": FEW_PUBLIC,
-            "clipping": ["auto", "gaussian"],
+            "clipping": ["auto", "counts", "gaussian"],
             "objective": ["columns", "l2"],
             "covariance": ["public", Made("matrix", matrix)],
             "variance": [Made("variances", variances)],
@@ -314,7 +314,7 @@ MEANS = {
             **PERSONS,
         },
         of_numbers,
-        same_as_default=("clipping='auto'", "objective='columns'", "public_only='auto'"),
+        same_as_default=("clipping='auto'", "clipping='counts'", "objective='columns'", "public_only='auto'"),
     ),
     "weighted_mean": Verb(
         fpp.weighted_mean,

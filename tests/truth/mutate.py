@@ -2,7 +2,7 @@
 
 Each time one summand under a root, one argument of `hypot`, `maximum` or `minimum`, or one factor of a term is left out, halved or
 taken one and a half times, in a copy of the package; the quick part of the verbs that run it, the terms and the shares must notice.
-Survivors are printed, and the exit status is their number.
+Survivors are printed, and the exit status is the number of those that `equivalent.py` does not list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clocks import PATIENCE
-from tests.truth import engine, known, terms, watched_shares
+from tests.truth import engine, equivalent, known, printed_parts, reaches, shares, terms
 from tests.truth.arguments import VERBS, Call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +36,10 @@ SECONDS = 120.0  # CPU seconds of the quick part of all verbs of a mutant
 
 
 class Spot(NamedTuple):
-    """A part of a source file, from one offset to another in bytes, and what stands there if it is left out."""
+    """A part of a function in a source file, from one offset to another in bytes, and what stands there if it is left out."""
 
     path: str
+    function: str
     line: int
     start: int
     end: int
@@ -63,7 +64,8 @@ class Mutant(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return f"{self.spot.path}:{self.spot.line}: {self.spot.text!r} {self.change}"
+        place = f"{self.spot.path}:{self.spot.line} ({self.spot.function})"
+        return f"{place}: {self.spot.text!r} {self.change}"
 
 
 # ---- Candidates ------------------------------------------------------------------------------------------------------
@@ -111,31 +113,43 @@ def parts(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
                     yield inner.right, "1.0"
 
 
+def function_at(tree: ast.AST, line: int) -> str:
+    """The name of the innermost function or class around a line; empty outside."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else ""
+
+
+def spots_of(file: Path, root: Path) -> Iterator[Spot]:
+    """The parts of terms of a file."""
+    source = file.read_bytes()
+    tree = ast.parse(source)
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for node, without in parts(tree):
+        at: Any = node
+        start = starts[at.lineno - 1] + at.col_offset
+        end = starts[at.end_lineno - 1] + at.end_col_offset
+        text = source[start:end].decode()
+        if TERM.search(text):
+            path = file.relative_to(root).as_posix()
+            yield Spot(path, function_at(tree, at.lineno), at.lineno, start, end, text, without)
+
+
 @functools.cache
 def spots(root: Path = ROOT) -> list[Spot]:
     """Every part of a term that may be changed, in the order of files and lines."""
-    package, found = root / "fastpubpriv", set[Spot]()
+    found = set[Spot]()
     for place in PLACES:
-        path = package / place
-        for file in [path] if path.suffix else sorted(path.rglob("*.py")):
-            source = file.read_bytes()
-            starts = [0]
-            for line in source.splitlines(keepends=True):
-                starts.append(starts[-1] + len(line))
-            for node, without in parts(ast.parse(source)):
-                at: Any = node
-                start, end = (
-                    starts[at.lineno - 1] + at.col_offset,
-                    starts[at.end_lineno - 1] + at.end_col_offset,
-                )
-                text = source[start:end].decode()
-                if TERM.search(text):
-                    found.add(
-                        Spot(
-                            file.relative_to(root).as_posix(), at.lineno, start, end, text, without
-                        )
-                    )
-    return sorted(found)
+        path = root / "fastpubpriv" / place
+        for file in [path] if path.suffix else path.rglob("*.py"):
+            found.update(spots_of(file, root))
+    return sorted(found, key=lambda spot: (spot.path, spot.line, spot.start, spot.end))
 
 
 def drawn(seed: int, count: int) -> list[Mutant]:
@@ -202,17 +216,16 @@ def copy_of(mutant: Mutant, folder: Path) -> None:
 
 
 def noticed(verbs: list[str]) -> Iterator[str]:
-    """What the oracles say about the package that is imported."""
-    for name in watched_shares.FACTS:
-        yield from watched_shares.moved(name)
+    """What the oracles say about the package that is imported, the cheapest first."""
+    yield from printed_parts.other_reaches(terms.answers())
     yield from terms.still_terms()
-    for measured in (
-        terms.planned,
-        terms.noise_alone,
-        terms.sampling_alone,
-        terms.measured_over_planned,
-    ):
+    yield from terms.outside(terms.planned())
+    for name in reaches.SETTINGS:
+        yield from reaches.moved(name)
+    for measured in (terms.noise_alone, terms.sampling_alone, terms.measured_over_planned):
         yield from terms.outside(measured())
+    for name in shares.WATCHED:
+        yield from shares.watched_moved(name)
     for verb in verbs:
         yield from engine.quick([verb], seconds=SECONDS / len(verbs)).lines(known.KNOWN)
 
@@ -256,6 +269,42 @@ def verdict(mutant: Mutant, verbs: list[str]) -> str:
     return ended.stdout.strip()
 
 
+class Judged(NamedTuple):
+    """A mutant, the verbs that run it, and what is said about it; nothing if it survives."""
+
+    mutant: Mutant
+    verbs: list[str]
+    said: str
+
+    @property
+    def reason(self) -> str:
+        """Why a survivor is none; empty if it is not listed."""
+        return equivalent.reason_of(
+            self.mutant.spot.path, self.mutant.spot.function, self.mutant.spot.text
+        )
+
+    @property
+    def survives(self) -> bool:
+        """Whether no oracle noticed it, and no reason is known."""
+        return not self.said and not self.reason
+
+    def __str__(self) -> str:
+        verbs = ", ".join(self.verbs) or "no verb"
+        said = self.said or (f"EQUIVALENT: {self.reason}" if self.reason else "SURVIVES")
+        return f"{self.mutant} ({verbs}): {said}"
+
+
+def judged(seed: int, count: int) -> Iterator[Judged]:
+    """Mutants by lot, one after the other."""
+    if shown := list(noticed([])):
+        raise AssertionError(f"the package without a change is noticed: {shown[0]}")
+    mutants = drawn(seed, count)
+    run_by = verbs_that_run({(mutant.spot.path, mutant.spot.line) for mutant in mutants})
+    for mutant in mutants:
+        verbs = run_by[mutant.spot.path, mutant.spot.line]
+        yield Judged(mutant, verbs, verdict(mutant, verbs))
+
+
 def main(given: list[str] | None = None) -> int:
     """Judge mutants by lot; return the number of survivors."""
     parser = argparse.ArgumentParser(prog="python -m tests.truth.mutate", description=__doc__)
@@ -265,19 +314,14 @@ def main(given: list[str] | None = None) -> int:
     asked = parser.parse_args(given)
     if asked.judge is not None:
         before = set(json.loads(Path(BEFORE).read_text(encoding="utf-8")))
-        sys.stdout.write(
-            first_new(noticed([verb for verb in asked.judge.split(",") if verb]), before)
-        )
+        verbs = [verb for verb in asked.judge.split(",") if verb]
+        sys.stdout.write(first_new(noticed(verbs), before))
         return 0
-    mutants = drawn(asked.seed, asked.count)
     sys.stdout.write(f"seed {asked.seed}: {asked.count} of {len(spots())} terms\n")
-    run_by = verbs_that_run({(mutant.spot.path, mutant.spot.line) for mutant in mutants})
     survivors = 0
-    for mutant in mutants:
-        verbs = run_by[mutant.spot.path, mutant.spot.line]
-        found = verdict(mutant, verbs)
-        survivors += not found
-        sys.stdout.write(f"{mutant} ({', '.join(verbs) or 'no verb'}): {found or 'SURVIVES'}\n")
+    for each in judged(asked.seed, asked.count):
+        survivors += each.survives
+        sys.stdout.write(f"{each}\n")
         sys.stdout.flush()
     return survivors
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv import session
-from fastpubpriv.results import base, estimates, gaussians
+from fastpubpriv.privacy.spending import GaussianSpending
+from fastpubpriv.results import by_key, gaussians
 from fastpubpriv.training import inputs
 from tests.truth import engine, oracles, terms
 from tests.truth.arguments import VERBS, Call, Verb
@@ -175,10 +175,12 @@ def test_a_mean_without_a_term_is_found(monkeypatch, field):
 
 
 def test_noise_of_vectors_a_tenth_too_large_is_found(monkeypatch):
-    right = session.Noise.vector
-    monkeypatch.setattr(
-        session.Noise, "vector", lambda self, *given, **more: 1.1 * right(self, *given, **more)
-    )
+    right = GaussianSpending.std
+
+    def louder(self, kind, *given, **more):
+        return (1.1 if kind == "sum" else 1.0) * right(self, kind, *given, **more)
+
+    monkeypatch.setattr(GaussianSpending, "std", louder)
     assert not 1.0 / 1.03 < terms.planned_coinpress(terms.ZCDP) < 1.03
 
 
@@ -194,9 +196,9 @@ def test_a_plan_of_counts_that_is_five_times_too_large_is_found(monkeypatch):
 
 
 def test_a_normal_law_under_laplace_noise_is_found(monkeypatch):
-    right = base.deviations
+    right = by_key.deviations
     monkeypatch.setattr(
-        base, "deviations", lambda law, level, together=1: right("gaussian", level, together)
+        by_key, "deviations", lambda law, level, together=1: right("gaussian", level, together)
     )
     assert terms.wider_under_laplace() < 1.5
 

@@ -2,7 +2,9 @@
 
 import ast
 
-from tests.truth import mutate
+import pytest
+
+from tests.truth import equivalent, mutate
 
 
 def test_what_takes_the_place_of_a_term_is_python():
@@ -48,3 +50,24 @@ def test_what_the_right_package_shows_too_catches_no_fault():
     shown = ["estimate_mean(): far: [light] 3", "estimate_mean(): coverage mean: [light] 4"]
     assert mutate.first_new(shown[:1], before) == ""
     assert mutate.first_new(shown, before) == shown[1]
+
+
+def test_every_term_that_is_listed_as_equivalent_is_in_the_package():
+    found = {(spot.path, spot.function, spot.text) for spot in mutate.spots()}
+    assert {each[:3] for each in equivalent.EQUIVALENT} - found == set()
+
+
+def test_a_survivor_that_is_listed_with_a_reason_is_none(monkeypatch):
+    (mutant,) = mutate.drawn(seed=0, count=1)
+    survivor = mutate.Judged(mutant, [], "")
+    assert survivor.survives
+    place = (mutant.spot.path, mutant.spot.function, mutant.spot.text)
+    listed = equivalent.Equivalent(*place, "it decides who is told")
+    monkeypatch.setattr(equivalent, "EQUIVALENT", (listed,))
+    assert not survivor.survives
+
+
+@pytest.mark.audit
+def test_terms_that_are_changed_by_lot_are_noticed():
+    survivors = [str(each) for each in mutate.judged(seed=1, count=10) if each.survives]
+    assert survivors == []

@@ -3,6 +3,7 @@
 `test_engine.py` has those that replace one. Each is caught by an oracle that is about the truth: not by a recorded bit.
 """
 
+import ast
 import dataclasses
 import inspect
 import sys
@@ -12,21 +13,22 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv.estimators import gaussian, group_means, lifted_coinpress, mean, quantiles
+from fastpubpriv.estimators import gaussian, group_means, lifted_coinpress, mean_methods, quantiles
 from fastpubpriv.estimators.columns import column_means, scales
 from fastpubpriv.planning import forecasts
 from fastpubpriv.results import by_key, ranks
 from fastpubpriv.training import exact
-from tests.truth import engine, terms, watched_shares
+from tests.truth import engine, shares, terms
 from tests.truth.test_engine import Call, case_of, kinds
 
-BY_G = "estimate_mean(by='g') on light, 2000 rows, PureDP(epsilon=1.0)"
+BY_G = "watched: estimate_mean(by='g'), light, PureDP(epsilon=1.0), 2000 rows"
 
 
 def changed(owner, name, old, new):
-    """A function of a module or class whose source has `new` in place of `old`."""
+    """A function of a module or class whose source, as `ast.unparse` lays it out, has `new` in place of `old`."""
     function = vars(owner)[name]
-    text = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    written = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    text = ast.unparse(ast.parse(written))  # a statement a line, however it is laid out
     assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
     made = {}
     source = "from __future__ import annotations\n" + text.replace(old, new)
@@ -51,7 +53,7 @@ def test_a_function_with_a_changed_line_takes_the_place_of_the_right_one(monkeyp
 # ---- Noise -----------------------------------------------------------------------------------------------------------
 def test_2_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
     larger = changed(scales, "divide", "count_std=std", "count_std=1.4 * std")
-    for module in (mean, column_means):
+    for module in (mean_methods, column_means):
         monkeypatch.setattr(module, "divide", larger)
     assert not 1.0 / 1.03 < terms.planned_cells("mean") < 1.03
 
@@ -99,8 +101,8 @@ def test_7_groups_without_clipping_are_found(monkeypatch):
 
 
 def test_9_a_width_that_decides_without_clipping_is_found(monkeypatch):
-    plant(monkeypatch, group_means, "tell", "sampling**2 + clipping**2", "sampling**2")
-    assert watched_shares.moved(BY_G) != []
+    plant(monkeypatch, group_means, "tell", "sampling ** 2 + clipping ** 2", "sampling ** 2")
+    assert shares.watched_moved(BY_G) != []
 
 
 def test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found(monkeypatch):
@@ -135,7 +137,7 @@ def share_of_hidden_maps(draws=100, noise=0.005):
 
 def test_19_directions_that_are_unseen_from_one_deviation_are_found(monkeypatch):
     plant(monkeypatch, exact, "pooled_curvature", "3.0 * error", "1.0 * error")
-    assert watched_shares.moved(watched_shares.RARELY) != []
+    assert shares.watched_moved(shares.RARELY) != []
 
 
 def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
@@ -143,7 +145,7 @@ def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
         monkeypatch,
         by_key.CountResult,
         "confidence_interval",
-        'if of == "population" else 0.0',
+        "if of == 'population' else 0.0",
         "* 0.0",
     )
     assert (
@@ -160,12 +162,12 @@ def test_24_a_plan_of_quantiles_without_their_share_is_found(monkeypatch, old):
 
 
 def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypatch):
-    right = mean.divide
+    right = mean_methods.divide
 
-    def whole(dim, n, allowance, **more):
-        return dataclasses.replace(right(dim, n, allowance, **more), total=allowance)
+    def whole(dim, n, spending, **more):
+        return dataclasses.replace(right(dim, n, spending, **more), total=spending.allowance)
 
-    monkeypatch.setattr(mean, "divide", whole)
+    monkeypatch.setattr(mean_methods, "divide", whole)
     assert terms.planned_mean(fpp.ZCDP(0.001)) < terms.PLAN_AT_LEAST_BUDGET / 1.15
 
 
@@ -196,7 +198,10 @@ def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
 
 
 def test_30_rows_with_gaps_that_are_not_left_out_are_found(monkeypatch):
-    never_neutral = changed(mean, "_by_counts", 'settings.missing == "neutral"', "False")
-    monkeypatch.setattr(mean, "COUNTS", dataclasses.replace(mean.COUNTS, learn=never_neutral))
+    never_neutral = changed(
+        column_means, "mean_of_columns", "settings.missing == 'neutral'", "False"
+    )
+    planted = dataclasses.replace(mean_methods.COUNTS, learn=never_neutral)
+    monkeypatch.setitem(mean_methods.METHODS, planted.name, planted)
     found = [finding.arguments for finding in engine.without_effect("estimate_mean", ["awkward"])]
     assert ("missing='neutral'",) in found

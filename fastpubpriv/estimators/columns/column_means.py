@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastpubpriv import session
+from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns import clips, tuning
@@ -548,30 +548,25 @@ def sum_up(
     )
 
 
-def mean_of_columns(
-    name: str,
-    run: Session,
-    public: FloatArray,
-    *,
-    bounds: Bounds,
-    neutral: bool,
-    skip: bool,
-    whole: bool = False,
-) -> MeanResult:
-    """Check arguments, debit and release; `skip` allows the public mean instead, `whole` is as in `sum_up`."""
+def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResult:
+    """Return the result of the method "counts" of `estimate_mean`: check its settings, debit and release."""
     n_pub, dim = fewest(public), public.shape[1]
+    bounds = validation.column_bounds(settings.bounds, dim)
+    neutral = settings.missing == "neutral"
+    whole = settings.objective == "l2"
     shares = divide(dim, run.rows.n, run.account.spending, n_pub=n_pub)
     # The public mean alone may have the smaller predicted error.
-    if skip and n_pub >= tuning.ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
+    enough = settings.public_only == "auto" and n_pub >= tuning.ENOUGH_PUBLIC
+    if enough and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     check_grids(shares)
-    session.require_memory(name, dim, memory_of_cells(shares, HELD))
-    beyond = warn_before(name, shares, public, bounds, run.rows.columns, n_pub)
+    session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
+    beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
     with run.paid():
         columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
         result = sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
     # The warning about bounds was given before the debit.
-    result = session.warned(name, result)
+    result = session.warned("estimate_mean", result)
     return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))
 
 

@@ -16,8 +16,8 @@ from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results.base import Contents, Result, Table, shape
-from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------

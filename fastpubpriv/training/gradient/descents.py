@@ -18,11 +18,10 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms import gradient_sums
-from fastpubpriv.mechanisms.sums import sum_grid
 from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Noise, Session
+from fastpubpriv.session import Session
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import fits, mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import (
@@ -365,7 +364,7 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
 def noise_of(problem: GradientProblem, account: Account) -> Callable[[int], float]:
     """Return the noise multiplier as a function of the number of steps, on an infinitely fine grid."""
     sampling = scheme(problem.settings, problem.n_priv)
-    plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
+    plain = partial(account.spending.std, "sum", problem.size)
     if sampling is None:
         once = problem.settings.sampling == "one_pass"
         return lambda steps: plain(Fraction(1, 1 if once else steps))
@@ -440,7 +439,8 @@ def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
             )
         plan = replace(plan, grid=sampled)
     n = plan.batch_rows if settings.sampling == "one_pass" else problem.n_priv
-    grid = plan.grid or sum_grid(account, _share(problem, plan, account), problem.size, n)
+    cost = _share(problem, plan, account)
+    grid = plan.grid or account.spending.at(cost).grid("sum", problem.size, n)
     # The query runs on one public row, to find a residual that Numba cannot compile or a gradient of the wrong shape.
     row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
     query = _gradients(problem, plan.start)(grid, plan.clip_norm)

@@ -16,12 +16,12 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
-from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
-from fastpubpriv.privacy import ApproxDP, PureDP
+from fastpubpriv.mechanisms.selection import LossChoice
+from fastpubpriv.privacy.calibrated_budget import without_delta
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_normals, sobol_points
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.session import Noise, Session
+from fastpubpriv.session import Session
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import mapped_rows
 from fastpubpriv.training.gradient.descents import LossCurvature, gradient_lengths, public_curvature
@@ -108,8 +108,8 @@ def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
 
 def law_of(account: Account) -> tuple[str, Fraction]:
     """Return the mechanism of the choice and its epsilon."""
-    law = "permute_and_flip" if account.pure else "exponential"
-    return law, epsilon_of(Fraction(account.allowance), law, pure=account.pure)
+    law = account.choice_law
+    return law, account.spending.choice_epsilon(law)
 
 
 def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDescent:
@@ -186,8 +186,7 @@ def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    # The mechanism has a pure cost, so that no delta is spent.
-    spends=lambda budget: PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
+    spends=without_delta,
     draws=lambda problem: 1,
     prepare=_prepare_choice,
     learn=_choose,
@@ -273,7 +272,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
     radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
     shortened = np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y])
     known = public_curvature(problem, gradient_lengths(problem), SLOPES[loss.name] * radius)
-    noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
+    noise = account.spending.std("sum", problem.size) / 2.0
     n, m, strength, weight = problem.n_priv, len(problem.x), settings.l2, settings.priv_weight
     ridges = (
         [r * loss.curvature * radius**2 for r in tuning.STRENGTHS]
@@ -313,7 +312,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
         error = float(np.sum(known.values * (shrinkage * known.unknown + drawn + std**2))) / 2.0
         plans.append((error, replace(minimum, steps=steps)))
     predicted, minimum = min(plans, key=lambda plan: plan[0])
-    minimum.grid(account, account.allowance, n)
+    minimum.grid(account.spending, n)
     # a pass over one public row finds errors of the query before the debit
     if problem.rows is not None:
         query = minimum.query(minimum.start)

@@ -1,0 +1,336 @@
+"""CoinPress for the mean (BDKU20): its steps from a ball that holds the mean, their forecast, and `coinpress_mean`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session, validation
+from fastpubpriv._types import FloatArray, Mode, RowsPerPerson, Steps
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import radii
+from fastpubpriv.estimators.columns.column_means import with_report
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
+from fastpubpriv.estimators.linalg import Whitening, known_root
+from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.spending import spending_of
+from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+
+# Maps (n_priv, budget) to the predicted error of a method and its details.
+Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
+
+FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private count
+
+
+def most_steps(steps: Steps) -> int:
+    """Return an upper bound on the number of steps, known before the account is created."""
+    count = radii.step_count(steps)
+    return radii.MAX_AUTO_STEPS if count == "auto" else count
+
+
+def steps_from(
+    run: session.Session, radius: float, steps: Steps, **settings: Any
+) -> list[radii.PlannedStep]:
+    """Plan the steps from a ball of public radius; raise before the debit."""
+    planned = radii.planned_steps(
+        run, run.account.allowance, radius, radii.step_count(steps), **settings
+    )
+    if max(step.clip_radius for step in planned) >= radii.LARGEST_SIZE:
+        raise InputError(
+            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
+        )
+    return planned
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refined:
+    """The mean of the complete rows after the last step, the noise of its sum per whitened coordinate, and how far it moved."""
+
+    mean: FloatArray
+    sum_std: float
+    moved: FloatArray  # (dim,), from the center of the last step, in data units
+    complete: CompleteRows
+
+    def noise_std(self, unit_std: FloatArray) -> FloatArray:
+        """Return the noise of the mean and of its divisor in data units, (dim,), for units of whitened coordinates."""
+        return np.hypot(
+            self.sum_std * unit_std / self.complete.divisor,
+            self.complete.relative_std * np.abs(self.moved),
+        )
+
+
+def refine(
+    run: session.Session,
+    allowance: Fraction,
+    center: FloatArray,
+    whitening: Whitening,
+    inverse: FloatArray | None,
+    steps: Sequence[radii.PlannedStep],
+) -> Refined:
+    """Release the steps, each on the original rows; return the last estimate, whose noise is that of the planned step."""
+    n, dim = run.rows.n, run.rows.dim
+    for index, step in enumerate(steps):
+        affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
+        total = VectorSum(affine=affine, radius=step.clip_radius)
+        name, cost = f"clipped sum, step {index + 1} of {len(steps)}", allowance * step.share
+        released, complete = release_complete(run, total, name=name, cost=cost)
+        moved = whitening.to_data(released.value / (n * complete.divisor))
+        center = center + moved
+        center.flags.writeable = False  # the next map and the result use it without a copy
+    return Refined(center, steps[-1].noise_std, moved, complete)
+
+
+def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
+    """Return the counts of distances, one before all steps or one per step. Raise, before the debit, if a grid does not exist."""
+    n, dim, shares = run.rows.n, run.rows.dim, radii.budget_shares(steps)
+    norms = [
+        NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)
+    ]
+    for each in norms:
+        each.check_grids(run.account)
+    if once:
+        check_sum_grids(run.account, (norms[0].left * share for share in shares), dim, n)
+    return norms
+
+
+def counted_steps(
+    run: session.Session, center: FloatArray, norms: list[NormCount]
+) -> tuple[Refined, Norms]:
+    """Release steps that count distances and clip for the least predicted error; return the last estimate and count."""
+    n, dim = run.rows.n, run.rows.dim
+    for index, count in enumerate(norms):
+        affine = AffineMap(dim=dim, center=center)
+        counted = count.count_norms(run, affine, np.zeros(0))
+        name = f"clipped sum, step {index + 1} of {len(norms)}"
+        total = VectorSum(affine=affine, radius=counted.radius)
+        released, complete = release_complete(run, total, name=name, cost=count.left)
+        moved = released.value / (n * complete.divisor)
+        center = np.clip(center + moved, -radii.LARGEST_SIZE, radii.LARGEST_SIZE)
+    # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
+    counted = replace(counted, rms=counted.rms / math.sqrt(complete.divisor))
+    return Refined(center, released.noise_std / n, moved, complete), counted
+
+
+def mean_result(
+    run: session.Session,
+    refined: Refined,
+    unit_std: FloatArray,
+    row_std: FloatArray,
+    n_pub: int,
+    **sources: str,
+) -> MeanResult:
+    """Assemble the result from the data units of whitened coordinates and the standard deviation of a row, (dim,) each."""
+    return MeanResult(
+        mean=refined.mean,
+        noise_std=refined.noise_std(unit_std),
+        sampling_std=row_std / math.sqrt(run.rows.n * refined.complete.divisor),
+        noise_law=run.account.spending.law,
+        columns=run.rows.columns,
+        provenance=sources,
+        reasons=refined.complete.reasons,
+        **refined.complete.number(run.rows.n),
+        **run.fields(n_pub),
+    )
+
+
+def predict_from_ball(
+    dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int
+) -> Predictor:
+    """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        spending = spending_of(budget, radii.MAX_AUTO_STEPS * dim)
+        settings: dict[str, Any] = {
+            "mode": mode,
+            "failure_prob": failure_prob,
+            "noise": lambda share, clip: clip * spending.std("sum", dim, share),
+        }
+        number = radii.best_steps(dim, n_priv, radius, steps, **settings)
+        last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
+        norm = radii.expected_normal_norm(dim)
+        public = {"public_rows_alone": norm / math.sqrt(n_pub)} if n_pub else {}
+        return last.error, {
+            "steps": float(number),
+            "radius": radius,
+            "clip_radius": last.clip_radius,
+            "noise_std": last.noise_std,
+            "without_privacy": norm / math.sqrt(n_priv),
+            **public,
+        }
+
+    return predict
+
+
+def starting_ball(
+    center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
+) -> tuple[FloatArray, float, Whitening, tuple[FloatArray, FloatArray] | None]:
+    """Return center and radius (infinite if a count will give it) of the ball, the whitening, and the box of `bounds` or None."""
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        if center is None or radius is None:
+            raise InputError(
+                "pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)"
+            )
+        number = radii.size_or_auto("radius", radius)
+        middle = session.vector_or_number("center", center, dim)
+        return middle, math.inf if number is None else number, Whitening(dim, root), None
+    if center is not None or radius is not None:
+        raise InputError("bounds= replaces center= and radius=: leave them out")
+    middle, half = radii.middle_and_half(box)
+    whitening = Whitening(dim, half if root is None else root)
+    inverse = whitening.inverse
+    assert inverse is not None
+    # Distance of the farthest corner, or an upper bound on it for a full matrix.
+    farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
+    return middle, radii.size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
+
+
+@shared_docs
+@user_level
+def coinpress_mean(
+    x_priv: Any,
+    *,
+    budget: Budget,
+    center: Any = None,
+    radius: float | str | None = None,
+    bounds: Any = None,
+    covariance: Any = None,
+    variance: Any = None,
+    steps: Steps = 2,
+    mode: Mode = "practical",
+    failure_prob: float = FAILURE_PROB,
+    columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> MeanResult:
+    """Mean of private rows with no public row: the caller names a ball that holds the mean.
+
+    Parameters
+    ----------
+    {x_priv}
+        A row with a missing or infinite entry is left out: each step releases the number of complete rows with the sum, at no
+        cost, and divides by it. If surely fewer than .98 are complete, the result has the reason "gaps".
+    {budget}
+    center : (dim,) array-like, or a number for all columns
+        Center of the ball, in data units. Must not come from the private rows.
+    radius : float > 0 or "auto"
+        Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
+        costs accuracy, never privacy. "auto": a quarter or more of the budget pays for a private count of the distances from
+        `center`, and the ball holds all rows that the count detects above its noise. Without a variance or covariance, every step
+        counts again about its own center and clips where the predicted error is least: no deviation has to be known, and the
+        interval assumes the deviation of whole rows for each column, so that it is wide for columns in small units, and several
+        columns have the reason "wide". The result has a `report`.
+    bounds : (lowest, highest), numbers or (dim,) each
+        Range of each column, in place of `center` and `radius`; the answer lies within. Without a variance or covariance, the
+        standard deviations are assumed to be the largest that the bounds allow: half the range.
+    covariance : (dim, dim) array-like, optional
+        Covariance of a row, a public matrix. By default the identity.
+    variance : float or (dim,), optional
+        In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
+    steps : int or "auto"
+        Number of refinements. The last spends 3/4 of the budget. "auto" minimizes the predicted error.
+    {mode}
+        Those of the proof have union bounds over rows and steps.
+    {failure_prob}
+        Used in mode="theory" only.
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    MeanResult
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbors: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
+    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps, which a number of complete rows in steps of Q
+    leaves as it is; with radius="auto" a joint count of norms before
+    them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
+
+    Notes
+    -----
+    Biswas, Dong, Kamath, Ullman, "CoinPress" (2020), Algorithm 1. Departs from it: every step clips the original rows, not those
+    that the previous step clipped; noise is added to integers.
+
+    Examples
+    --------
+    >>> import numpy as np, warnings
+    >>> from fastpubpriv import ZCDP, coinpress_mean
+    >>> rows = np.random.default_rng(0).normal(5.0, 1.0, size=(4000, 3))
+    >>> result = coinpress_mean(rows, budget=ZCDP(rho=0.5), center=0.0, radius=30.0)
+    >>> bool(np.all(np.abs(result.mean - 5.0) < 0.2))
+    True
+    """
+    rows, _ = session.open_rows(x_priv, columns=columns)
+    session.refuse_padding(rows, "coinpress_mean", "estimate_mean")
+    root = known_root(covariance, variance, rows.dim)
+    middle, reach, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
+    settings: dict[str, Any] = {
+        "mode": validation.choice("mode", mode, ("practical", "theory")),
+        "failure_prob": radii.failure_probability(failure_prob),
+    }
+    counted, inverse = reach == math.inf, whitening.inverse
+    unknown = counted and root is None  # no variance or covariance was given
+    count = FEW_STEPS if counted and radii.step_count(steps) == "auto" else most_steps(steps)
+    most = count * (rows.dim + 1) + (DRAWS * (count if unknown else 1) if counted else 0)
+    asked = session.asked(ledger, random_state, threads, progress)
+    run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
+    norms = counts_of_norms(run, count, once=not unknown) if counted else []
+    planned = [] if counted else steps_from(run, reach, steps, **settings)
+    with run.paid():
+        shells, unit_std, allowance = None, whitening.row_std(), run.account.allowance
+        row_std = unit_std
+        if unknown:
+            refined, shells = counted_steps(run, middle, norms)
+            # No column's deviation is known: that of whole rows bounds each.
+            row_std = np.full(rows.dim, shells.rms)
+        else:
+            if counted:
+                affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
+                shells, allowance = norms[0].count_norms(run, affine, np.zeros(0)), norms[0].left
+                planned = radii.planned_steps(run, allowance, shells.end, count, **settings)
+            refined = refine(run, allowance, middle, whitening, inverse, planned)
+        if box is not None:
+            refined = replace(refined, mean=np.clip(refined.mean, *box))
+        result = mean_result(
+            run,
+            refined,
+            unit_std,
+            row_std,
+            n_pub=0,
+            center="argument",
+            radius="released" if counted else "argument",
+            covariance="norms of rows" if unknown else "argument",
+        )
+        if shells is None:
+            return result
+        # Without known deviations only a single column has its own scale, and the count chooses the clip radius.
+        return with_report(
+            "coinpress_mean",
+            result,
+            shells,
+            center=result.mean,
+            unit=unit_std,
+            known=np.full(rows.dim, rows.dim == 1 or not unknown),
+            wide=np.zeros(rows.dim, dtype=bool),
+            bias=np.full(
+                rows.dim, shells.bias / (rows.n * refined.complete.divisor) if unknown else 0.0
+            ),
+            n=rows.n * refined.complete.divisor,
+        )
