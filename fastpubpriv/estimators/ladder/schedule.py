@@ -114,7 +114,7 @@ def constant_sq(dim: int) -> float:
 def count_share(n: float, spending: Spending) -> Fraction:
     """Return the share of an allowance for one count of n rows by their norms, 0 if noise would dominate it."""
     for share in tuning.COUNT_SHARES:
-        if n / spending.std("count", 1, share) >= (
+        if n / spending.std("count", share=share) >= (
             tuning.SIGNAL if share < tuning.COUNT_SHARES[-1] else tuning.LEAST_SIGNAL
         ):
             return share
@@ -139,7 +139,7 @@ class CountShares:
         """Return the shares for n rows and this number of columns without a public scale."""
         first = count_share(n, spending)
         column = min(first, tuning.MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
-        if column and n / spending.std("count", 1, column) < tuning.LEAST_SIGNAL:
+        if column and n / spending.std("count", share=column) < tuning.LEAST_SIGNAL:
             column = Fraction(0)
         return cls(first, column, columns)
 
