@@ -7,14 +7,12 @@ Privacy note: `mechanisms/notes/group_moments.md`.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -543,22 +541,6 @@ def mean_of_groups(
     return replace(
         result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups)
     )
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def by_groups(function: Function) -> Function:
-    """Decorate `estimate_mean`: a call with `by=` or `groups=` is one of `mean_of_groups`."""
-
-    @functools.wraps(function)
-    def call(x_priv: Any, *, by: Any = None, groups: Any = None, **named: Any) -> Any:
-        if by is None and groups is None:
-            return function(x_priv, **named)
-        inspect.signature(function).bind(x_priv, **named)
-        return mean_of_groups(x_priv, by=by, groups=groups, **named)
-
-    return call  # type: ignore[return-value]
 
 
 def predict_groups(
