@@ -46,7 +46,7 @@ from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.mean_methods import COUNTS, changed_settings
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
-from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
@@ -493,17 +493,14 @@ def mean_of_groups(
     x_pub: Any,
     budget: Budget,
     by: Any,
-    groups: Any = None,
-    bounds: Any = None,
-    columns: Any = None,
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-    threads: int | None = None,
-    progress: bool | None = None,
-    clipping: Any = "auto",
+    groups: Any,
+    clipping: Any,
+    bounds: Any,
+    columns: Any,
+    asked: session.AccountArguments,
     **others: Any,
 ) -> GroupMeans:
-    """Return the result of `estimate_mean` with `by=`, for the method by counts; `others` are settings, at their defaults."""
+    """Return the result of `estimate_mean` with `by=`, by counts; `others` are its other arguments, settings at their defaults."""
     if by is None or clipping not in ("auto", COUNTS.name) or changed_settings(others):
         raise InputError(
             "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
@@ -514,7 +511,6 @@ def mean_of_groups(
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
     limits = validation.column_bounds(bounds, dim)
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
-    asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure
     # The cells of all rows cost as much as in a mean with ALL_SHARE of the budget; the rest, for the groups, is the total.

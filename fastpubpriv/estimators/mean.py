@@ -136,12 +136,12 @@ def estimate_mean(
     True
     """
     given = locals()
+    asked = session.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
-        return mean_of_groups(**given)
+        return mean_of_groups(asked=asked, **given)
     method, settings = method_of(clipping, changed_settings(given))
     rows, public = method.opened(x_priv, x_pub, columns)
     draws = method.draws(rows.dim, settings)
-    asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     result: MeanResult = method.learn(run, public, settings)
     return result
