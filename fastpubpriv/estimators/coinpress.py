@@ -9,20 +9,27 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Mode, RowsPerPerson, Steps
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.column_means import with_report
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.linalg import Whitening, known_root
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
+<<<<<<< HEAD
+=======
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.session import Noise
+>>>>>>> h5
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Maps (n_priv, budget) to the predicted error of a method and its details.
@@ -33,17 +40,14 @@ FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private co
 
 def most_steps(steps: Steps) -> int:
     """Return an upper bound on the number of steps, known before the account is created."""
-    count = radii.step_count(steps)
-    return radii.MAX_AUTO_STEPS if count == "auto" else count
+    return radii.MAX_AUTO_STEPS if steps == "auto" else steps
 
 
 def steps_from(
     run: session.Session, radius: float, steps: Steps, **settings: Any
 ) -> list[radii.PlannedStep]:
     """Plan the steps from a ball of public radius; raise before the debit."""
-    planned = radii.planned_steps(
-        run, run.account.allowance, radius, radii.step_count(steps), **settings
-    )
+    planned = radii.planned_steps(run, run.account.allowance, radius, steps, **settings)
     if max(step.clip_radius for step in planned) >= radii.LARGEST_SIZE:
         raise InputError(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
@@ -281,13 +285,14 @@ def coinpress_mean(
     session.refuse_padding(rows, "coinpress_mean", "estimate_mean")
     root = known_root(covariance, variance, rows.dim)
     middle, reach, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
+    steps = radii.step_count(steps)
     settings: dict[str, Any] = {
         "mode": validation.choice("mode", mode, ("practical", "theory")),
         "failure_prob": radii.failure_probability(failure_prob),
     }
     counted, inverse = reach == math.inf, whitening.inverse
     unknown = counted and root is None  # no variance or covariance was given
-    count = FEW_STEPS if counted and radii.step_count(steps) == "auto" else most_steps(steps)
+    count = FEW_STEPS if counted and steps == "auto" else most_steps(steps)
     most = count * (rows.dim + 1) + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
@@ -334,3 +339,105 @@ def coinpress_mean(
             ),
             n=rows.n * refined.complete.divisor,
         )
+
+
+# ---- The method of `estimate_mean`: a ball about the public rows (paper A, section 2.1), for its `BallSettings`
+
+
+def public_ball(
+    x_pub: FloatArray, settings: Any
+) -> tuple[FloatArray, float, Whitening, FloatArray]:
+    """Return center and radius of the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
+    n_pub, dim = x_pub.shape
+    covariance, variance = settings.covariance, settings.variance
+    failure_prob, gap = settings.failure_prob / 2.0, settings.pub_priv_gap
+    if isinstance(covariance, str):
+        if covariance != "public":
+            raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
+        if variance is not None:
+            raise InputError(
+                "covariance='public' estimates the variances too: leave out variance, or covariance"
+            )
+        if n_pub < dim + 1:
+            raise InputError(
+                f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
+                "pass more public rows, fewer columns, or the covariance itself"
+            )
+        guarantee = precondition(x_pub, pub_priv_gap=gap, failure_prob=failure_prob)
+        row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
+        return guarantee.center, guarantee.mean_radius, Whitening(dim, guarantee.scale), row_std
+    whitening = Whitening(dim, known_root(covariance, variance, dim))
+    radius = radii.gap_radius(dim, n_pub, failure_prob, gap)
+    return x_pub.mean(axis=0), radius, whitening, whitening.row_std()
+
+
+# Chance that Gaussian public rows of the assumed covariance are said to contradict it, and the least ratio of their deviations to
+# the assumed ones that is said: a smaller one changes an interval by less than its own uncertainty.
+FALSE_CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1.25
+
+
+def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
+    """Return whether public rows vary more than the assumed covariance allows, in a whitened column or in all together."""
+    n_pub, dim = public.shape
+    if n_pub < 2:
+        return False
+    centered = public - public.mean(axis=0)
+    inverse = whitening.inverse
+    if inverse is not None:
+        centered = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
+    squares = np.square(centered).sum(axis=0)
+    squares, degrees = np.append(squares, squares.sum()), (n_pub - 1) * np.append(np.ones(dim), dim)
+    chance = special.chdtrc(degrees, squares)
+    wider = squares > degrees * LEAST_CONTRADICTION**2
+    return bool(np.any(wider & (chance < FALSE_CONTRADICTION / (dim + 1))))
+
+
+def mean_within_ball(run: session.Session, public: FloatArray, settings: Any) -> MeanResult:
+    """Estimate the mean by CoinPress from a ball around the public rows."""
+    from_public = isinstance(settings.covariance, str)
+    if from_public:
+        session.require_squares("estimate_mean", public.shape[1], 12)
+    center, radius, whitening, row_std = public_ball(public, settings)
+    unit_std = whitening.row_std()
+    # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
+    row_unit = float(unit_std[0] / row_std[0])
+    path = steps_from(
+        run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob
+    )
+    n, dim = run.rows.n, run.rows.dim
+    session.warn_if_useless(
+        "estimate_mean",
+        # In standard deviations of a row; a whitened unit is `row_unit` of them.
+        radii.expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path[-1].noise_std) ** 2),
+        math.hypot(math.sqrt(dim / len(public)), radii.gap_shift(settings.pub_priv_gap)),
+    )
+    inverse = whitening.inverse
+    contradicted = not from_public and is_contradicted(public, whitening)
+    if contradicted:
+        warn(
+            "estimate_mean: the public rows vary more than the covariance that is assumed, and private rows like them would be "
+            "clipped; pass their variance= or covariance=, or leave clipping= out",
+        )
+    with run.paid():
+        refined = refine(run, run.account.allowance, center, whitening, inverse, path)
+        result = mean_result(
+            run,
+            refined,
+            unit_std,
+            row_std,
+            n_pub=len(public),
+            center="public rows",
+            radius="public rows",
+            covariance="public rows" if from_public else "argument",
+        )
+        return (
+            replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
+        )
+
+
+def predict_from_public(dim: int, n_pub: int, settings: Any) -> Predictor:
+    """Return a `Predictor` of steps from the ball about `n_pub` rows."""
+    radius = radii.gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
+    return predict_from_ball(
+        dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub
+    )

@@ -7,14 +7,12 @@ Privacy note: `mechanisms/notes/group_moments.md`.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,10 +44,16 @@ from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.mean_methods import COUNTS, changed_settings
+<<<<<<< HEAD
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import spending_of
+=======
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
+from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
+from fastpubpriv.privacy import Budget
+>>>>>>> h5
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
@@ -497,17 +501,14 @@ def mean_of_groups(
     x_pub: Any,
     budget: Budget,
     by: Any,
-    groups: Any = None,
-    bounds: Any = None,
-    columns: Any = None,
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-    threads: int | None = None,
-    progress: bool | None = None,
-    clipping: Any = "auto",
+    groups: Any,
+    clipping: Any,
+    bounds: Any,
+    columns: Any,
+    asked: session.AccountArguments,
     **others: Any,
 ) -> GroupMeans:
-    """Return the result of `estimate_mean` with `by=`, for the method by counts; `others` are settings, at their defaults."""
+    """Return the result of `estimate_mean` with `by=`, by counts; `others` are its other arguments, settings at their defaults."""
     if by is None or clipping not in ("auto", COUNTS.name) or changed_settings(others):
         raise InputError(
             "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
@@ -518,7 +519,6 @@ def mean_of_groups(
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
     limits = validation.column_bounds(bounds, dim)
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
-    asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     spending = run.account.spending
     # The cells of all rows cost as much as in a mean with ALL_SHARE of the budget; the rest, for the groups, is the total.
@@ -545,22 +545,6 @@ def mean_of_groups(
     return replace(
         result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups)
     )
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def by_groups(function: Function) -> Function:
-    """Decorate `estimate_mean`: a call with `by=` or `groups=` is one of `mean_of_groups`."""
-
-    @functools.wraps(function)
-    def call(x_priv: Any, *, by: Any = None, groups: Any = None, **named: Any) -> Any:
-        if by is None and groups is None:
-            return function(x_priv, **named)
-        inspect.signature(function).bind(x_priv, **named)
-        return mean_of_groups(x_priv, by=by, groups=groups, **named)
-
-    return call  # type: ignore[return-value]
 
 
 def predict_groups(

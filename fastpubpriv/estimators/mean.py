@@ -14,7 +14,7 @@ from fastpubpriv._types import (
     RowsPerPerson,
     Steps,
 )
-from fastpubpriv.estimators.group_means import by_groups
+from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.mean_methods import MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
@@ -25,7 +25,6 @@ from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 @shared_docs
 @user_level
-@by_groups
 def estimate_mean(
     x_priv: Any,
     *,
@@ -136,9 +135,12 @@ def estimate_mean(
     >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
-    method, settings = method_of(clipping, changed_settings(locals()))
-    rows, public = method.opened(x_priv, x_pub, columns)
+    given = locals()
     asked = session.asked(ledger, random_state, threads, progress)
+    if by is not None or groups is not None:
+        return mean_of_groups(asked=asked, **given)
+    method, settings = method_of(clipping, changed_settings(given))
+    rows, public = method.opened(x_priv, x_pub, columns)
     draws = method.draws(rows.dim, settings)
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     result: MeanResult = method.learn(run, public, settings)

@@ -11,29 +11,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-from scipy import special
-
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Missing, Mode, Objective, PublicOnly, Steps
-from fastpubpriv.errors import InputError, warn
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.coinpress import (
     Predictor,
-    mean_result,
+    mean_within_ball,
     most_steps,
-    predict_from_ball,
-    refine,
-    steps_from,
+    predict_from_public,
 )
 from fastpubpriv.estimators.columns.column_means import mean_of_columns
 from fastpubpriv.estimators.columns.scales import divide, draws
-from fastpubpriv.estimators.linalg import Whitening, known_root
-from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.privacy import Budget
+<<<<<<< HEAD
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import Reason
+=======
+>>>>>>> h5
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources import Rows
 
@@ -54,8 +50,7 @@ class MeanMethod(session.Method[[int, Any]]):
     # type of the settings; the name of the method stands for their defaults
     settings: type[MeanSettings] = MeanSettings
     case: str = ""  # description of the calls that use the method, for messages; "" for its name
-    gaps: bool = False  # public cells may be missing
-    absent: bool = False  # rows that a person does not have may be among the private rows
+    gaps: bool = False  # public cells may be missing, and private rows that a person does not have
     unit: str = "standard deviations, expected l2 distance"  # unit of the predicted error
 
     @property
@@ -70,7 +65,7 @@ class MeanMethod(session.Method[[int, Any]]):
             raise InputError(
                 "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
             )
-        if not self.absent:
+        if not self.gaps:
             session.refuse_padding(
                 rows,
                 f"clipping={self.name!r}",
@@ -168,7 +163,6 @@ COUNTS = MeanMethod(
     settings=CountSettings,
     case="clipping='auto' without covariance= or variance=",
     gaps=True,
-    absent=True,
     unit="standard deviations, root mean squared l2 distance",
 )
 
@@ -198,109 +192,11 @@ class BallSettings(MeanSettings):
         )
 
 
-def public_ball(
-    x_pub: FloatArray, settings: BallSettings
-) -> tuple[FloatArray, float, Whitening, FloatArray]:
-    """Return center and radius of the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
-    n_pub, dim = x_pub.shape
-    covariance, variance = settings.covariance, settings.variance
-    failure_prob, gap = settings.failure_prob / 2.0, settings.pub_priv_gap
-    if isinstance(covariance, str):
-        if covariance != "public":
-            raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
-        if variance is not None:
-            raise InputError(
-                "covariance='public' estimates the variances too: leave out variance, or covariance"
-            )
-        if n_pub < dim + 1:
-            raise InputError(
-                f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
-                "pass more public rows, fewer columns, or the covariance itself"
-            )
-        guarantee = precondition(x_pub, pub_priv_gap=gap, failure_prob=failure_prob)
-        row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
-        return guarantee.center, guarantee.mean_radius, Whitening(dim, guarantee.scale), row_std
-    whitening = Whitening(dim, known_root(covariance, variance, dim))
-    radius = radii.gap_radius(dim, n_pub, failure_prob, gap)
-    return x_pub.mean(axis=0), radius, whitening, whitening.row_std()
-
-
-# Chance that Gaussian public rows of the assumed covariance are said to contradict it, and the least ratio of their deviations to
-# the assumed ones that is said: a smaller one changes an interval by less than its own uncertainty.
-FALSE_CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1.25
-
-
-def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
-    """Return whether public rows vary more than the assumed covariance allows, in a whitened column or in all together."""
-    n_pub, dim = public.shape
-    if n_pub < 2:
-        return False
-    centered = public - public.mean(axis=0)
-    inverse = whitening.inverse
-    if inverse is not None:
-        centered = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
-    squares = np.square(centered).sum(axis=0)
-    squares, degrees = np.append(squares, squares.sum()), (n_pub - 1) * np.append(np.ones(dim), dim)
-    chance = special.chdtrc(degrees, squares)
-    wider = squares > degrees * LEAST_CONTRADICTION**2
-    return bool(np.any(wider & (chance < FALSE_CONTRADICTION / (dim + 1))))
-
-
-def _within_ball(run: session.Session, public: FloatArray, settings: BallSettings) -> MeanResult:
-    """Estimate the mean by CoinPress from a ball around the public rows."""
-    from_public = isinstance(settings.covariance, str)
-    if from_public:
-        session.require_squares("estimate_mean", public.shape[1], 12)
-    center, radius, whitening, row_std = public_ball(public, settings)
-    unit_std = whitening.row_std()
-    # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
-    row_unit = float(unit_std[0] / row_std[0])
-    path = steps_from(
-        run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob
-    )
-    n, dim = run.rows.n, run.rows.dim
-    session.warn_if_useless(
-        "estimate_mean",
-        # In standard deviations of a row; a whitened unit is `row_unit` of them.
-        radii.expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path[-1].noise_std) ** 2),
-        math.hypot(math.sqrt(dim / len(public)), radii.gap_shift(settings.pub_priv_gap)),
-    )
-    inverse = whitening.inverse
-    contradicted = not from_public and is_contradicted(public, whitening)
-    if contradicted:
-        warn(
-            "estimate_mean: the public rows vary more than the covariance that is assumed, and private rows like them would be "
-            "clipped; pass their variance= or covariance=, or leave clipping= out",
-        )
-    with run.paid():
-        refined = refine(run, run.account.allowance, center, whitening, inverse, path)
-        result = mean_result(
-            run,
-            refined,
-            unit_std,
-            row_std,
-            n_pub=len(public),
-            center="public rows",
-            radius="public rows",
-            covariance="public rows" if from_public else "argument",
-        )
-        return (
-            replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
-        )
-
-
-def _predict_from_public(dim: int, n_pub: int, settings: BallSettings) -> Predictor:
-    radius = radii.gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
-    return predict_from_ball(
-        dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub
-    )
-
-
 BALL = MeanMethod(
     name="gaussian",
-    learn=_within_ball,
+    learn=mean_within_ball,
     draws=lambda dim, settings: most_steps(settings.steps) * (dim + 1),
-    predict=_predict_from_public,
+    predict=predict_from_public,
     needs_public=True,
     settings=BallSettings,
 )

@@ -18,9 +18,10 @@ shared    1 / sqrt(c)                            sqrt(2) (d + 1) / c
 groups    sqrt(2 D / c)                          sqrt(2) (5/2) D / c
 ========  =====================================  ==============================================================
 
-"count" is of the cells of one histogram, "counts" of those of h histograms. "parts" is the sum of both parts of rows that are divided at half of their bound. "moment" is the diagonal of the Gaussian
-orthogonal ensemble with the same effect; "shared" is an entry of the diagonal of one of several second moments of rows that share
-one ball. "groups" are sums of the rows of each group, in half boxes.
+"count" is of the cells of one histogram, "counts" of those of h histograms. "parts" is the sum of both parts of rows that are
+divided at half of their bound. "moment" is the diagonal of the Gaussian orthogonal ensemble with the same effect; "shared" is an
+entry of the diagonal of one of several second moments of rows that share one ball. "groups" are sums of the rows of each group, in
+half boxes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.mean_methods import METHODS, BallSettings, public_ball
+from fastpubpriv.estimators.coinpress import public_ball
+from fastpubpriv.estimators.mean_methods import METHODS, BallSettings
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
 from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.privacy import Cost
