@@ -25,11 +25,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
-<<<<<<< HEAD
-=======
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.session import Noise
->>>>>>> h5
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Maps (n_priv, budget) to the predicted error of a method and its details.

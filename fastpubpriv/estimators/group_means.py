@@ -44,16 +44,10 @@ from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.mean_methods import COUNTS, changed_settings
-<<<<<<< HEAD
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased
-from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.spending import spending_of
-=======
-from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
-from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
->>>>>>> h5
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile

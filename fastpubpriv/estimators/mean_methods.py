@@ -24,12 +24,7 @@ from fastpubpriv.estimators.coinpress import (
 from fastpubpriv.estimators.columns.column_means import mean_of_columns
 from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.privacy import Budget
-<<<<<<< HEAD
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.reasons import Reason
-=======
->>>>>>> h5
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources import Rows
 

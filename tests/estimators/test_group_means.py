@@ -15,11 +15,8 @@ import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import group_means
 from fastpubpriv.mechanisms import group_moments
-<<<<<<< HEAD
 from fastpubpriv.privacy.spending import GaussianSpending
-=======
 from fastpubpriv.session import asked
->>>>>>> h5
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
