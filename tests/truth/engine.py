@@ -32,7 +32,9 @@ ROWS_OF_MIXTURES = 2_000  # of approximate DP, where 400 rows show no component
 DRAWS, FRESH, MOST_MISSES = 3, 24, 4
 QUICK_DRAWS, WHOLE_DRAWS = 2, 8
 MOST_ROWS_OF_SLOW = 2_000
-PAIRS = 1 / 6  # share of the pairs that the quick part runs of a fast verb
+# Share of the pairs that the quick part runs of a fast verb. These take 8 CPU seconds, and all quick tests of this folder 78 (of
+# which 33 are the sweep): a third would be 8 more, and 60 are meant.
+PAIRS = 1 / 6
 THIN = 0.2  # the speed of a verb below which the quick part runs each argument once
 SEED_OF_DRAW = 7919
 # Misses of all facts of a verb together.

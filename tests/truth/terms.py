@@ -281,6 +281,8 @@ def answers() -> Mapping[str, Any]:
         ),
         "counts": call_of("value_counts"),
         "quantiles": call_of("quantiles"),
+        "bins": call_of("stable_histogram", budget=fpp.ApproxDP(1, 1e-6)),
+        "bins, Laplace": call_of("stable_histogram", budget=fpp.ApproxDP(5, 1e-6)),
         "line": call_of("linear_regression", rows=20_000, population="skewed"),
         "classes": call_of("logistic_regression", rows=20_000),
         "softmax": call_of("train softmax", rows=20_000),
@@ -439,6 +441,13 @@ def planned_gaussian(rows: int) -> float:
     return fpp.plan("gaussian", dim=3, n_pub=60, n_priv=rows, budget=ZCDP).error / printed
 
 
+def planned_distance() -> float:
+    """Pinsker's bound on the total variation of two close Gaussians, from a plan's errors, over the planned one."""
+    found = fpp.plan("gaussian", dim=3, n_pub=60, n_priv=20_000, budget=ZCDP)
+    divergence = found.error**2 / 4.0 + float(found.details["mean_error"]) ** 2 / 2.0
+    return math.sqrt(divergence / 2.0) / float(found.details["total_variation"])
+
+
 def planned_median(rows: int) -> float:
     """The planned noise of the rank of a median among quartiles over the printed one, of a continuous column."""
     call = call_of("quantiles", rows=rows)
@@ -458,6 +467,7 @@ def planned() -> Iterator[tuple[str, float, float, float]]:
         ("mean at rho .001", planned_mean(fpp.ZCDP(0.001)) / PLAN_AT_LEAST_BUDGET, 1.15),
         ("counts that locate columns", planned_cells("mean"), 1.03),
         ("gaussian", planned_gaussian(2_000), 1.3),
+        ("total variation of a gaussian", planned_distance(), 1.03),
         ("quantiles at 2,000 rows", planned_median(2_000), 1.7),
         ("quantiles at 20,000 rows", planned_median(20_000), 1.2),
     ):
