@@ -303,7 +303,7 @@ def replayed():
 
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed().tightness > 0.99
-    with mock.patch.object(GaussianSpending, "count_weight", lambda bound: bound):
+    with mock.patch.object(GaussianSpending, "count_weight", staticmethod(lambda bound: bound)):
         raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
     with mock.patch.object(
