@@ -1,4 +1,7 @@
-"""Numbers that the NumPy loops of `mixture_rows` and the compiled ones of `_mixture_loops` share, so that both give the same bits."""
+"""Numbers of the NumPy loops of `mixture_rows` and of the compiled ones of `_mixture_loops`.
+
+They are shared, so that both give the same bits.
+"""
 
 from __future__ import annotations
 
