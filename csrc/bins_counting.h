@@ -3,6 +3,54 @@
 #ifndef FPP_BINS_COUNTING_H
 #define FPP_BINS_COUNTING_H
 
+#include "bins_table.h"
+#if FPP_X86
+#include <immintrin.h>
+#endif
+
+#define BLOCK FPP_BIN_BLOCK /* numbers, addresses and the hot part of the window stay in the first-level cache */
+#define GROUP 32 /* of BLOCK, looked at for numbers that are counted one by one */
+#define ROUNDER_BITS INT64_C(0x4338000000000000)
+#define MINUS_HALF_BITS (INT64_C(0x3fe0000000000000) | INT64_MIN)
+#define CELL_TINY 0    /* 2^-1022 and below: the exponent does not tell the bin */
+#define CELL_HUGE 2046 /* above 2^1023, or infinite */
+#define OCTAVES 16     /* dyadic cells that are counted in registers */
+#define SAMPLE 64      /* numbers of a block by which they are chosen */
+#define PATIENCE 32    /* blocks before what failed is tried again */
+
+/* Exponent, one lower for a power of two: an integer subtraction and a shift. Zero gives 4095 and NaN 2047. */
+FPP_INLINE int64_t dyadic_cell(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int64_t)(((bits & INT64_MAX) - 1) >> 52);
+}
+
+enum { CELLS_NEAR, CELLS_EXACT, CELLS_DYADIC };
+
+/* How a block finds the counters of its numbers. NEAR takes (x - start) inverse for the quotient less `base`, in bytes of counters:
+ * where that is at most `sure` from a whole cell, the quotient is so near to the same one that they round alike. */
+typedef struct {
+    uint32_t *dense, *nobody;
+    double offset, width, start, inverse, sure;
+    int64_t base, lanes;
+    int64_t bytes, surely; /* of the window, and the largest power of two in that */
+    int32_t shift; /* log2 of the bytes of a cell */
+} spots;
+
+typedef int block_kernel(const spots *at, const double *x, uint64_t *to, const uint64_t *from, const char *next,
+                         int64_t stride_bytes);
+typedef struct {
+    block_kernel *near, *exact, *dyadic;
+    int64_t (*octaves)(const double *x, int64_t lowest, uint32_t *counted, const char *next, int64_t stride_bytes);
+    int64_t (*outside)(const uint64_t *address, uint64_t dense, uint64_t bytes, int32_t *where);
+    int64_t (*others)(const double *x, uint64_t lowest, uint64_t width, int32_t *where);
+    int by_octaves;
+} block_kernels;
+
+#define KERNELS "bins_simd.h"
+#include "each_level.h"
+
 /* Counting on: what is known of the blocks so far, which changes the speed and nothing else. */
 typedef struct {
     const fpp_bin_rule *rule;

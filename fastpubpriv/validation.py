@@ -76,11 +76,10 @@ def confidence_level(value: object, name: str = "level") -> float:
     return float(value)
 
 
-def fraction(name: str, value: object, *, include_one: bool = False) -> float:
-    """Return a number in [0, 1), or in [0, 1] with `include_one`, as a float, else raise InputError. Types as in `finite`."""
-    interval = "[0, 1]" if include_one else "[0, 1)"
-    inside = lambda number: 0.0 <= number < 1.0 or (include_one and number == 1.0)  # noqa: E731
-    return _within(name, value, f"a number in {interval}", f"lie in {interval}", inside)
+def fraction(name: str, value: object) -> float:
+    """Return a number in [0, 1) as a float, else raise InputError. Types as in `finite`."""
+    inside = lambda number: 0.0 <= number < 1.0  # noqa: E731
+    return _within(name, value, "a number in [0, 1)", "lie in [0, 1)", inside)
 
 
 def integer(

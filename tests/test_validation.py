@@ -65,9 +65,8 @@ def test_limits_are_where_they_are_said_to_be(check, inside, outside):
 
 
 def test_fraction_and_integers_have_limits():
-    assert validation.fraction("w", 1, include_one=True) == 1.0
-    for value in (math.nextafter(1, 2), -1e-9, math.nan):
-        raises(InputError, r"\[0, 1\]", validation.fraction, "w", value, include_one=True)
+    for value in (1, -1e-9, math.nan):
+        raises(InputError, "w must", validation.fraction, "w", value)
     for value in (3, np.int8(3), np.uint64(3), np.array(3)):
         found = validation.integer("k", value, minimum=1, maximum=3)
         assert type(found) is int

@@ -83,12 +83,12 @@ def reach_of(
     # (cells, points)
     square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2
     ends = np.unique(np.abs(line.edges - mean))
-    points = np.unique(
-        np.interp(np.arange(INSIDE * len(ends)) / INSIDE, np.arange(len(ends)), ends)
-    )
+    places = np.arange(INSIDE * len(ends)) / INSIDE
+    points = np.unique(np.interp(places, np.arange(len(ends)), ends))
     points = points[points > 0.0] if (points > 0.0).any() else np.ones(1)
     over = np.maximum(square - points[:, None, None] ** 2, 0.0)
-    first, second = over.mean(axis=2), (over**2).mean(axis=2)
+    first = over.mean(axis=2)
+    second = (over**2).mean(axis=2)
     excess = first @ line.mass
     known = line.variance.copy()
     # The rows of the end cells are extrapolated from the cells before them, with an error as large; `tail` bounds hidden rows.
@@ -96,11 +96,12 @@ def reach_of(
     variance = first**2 @ known + (second - first**2) @ line.mass
     back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
     best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))
-    clip, far = state.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
+    far = max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
     reach = float(points[best])
     fourth = float((square**2).mean(axis=1) @ line.mass)
-    tail = tuning.TAIL * max(clip.hidden) * (far + reach)
-    return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
+    tail = tuning.TAIL * max(state.clip.hidden) * (far + reach)
+    back_std = math.sqrt(max(float(variance[best]), 0.0))
+    return reach, float(back[best]), back_std, fourth, tail
 
 
 def deviations(
@@ -144,20 +145,19 @@ def deviations(
     sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
     largest = np.finfo(np.float64).max
     unit_sq = absolute**2 * bessel(rows)
-    scaled = {
-        "variance": variance,
-        "variance_std": np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2),
-        "variance_tail": tail / rows / unit,
-    }
-    known = np.array(
-        [not {Reason.CONSTANT, Reason.UNRESOLVED}.intersection(own) for own in mean.part_reasons]
-    )
-    worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
+    unknown = {Reason.CONSTANT, Reason.UNRESOLVED}
+    known = np.array([unknown.isdisjoint(reasons) for reasons in mean.part_reasons])
+
+    def in_units(relative_sq: FloatArray, worst: float) -> FloatArray:
+        """Return relative squares in squared units of the columns, `worst` where the mean is not known."""
+        squares = np.nan_to_num(relative_sq * unit_sq, nan=largest, posinf=largest)
+        return frozen(np.where(known, squares, worst))
+
+    variance_std = np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2)
     return {
-        name: frozen(
-            np.where(known, np.nan_to_num(each * unit_sq, nan=largest, posinf=largest), worst[name])
-        )
-        for name, each in scaled.items()
+        "variance": in_units(variance, math.nan),
+        "variance_std": in_units(variance_std, 0.0),
+        "variance_tail": in_units(tail / rows / unit, math.inf),
     }
 
 
@@ -174,9 +174,8 @@ def columns_of_table(
     if not set(keys) <= set(names):
         raise InputError("keys must map columns to lists of keys")
     counted = [name for name in names if name in keys or texts_of_column(x_pub, name) is not None]
-    return [name for name in names if name not in counted], [
-        keys_of(name, keys.get(name), x_pub) for name in counted
-    ]
+    numeric = [name for name in names if name not in counted]
+    return numeric, [keys_of(name, keys.get(name), x_pub) for name in counted]
 
 
 @shared_docs
@@ -254,11 +253,13 @@ def describe(
     listed = {} if keys is None else keys
     if not isinstance(listed, Mapping):
         raise InputError("keys must map columns to lists of keys")
-    qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
+    qs = quantiles.shares_of_rows(q)
+    top = validation.integer("top", top, minimum=1)
     names, counted = columns_of_table(x_pub, listed, columns)
-    numbers, public = (
-        (None, None) if names == [] else session.open_rows(x_priv, x_pub, columns=names, gaps=True)
-    )
+    numbers = None
+    public = None
+    if names != []:
+        numbers, public = session.open_rows(x_priv, x_pub, columns=names, gaps=True)
     texts = rows_of_keys(x_priv, counted, x_pub) if counted else None
     if numbers is not None and texts is not None and numbers.n != texts.n:
         raise InputError("x_priv has changed while it was opened")

@@ -14,8 +14,7 @@ import numba
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels._searches import compiled
-from fastpubpriv.kernels.mixture_rows import (
+from fastpubpriv.kernels._mixture_numbers import (
     FAR,
     LEAST_EXPONENT,
     LOG2_E,
@@ -25,6 +24,7 @@ from fastpubpriv.kernels.mixture_rows import (
     TERMS,
     UNSEEN,
 )
+from fastpubpriv.kernels._searches import compiled
 
 LANES = 128
 _A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K, _L, _M = TERMS

@@ -16,25 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels._mixture_numbers import (
+    FAR,
+    LEAST_EXPONENT,
+    LOG2_E,
+    LOG_2_HIGH,
+    LOG_2_LOW,
+    POWERS,
+    TERMS,
+    UNSEEN,
+)
 
-# Upper bound on squared distances: components beyond it do not differ by their distance.
-FAR = 2.0**20
-# Grid steps that the bound on a part of a row must reach: below, all entries of the part are rounded to zero.
-UNSEEN = 0.49
 _WORTH = 1 << 29  # products from which on importing Numba pays off, half a second of NumPy
 _NUMBERS = 1 << 17  # entries of whitened rows in memory at once
 _loops: Any = None
-
-# e^x = 2^whole times a polynomial of the rest: the exponentials of libraries differ in their last bits.
-LEAST_EXPONENT = -80.0  # exponent down from which the result is zero
-LOG2_E = 1.4426950408889634
-# ln 2; products of the first with whole numbers are exact
-LOG_2_HIGH, LOG_2_LOW = (
-    0.6931471805592082,
-    7.371052624053311e-13,
-)
-TERMS = tuple(1.0 / math.factorial(power) for power in range(12, -1, -1))
-POWERS = np.ldexp(1.0, -np.arange(120))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels.gradients import loss_fields
-from fastpubpriv.rowwise.row_maps import ColumnBox, RowMap
+from fastpubpriv.rowwise.row_maps import ColumnBox, RowMap, RowScore
 
 Codes = np.ndarray[Any, np.dtype[np.int32]]  # the group of each row
 
@@ -27,21 +27,20 @@ def _map_table(row_map: RowMap) -> Any:
         ffi.NULL if v is None else ffi.from_buffer("double[]", v)
         for v in (m.center, m.matrix, m.offset)
     ]
-    numbers = m.dim, m.out_dim, m.quant_bound, m.kind._value_
-    score = ffi.NULL
-    if m.score is not None:
-        of = m.score
-        given = {
-            "curvature": int(of.curvature),
-            "weighted": int(of.weighted),
-            "unit": of.unit,
-            "step": of.step,
-        }
-        score = _cbuf.new(
-            "fpp_row_score *",
-            {**given, **loss_fields(of.residual, outputs=False), "slope": _cbuf.inp(of.slope)},
-        )
+    numbers = (m.dim, m.out_dim, m.quant_bound, m.kind._value_)
+    score = ffi.NULL if m.score is None else _score_table(m.score)
     return _cbuf.new("fpp_row_map *", (*numbers, *arrays, m.inv_step, m.limit, score))
+
+
+def _score_table(score: RowScore) -> Any:
+    """Return the score of a row as a C structure."""
+    fields = loss_fields(score.residual, outputs=False)
+    fields["curvature"] = int(score.curvature)
+    fields["weighted"] = int(score.weighted)
+    fields["unit"] = score.unit
+    fields["step"] = score.step
+    fields["slope"] = _cbuf.inp(score.slope)
+    return _cbuf.new("fpp_row_score *", fields)
 
 
 # largest norm of a whole row whose squares are added up
@@ -225,20 +224,23 @@ def columns_cells(
     # For the first columns of chunk, one ascending list of edges each or, with `own`, one for each group; a number that is not
     # finite is in no cell.
     if isinstance(chunk, Columns):
-        each, begin = groups if own else 1, 0
-        for first in range(0, len(edges), each):
-            lists, times = edges[first : first + each], 1 if own else groups
-            end = begin + times * sum(len(cuts) + 1 for cuts in lists)
-            columns_cells(
-                chunk[first // each][:, None], lists, counts[begin:end], code, groups, own
-            )
+        lists_each = groups if own else 1
+        groups_each = 1 if own else groups
+        begin = 0
+        for first in range(0, len(edges), lists_each):
+            lists = edges[first : first + lists_each]
+            end = begin + groups_each * sum(len(cuts) + 1 for cuts in lists)
+            column = chunk[first // lists_each][:, None]
+            columns_cells(column, lists, counts[begin:end], code, groups, own)
             begin = end
         return
     begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
     flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
-    columns, each = len(edges) // (groups if own else 1), 1 if own else groups
-    _cbuf.expect("counts", counts, np.int64, ((len(flat) + len(edges)) * each,))
-    if chunk.ndim != 2 or chunk.shape[1] < columns or len(edges) % groups * own:
+    # with `own` a list belongs to one group, else to all groups
+    columns = len(edges) // groups if own else len(edges)
+    groups_each = 1 if own else groups
+    _cbuf.expect("counts", counts, np.int64, ((len(flat) + len(edges)) * groups_each,))
+    if chunk.ndim != 2 or chunk.shape[1] < columns or (own and len(edges) % groups):
         raise KernelError(f"rows must have {columns} columns or more")
     x, stride = _cbuf.rows(chunk, chunk.shape[1])
     given = chunk.shape[0], stride, columns, _codes(code, len(chunk)), groups, int(own)
@@ -258,7 +260,8 @@ def _codes(code: Codes | None, n: int) -> Any:
 
 def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> Codes:
     """Return indices (n,) of numbers, at any stride, in ascending keys; len(keys) for any other, one more for non-finite ones."""
-    code, (x, apart) = np.empty(len(column), dtype=np.int32), _cbuf.strided(column)
+    code = np.empty(len(column), dtype=np.int32)
+    x, apart = _cbuf.strided(column)
     is_f32 = int(column.itemsize == 4)
     _cbuf.check(
         lib.fpp_column_codes(
@@ -293,13 +296,15 @@ def group_moments(
         raise KernelError(f"rows must have {columns} columns or more, and boxes as many")
     tables = [_cbuf.aligned((groups, sums.shape[2]), np.float64) for _ in range(2)]
     for table, given in zip(tables, (middle, steps), strict=True):
-        table[:], table[:, :columns] = 0.0, given
-    boxes = *(_cbuf.inp(table.reshape(-1)) for table in tables), int(squared), quant_bound
+        table[:] = 0.0
+        table[:, :columns] = given
+    boxes = [_cbuf.inp(table.reshape(-1)) for table in tables]
     for begin, rows in _pieces(chunk, columns):
         x, stride = _cbuf.rows(rows, rows.shape[1])
         own_code = _codes(None if code is None else code[begin : begin + len(rows)], len(rows))
         of_rows = x, int(rows.itemsize == 4), len(rows), stride, columns, own_code, groups
-        _cbuf.check(lib.fpp_group_moments(*of_rows, *boxes, _cbuf.out(sums.reshape(-1))))
+        into = _cbuf.out(sums.reshape(-1))
+        _cbuf.check(lib.fpp_group_moments(*of_rows, *boxes, int(squared), quant_bound, into))
 
 
 def _pieces(
@@ -313,10 +318,9 @@ def _pieces(
     for begin in range(0, len(chunk[0]), size):
         parts = [column[begin : begin + size] for column in chunk[:columns]]
         if chunk[0].dtype == np.float64:
-            room = _cbuf.scratch(8 * columns * size, "rows of columns")[
-                : 8 * columns * len(parts[0])
-            ]
-            yield begin, columns_join(parts, room.view(np.float64).reshape(-1, columns))
+            room = _cbuf.scratch(8 * columns * size, "rows of columns")
+            taken = room[: 8 * columns * len(parts[0])].view(np.float64)
+            yield begin, columns_join(parts, taken.reshape(-1, columns))
         else:
             yield begin, np.stack(parts, axis=1)
 

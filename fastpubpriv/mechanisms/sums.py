@@ -93,6 +93,9 @@ class Measurement(abc.ABC, Generic[Price, Answer]):
 
 
 NoiseEvent = GaussianEvent | LaplaceEvent
+# Adds the rows of a chunk to a sum as the kernel without a count does; the last array gets the number of rows that are zero in
+# the sum because an entry is missing.
+CountedKernel = Callable[[Any, RowMap, IntArray, IntArray], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -255,6 +258,16 @@ class VectorSum(NoisyMeasurement):
         )
         return query, grid.event, grid.step(self.radius)
 
+    def counted_kernel(self) -> CountedKernel:
+        """Return the kernel of the sum, without a box, that counts rows with a missing cell as well."""
+        if self.box is not None:
+            raise InputError("no kernel counts complete rows behind a box: leave out box=")
+        return kernels.rows_sum_counted
+
+    def free_count(self, bound: int, spending: Spending) -> int:
+        """Return the grid steps of a complete row that leave the sensitivity of integer rows of norm `bound` as it is."""
+        return bound
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SecondMoment(SymmetricMeasurement):
@@ -284,11 +297,20 @@ class SecondMoment(SymmetricMeasurement):
         )
         return query, grid.event, grid.step(self.radius) ** 2
 
+    def counted_kernel(self) -> CountedKernel:
+        """Return the kernel of all rows, not of those of a node, that counts rows with a missing cell as well."""
+        if self.only is not None:
+            raise InputError(
+                "a row that enters a node moves its sum as much as is charged for: no count is free there"
+            )
+        return kernels.rows_gram_counted
+
+    def free_count(self, bound: int, spending: Spending) -> int:
+        """Return the grid steps of a complete row that leave the sensitivity of squares of rows of norm `bound` as it is."""
+        return spending.free_steps(self.affine.out_dim, bound)
+
 
 # Sums with the number of complete rows, which costs nothing. Privacy note: `notes/complete_rows.md`.
-
-# edges of two shells, which together hold the rows whose entries are all finite
-_ANY_SHELL = np.ones(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -296,58 +318,29 @@ class CompleteRowsQuery(ArrayQuery):
     """The answer of a sum, flat, and then the number of rows whose entries are all finite, times `times`."""
 
     total: MappedQuery
-    entries: RowMap  # the identity
+    counted: CountedKernel  # adds as the kernel of `total`
     times: int
-    # the kernel of the sum that also counts rows with a missing cell; None if they are counted by themselves
-    counted: Callable[[Any, RowMap, IntArray, IntArray], None] | None
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
-        return (*self.total.zeros(), np.zeros(len(_ANY_SHELL) + 1, dtype=np.int64))
+        return (*self.total.zeros(), np.zeros(1, dtype=np.int64))
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        sums, shells = accumulators
-        if self.counted is not None:
-            incomplete = np.zeros(1, dtype=np.int64)
-            self.counted(chunk, self.total.row_map, sums, incomplete)
-            shells[0] += len(chunk) - incomplete[0]
-            return
-        self.total.add(chunk, (sums,))
-        with np.errstate(all="ignore"):
-            # an entry that is not finite makes any sum with it so
-            is_whole = np.isfinite(chunk.sum())
-        if is_whole:
-            shells[0] += len(chunk)
-        else:
-            kernels.rows_shell_counts(chunk, self.entries, shells, edges_sq=_ANY_SHELL)
+        sums, complete = accumulators
+        incomplete = np.zeros(1, dtype=np.int64)
+        self.counted(chunk, self.total.row_map, sums, incomplete)
+        complete += len(chunk) - incomplete
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
-        sums, shells = accumulators
-        complete = shells.sum(keepdims=True) * self.times
-        return np.concatenate([self.total.answer((sums,)).reshape(-1), complete])
+        sums, complete = accumulators
+        return np.concatenate([self.total.answer((sums,)).reshape(-1), complete * self.times])
 
     @property
     def in_place(self) -> bool:
         """See `Query.in_place`."""
         return self.total.in_place
-
-
-def counted_kernel(
-    total: VectorSum | SecondMoment,
-) -> Callable[[Any, RowMap, IntArray, IntArray], None] | None:
-    """Return the kernel of a sum without a box that counts rows with a missing cell as well; None for other sums."""
-    if isinstance(total, VectorSum):
-        return kernels.rows_sum_counted if total.box is None else None
-    return kernels.rows_gram_counted
-
-
-def free_count(total: VectorSum | SecondMoment, bound: int, spending: Spending) -> int:
-    """Return the grid steps of a complete row that leave the sensitivity of a sum of integer rows of norm `bound` as it is."""
-    if isinstance(total, VectorSum):
-        return bound
-    return spending.free_steps(total.affine.out_dim, bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -359,10 +352,7 @@ class WithCompleteRows(Measurement[Fraction, Released]):
     total: VectorSum | SecondMoment
 
     def __post_init__(self) -> None:
-        if isinstance(self.total, SecondMoment) and self.total.only is not None:
-            raise InputError(
-                "a row that enters a node moves its sum as much as is charged for: no count is free there"
-            )
+        self.total.counted_kernel()  # raises where no count is free
 
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
@@ -370,14 +360,13 @@ class WithCompleteRows(Measurement[Fraction, Released]):
         """Charge `cost`, run the pass and add noise."""
         spending = account.spend(cost)
         query, event, unit = self.total.priced_query(spending, rows.n)
-        times = free_count(self.total, query.row_map.quant_bound, spending)
+        times = self.total.free_count(query.row_map.quant_bound, spending)
         sums = math.prod(query.shape)
         both = CompleteRowsQuery(
             shape=(sums + 1,),
             total=query,
-            entries=AffineMap(dim=self.total.affine.dim).row_map(),
+            counted=self.total.counted_kernel(),
             times=times,
-            counted=counted_kernel(self.total),
             row_cost=query.row_cost,
         )
         joint = type(event)(event.worst, event.log2_scale, sums + 1)

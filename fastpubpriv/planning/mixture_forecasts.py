@@ -34,7 +34,6 @@ from fastpubpriv.mixtures.separated.searches import choose_method as choose_sear
 from fastpubpriv.mixtures.separated.separated_mixture import leaf_draws
 from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
-from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import noise_of, spending_of
@@ -147,6 +146,11 @@ def plan_select_hypothesis(
 
 
 # ---- `plan("separated_mixture")`
+
+
+def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
+    """Return the public rows after which every one of k components has half of its expected share (Chernoff)."""
+    return 8.0 * math.log(k / failure_prob) / weight
 
 
 def plan_separated_mixture(

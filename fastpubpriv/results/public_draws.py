@@ -83,10 +83,10 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
     if dim > len(_DIRECTIONS) + 1:
         from scipy.stats import qmc
 
-        return np.asarray(
-            qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
-        )
-    directions, shift = _directions(dim), np.zeros(dim, dtype=np.uint32)
+        sequence = qmc.Sobol(dim, scramble=seed is not None, seed=seed)
+        return np.asarray(sequence.random_base2(log2_count))
+    directions = _directions(dim)
+    shift = np.zeros(dim, dtype=np.uint32)
     if seed is not None:
         directions, shift = _scrambled(directions, np.random.default_rng(seed))
     place = np.arange(2**log2_count, dtype=np.uint32)
@@ -101,7 +101,8 @@ def _directions(dim: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     """Return direction numbers (dim, _BITS) as binary fractions; the first one changes the highest bit."""
     table = np.ones((dim, _BITS), dtype=np.uint32)
     for line, (polynomial, *first) in zip(table[1:], _DIRECTIONS, strict=False):
-        numbers, degree = list(first), len(first)
+        numbers = list(first)
+        degree = len(first)
         for place in range(degree, _BITS):
             number = numbers[place - degree]
             for k in range(degree):
@@ -117,9 +118,8 @@ def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     dim = len(directions)
     down = np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
     shift = rng.integers(2, size=(dim, _BITS), dtype=np.uint32) @ (np.uint32(1) << down[::-1])
-    below = np.tril(rng.integers(2, size=(dim, _BITS, _BITS), dtype=np.uint32)) | np.eye(
-        _BITS, dtype=np.uint32
-    )
+    coins = rng.integers(2, size=(dim, _BITS, _BITS), dtype=np.uint32)
+    below = np.tril(coins) | np.eye(_BITS, dtype=np.uint32)
     rows = (below << down).sum(axis=2, dtype=np.uint32)
     scrambled = np.zeros_like(directions)
     for place in range(_BITS):

@@ -51,9 +51,9 @@ _ADVICE = (
 )
 
 
-def public_names(path: PathLike, join_quoted: bool = False) -> list[str]:
+def public_names(path: PathLike) -> list[str]:
     """Return the column names of a public CSV file."""
-    return _header(existing_file(path), join_quoted)
+    return _header(existing_file(path), join_quoted=False)
 
 
 def public_table(path: PathLike, texts: Iterable[str] = (), join_quoted: bool = False) -> Any:

@@ -314,14 +314,10 @@ def _fit(
         given["progress"],
         max_memory=given["max_memory"],
     )
-    (loss, record, settings), auto = methods.requested(method, wanted), method == "auto"
-    rows, table, stated = open_inputs(
-        name,
-        x_priv,
-        y_priv,
-        given,
-        classes=isinstance(loss, Loss) and (loss.classes or loss.scores),
-    )
+    auto = method == "auto"
+    loss, record, settings = methods.requested(method, wanted)
+    takes_classes = isinstance(loss, Loss) and (loss.classes or loss.scores)
+    rows, table, stated = open_inputs(name, x_priv, y_priv, given, classes=takes_classes)
     dim = rows.dim - 1 - (stated.weights_priv is not None)
     columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = columns or tuple(f"x{j}" for j in range(dim))
@@ -383,13 +379,13 @@ def _training_result(
     origins: dict[str, str],
     shared: dict[str, Any],
 ) -> TrainingResult:
-    public, ends = methods.public_fit(problem) if plan.reads else fitted, fitted.ends
-    known, rotation = problem.posterior, problem.rotation
-    residual_std = (
-        float(np.sqrt(known.unexplained)) * rotation.label_scale
-        if isinstance(known, Posterior)
-        else 0.0
-    )
+    public = methods.public_fit(problem) if plan.reads else fitted
+    ends = fitted.ends
+    known = problem.posterior
+    rotation = problem.rotation
+    residual_std = 0.0
+    if isinstance(known, Posterior):
+        residual_std = float(np.sqrt(known.unexplained)) * rotation.label_scale
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
@@ -449,13 +445,18 @@ def _descent_result(
     unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
     coefficients, intercept = units.in_units(descended.weights.reshape(problem.outputs, -1))
     public, alone = units.in_units(problem.public.weights.reshape(problem.outputs, -1))
-    everything, ends = np.column_stack([intercept, coefficients]), descended.ends
+    everything = np.column_stack([intercept, coefficients])
+    ends = descended.ends
     reasons: PartReasons = ()
-    center, below, above, deviation = (np.zeros(0) for _ in range(4))
+    center = below = above = deviation = np.zeros(0)
     if ends is not None and descended.deviation is not None:
-        center, below, above, deviation = ends.center, ends.below, ends.above, descended.deviation
+        center = ends.center
+        below = ends.below
+        above = ends.above
+        deviation = descended.deviation
         reasons = ends.reasons
         everything = ends.estimate.reshape(everything.shape)
+    no_worse = plan.beats(1.0) or plan.predicted == plan.public_excess
     return DescentResult(
         coefficients=frozen(everything[:, 1:]),
         intercept=frozen(everything[:, 0]),
@@ -463,7 +464,7 @@ def _descent_result(
         interval_center=frozen(center),
         tail_below=frozen(below),
         tail_above=frozen(above),
-        reasons=() if plan.beats(1.0) or plan.predicted == plan.public_excess else (Reason.WIDE,),
+        reasons=() if no_worse else (Reason.WIDE,),
         part_reasons=reasons,
         public_coefficients=frozen(public),
         public_intercept=frozen(alone),

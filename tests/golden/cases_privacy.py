@@ -1,4 +1,4 @@
-"""Cases of planning: plans and orders of bounds. Accounting has exact oracles in tests/privacy."""
+"""Cases of planning: plans, orders of bounds, and what proofs require. Accounting has exact oracles in tests/privacy."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from golden_case import Case, public
 from golden_data import APPROX, BUDGETS
 
 import fastpubpriv as fpp
-from fastpubpriv import planning
+from benchmarks.papers import regularity
 
 
 def plans() -> Iterator[Case]:
@@ -76,10 +76,10 @@ def orders() -> Iterator[Case]:
         "accuracy": 0.2,
         "failure_prob": 0.05,
     }
-    yield public("mixture_needs", planning.mixture_needs, **needs)
+    yield public("mixture_needs", regularity.mixture_needs, **needs)
     yield public(
         "condition_two",
-        planning.condition_two,
+        regularity.condition_two,
         [np.eye(500), np.diag(np.arange(1.0, 501.0) ** 3)],
         n_total=50,
     )

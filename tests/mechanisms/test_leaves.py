@@ -13,7 +13,14 @@ from releases import release_cell_counts, release_code_counts, release_statistic
 from fastpubpriv import ZCDP, ApproxDP, KernelError, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, WithCompleteRows, in_shape
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    ColumnBox,
+    SecondMoment,
+    VectorSum,
+    WithCompleteRows,
+    in_shape,
+)
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -289,6 +296,15 @@ def test_no_count_of_complete_rows_is_free_in_a_node():
     tree, affine = leaf_cases.three_leaves(), leaf_cases.maps()[0]
     of_a_node = SecondMoment(affine=affine, radius=3.0, only=tree.only(1))
     raises(InputError, "no count is free", WithCompleteRows, total=of_a_node)
+
+
+def test_no_kernel_counts_complete_rows_behind_a_box():
+    affine = leaf_cases.maps()[0]
+    unit = np.ones(affine.dim)
+    zero = np.zeros(affine.dim)
+    box = ColumnBox(center=zero, lower=-unit, upper=unit, middle=zero, width=unit, absent=zero)
+    boxed = VectorSum(affine=affine, radius=3.0, box=box)
+    raises(InputError, "behind a box", WithCompleteRows, total=boxed)
 
 
 def test_entering_or_leaving_a_node_costs_half():

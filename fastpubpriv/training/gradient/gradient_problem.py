@@ -182,8 +182,8 @@ class Descent:
                 validation.integer(setting, getattr(self, setting), minimum=1)
         if not isinstance(self.clip_norm, str) or self.clip_norm != "auto":
             validation.clip_norm(self.clip_norm)
-        self._check_choice("step_size", ("auto",), 0.0, math.inf)
-        self._check_choice("priv_weight", ("auto", "inverse_variance"), 0.0, 1.0)
+        self._check_choice("step_size", ("auto",), math.inf)
+        self._check_choice("priv_weight", ("auto", "inverse_variance"), 1.0)
         validation.fraction("momentum", self.momentum)
         if not isinstance(self.accelerated, bool) or (self.accelerated and self.momentum):
             raise InputError("accelerated is True or False, and goes without momentum")
@@ -195,9 +195,7 @@ class Descent:
                 "projection must be Ball(radius=...), Box(lower=..., upper=...) or None"
             )
 
-    def _check_choice(
-        self, field: str, words: tuple[str, ...], lowest: float, highest: float
-    ) -> None:
+    def _check_choice(self, field: str, words: tuple[str, ...], highest: float) -> None:
         given = getattr(self, field)
         if isinstance(given, str):
             if given not in words:
@@ -208,11 +206,9 @@ class Descent:
             return
         for value in self.options(field):
             number = validation.finite(field, value)
-            if not lowest <= number <= highest or (field == "step_size" and number == 0.0):
+            if not 0.0 <= number <= highest or (field == "step_size" and number == 0.0):
                 wanted = (
-                    f"lie between {lowest:g} and {highest:g}"
-                    if math.isfinite(highest)
-                    else "be above 0"
+                    f"lie between 0 and {highest:g}" if math.isfinite(highest) else "be above 0"
                 )
                 raise InputError(f"{field} must {wanted}, got {number:g}")
 
