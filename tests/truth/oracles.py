@@ -566,16 +566,17 @@ def label_of(call: Call) -> str:
 
 
 def class_weights(call: Call) -> tuple[float, ...]:
-    """The weights of classes that the call states; "public" is one over the frequency in its public rows, at most ten."""
+    """The weights of classes that the call states; "public" is one over the share of its public rows, or of their weight, at most ten."""
     stated = call.value("class_weight")
     if stated is None:
         return ()
     if stated == "public":
-        public = call.arguments()["x_pub"][label_of(call)].to_numpy()
+        given = call.arguments()
+        public = given["x_pub"][label_of(call)].to_numpy()
+        weights = np.asarray(given.get("weights_pub", np.ones(len(public))))
+        shares = [np.average(public == each, weights=weights) for each in (0.0, 1.0)]
         with np.errstate(divide="ignore"):
-            return tuple(
-                np.minimum(1.0 / np.array([np.mean(public == 0.0), np.mean(public == 1.0)]), 10.0)
-            )
+            return tuple(np.minimum(1.0 / np.array(shares), 10.0))
     return tuple(stated.values())
 
 
