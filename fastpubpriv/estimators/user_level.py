@@ -37,8 +37,8 @@ from fastpubpriv.validation import choice, integer
 
 CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
 CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
-# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one that is sure to be positive
-# at level LAST_LEVEL of a two-sided interval: 3.5 standard deviations of Gaussian noise, 5.4 of Laplace noise.
+# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above zero at LAST_LEVEL,
+# that of a two-sided interval: 3.5 standard deviations of Gaussian noise, 5.4 of Laplace noise.
 EMPTY_STDS, LAST_LEVEL = 2.0, 0.999534742
 # In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
 MANY_MORE = "persons_with_more_are_many"

@@ -204,6 +204,9 @@ REFUSED = {
     "private_pca": (fpp.private_pca, {"x_pub": PUBLIC[["x", "y"]], "n_components": 1, "columns": ["x", "y"]}),
     "estimate_mean": (fpp.estimate_mean, {"x_pub": PUBLIC, "columns": ["x"], "variance": 1.0}),
     "estimate_gaussian": (fpp.estimate_gaussian, {"x_pub": PUBLIC, "columns": ["x"], "method": "pairs"}),
+    "linear_regression": (
+        fpp.linear_regression, {"x_pub": PUBLIC[["x", "y"]], "columns": ["x"], "label": "y", "tails": "light"},
+    ),
     "learn_separated_mixture": (
         fpp.learn_separated_mixture, {"x_pub": PUBLIC[["x", "y"]], "columns": ["x", "y"], "n_components": 1},
     ),

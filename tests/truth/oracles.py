@@ -566,7 +566,7 @@ def label_of(call: Call) -> str:
 
 
 def class_weights(call: Call) -> tuple[float, ...]:
-    """The weights of classes that the call states; "public" is one over the share of its public rows, or of their weight, at most ten."""
+    """The weights of classes that the call states; "public" is one over a class's share of their weight, at most ten."""
     stated = call.value("class_weight")
     if stated is None:
         return ()
