@@ -228,6 +228,8 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     least, prior = np.full(len(lows), math.inf), np.zeros(len(lows))
     precision = np.full((len(lows), len(lows)), total_std**-2)
     right = np.full(len(lows), total * total_std**-2)
+    # Where no total holds it back, positive noise alone would add up to rows.
+    floor = 0.0 if total_std < most_rows else -math.inf
     for each in asked:
         parent = np.searchsorted(each.edges, lows, side="right")
         size = len(each.counts)
@@ -240,7 +242,7 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
         most = np.maximum(each.counts, 0.0)[parent]
         smaller = most + NEAR_STDS * each.std < least
         least = np.where(smaller, most + NEAR_STDS * each.std, least)
-        prior = np.where(smaller, most * share, prior)
+        prior = np.where(smaller, np.maximum(each.counts, floor)[parent] * share, prior)
         precision += (parent[:, None] == parent[None, :]) * each.std**-2
         right += each.counts[parent] * each.std**-2
     # prior precision; no cell holds more than all rows

@@ -159,6 +159,17 @@ def test_ranks_never_fall():
     assert falls
 
 
+def test_cells_without_rows_add_none_to_a_group_of_unknown_size():
+    rng, totals, rows = np.random.default_rng(4), [], np.zeros(61)
+    rows[20] = 500.0
+    for _ in range(200):
+        counts = rows + rng.laplace(scale=50.0, size=61)
+        counted = EdgeCounts(edges=np.arange(60.0), counts=counts, std=70.0)
+        totals.append(ranks_of([counted], 2_000.0, 20_000.0).total)
+
+    assert abs(np.mean(totals) - 500.0) < 150.0
+
+
 @pytest.mark.parametrize(("q", "atom"), [(0.5, 0.0), (0.501, 1.0)])
 def test_an_interval_reaches_the_atom_at_the_end_of_a_stretch_of_equal_ranks(q, atom):
     rng, outside = np.random.default_rng(4), 0
