@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES_OF_C = 900
 MOST_TOKENS_OF_FILE = 8_000  # of Python
 # Maximum tokens of the package, and tokens per statement of its densest file. A commit that raises one of them gives the reason.
-MOST_TOKENS = 399_000
+MOST_TOKENS = 399_100
 MOST_TOKENS_PER_STATEMENT = 23.0
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}

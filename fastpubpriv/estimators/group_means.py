@@ -40,13 +40,13 @@ from fastpubpriv.estimators.columns.scales import (
     key_of,
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
-from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
+from fastpubpriv.estimators.grouping import ALL_SHARE, GroupCodes, Grouping
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.by_key import GroupMeans
+from fastpubpriv.results.by_key import FEW_STDS, GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason, first_of, with_clipped
 from fastpubpriv.session import Session

@@ -30,12 +30,13 @@ from fastpubpriv.estimators.columns.scales import (
     lower_medians,
     scales_of,
 )
-from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, Grouping
+from fastpubpriv.estimators.grouping import ALL_SHARE, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
+from fastpubpriv.results.by_key import FEW_STDS
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure, in_order
 from fastpubpriv.results.reasons import Reason, Reasons, with_clipped
 from fastpubpriv.session import Session

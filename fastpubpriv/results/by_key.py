@@ -17,8 +17,7 @@ from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn
 from fastpubpriv.results.reasons import PartReasons, Reason
 
 OTHER, MISSING = "(other)", "(missing)"
-# Noise deviations below which a number of rows in use may be zero: nothing is a share of it.
-HIDDEN_STDS = 4.0
+FEW_STDS = 4.0  # standard errors of a number of rows below which there may be none
 Part = str | float
 Key = tuple[Part, ...]
 
@@ -238,8 +237,8 @@ class CountResult(Result):
 def rows_counted(result: CountResult) -> float:
     """Return the number of rows in use, the denominator of shares; NaN if it is not known, or noise hides that there are any."""
     if result.rows_used is not None:
-        seen = result.rows_used >= HIDDEN_STDS * result.noise_std
-        return result.rows_used if seen else math.nan
+        few = result.rows_used < FEW_STDS * result.noise_std
+        return math.nan if few else result.rows_used
     return float(result.n_priv) if result.rows_per_person == 1 else math.nan
 
 

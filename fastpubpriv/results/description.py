@@ -323,8 +323,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
 def _of_texts(described: Any, counts: CountResult, level: float) -> str:
     """Return the HTML card of a text column."""
     published, (lower, upper) = counts.published, counts.confidence_interval(level)
-    shares_of, rows = _shares_in_words(counts), rows_counted(counts)
-    among = "unknown" if math.isnan(rows) else f"{rows:,.0f}"
+    shares_of, used = _shares_in_words(counts), rows_counted(counts)
+    among = "unknown" if math.isnan(used) else f"{used:,.0f}"
     estimates = [
         (
             label_of(counts.keys[k]),
