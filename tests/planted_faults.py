@@ -148,6 +148,12 @@ PLANTED: dict[str, dict[str, str]] = {
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",
         "a keyword that quantiles ignores": "test_rare_methods.py::test_a_keyword_that_quantiles_would_ignore_is_found",
+        "ends of quantiles from ranks in ascending order": "test_quantiles.py"
+        "::test_an_interval_reaches_the_atom_at_the_end_of_a_stretch_of_equal_ranks",
+        "positive noise that is counted as rows of a group": "test_quantiles.py"
+        "::test_cells_without_rows_add_none_to_a_group_of_unknown_size",
+        "light tails that count rows of padding": "test_rows_in_use.py"
+        "::test_methods_that_take_padding_for_rows_at_a_center_refuse_it_before_the_debit",
         "printed counts that end at the number of persons": "test_truth.py"
         "::test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons",
     },

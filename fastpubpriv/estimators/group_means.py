@@ -41,7 +41,7 @@ from fastpubpriv.estimators.columns.scales import (
     key_of,
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
-from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
+from fastpubpriv.estimators.grouping import ALL_SHARE, GroupCodes, Grouping
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.mean_methods import COUNTS, changed_settings
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
@@ -49,7 +49,7 @@ from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.by_key import GroupMeans
+from fastpubpriv.results.by_key import FEW_STDS, GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason, first_of, with_clipped
 from fastpubpriv.session import Session

@@ -25,7 +25,6 @@ from fastpubpriv.sources.views import FirstColumns
 MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
 # part of the budget of which the usual share pays for the cells of all rows
 ALL_SHARE = Fraction(1, 4)
-FEW_STDS = 4.0  # standard errors of the size of a group below which it has few rows
 LISTED = 0.95  # fraction of public rows in listed groups below which a warning is given
 
 

@@ -30,13 +30,14 @@ from fastpubpriv.estimators.columns.scales import (
     lower_medians,
     scales_of,
 )
-from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, Grouping
+from fastpubpriv.estimators.grouping import ALL_SHARE, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
+from fastpubpriv.results.by_key import FEW_STDS
+from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure, in_order
 from fastpubpriv.results.reasons import Reason, Reasons, with_clipped
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
@@ -139,6 +140,7 @@ class ColumnPlace:
     total: float  # estimated number of non-missing values
     total_std: float  # its standard deviation
     located: bool  # whether rows were detected
+    hidden: bool  # whether noise hides that the column has any number
 
 
 def finite_edges(edges: Any) -> FloatArray:
@@ -177,7 +179,8 @@ def locate(
             not shares.too_noisy and column.zero > tuning.MANY_ZEROS * shares.n
         )
         total = max(shares.n - missing, 0.0)
-        placed.append(ColumnPlace(column.center, first, stretch, total, total_std, located))
+        hidden = total < FEW_STDS * total_std
+        placed.append(ColumnPlace(column.center, first, stretch, total, total_std, located, hidden))
     return placed
 
 
@@ -226,6 +229,8 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     least, prior = np.full(len(lows), math.inf), np.zeros(len(lows))
     precision = np.full((len(lows), len(lows)), total_std**-2)
     right = np.full(len(lows), total * total_std**-2)
+    # Where no total holds it back, positive noise alone would add up to rows.
+    floor = 0.0 if total_std < most_rows else -math.inf
     for each in asked:
         parent = np.searchsorted(each.edges, lows, side="right")
         size = len(each.counts)
@@ -238,7 +243,7 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
         most = np.maximum(each.counts, 0.0)[parent]
         smaller = most + NEAR_STDS * each.std < least
         least = np.where(smaller, most + NEAR_STDS * each.std, least)
-        prior = np.where(smaller, most * share, prior)
+        prior = np.where(smaller, np.maximum(each.counts, floor)[parent] * share, prior)
         precision += (parent[:, None] == parent[None, :]) * each.std**-2
         right += each.counts[parent] * each.std**-2
     # prior precision; no cell holds more than all rows
@@ -248,10 +253,8 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     masses = covariance @ (right + own * prior)
     sums = np.cumsum(np.cumsum(covariance, axis=0), axis=1)
     rows = max(float(masses.sum()), 0.0)
-    below = np.clip(np.cumsum(masses)[:-1], 0.0, rows)
-    # Monotone by averaging the running maximum from the left and the running minimum from the right, without bias upwards.
-    below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
-    share = below / rows if rows > 0.0 else np.zeros(len(edges))
+    below = np.cumsum(masses)[:-1]
+    share = in_order(below, rows) / rows if rows > 0.0 else np.zeros(len(edges))
     variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
     return EdgeRanks(
         edges=frozen(edges),
@@ -264,8 +267,8 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
 def window(ranks: EdgeRanks, q: float) -> tuple[int, int]:
     """Return the first and last cell that may contain the q-quantile given the noise; cell i ends at edge i."""
     target = q * ranks.total
-    low = np.flatnonzero(ranks.below + NEAR_STDS * ranks.std < target)
-    high = np.flatnonzero(ranks.below - NEAR_STDS * ranks.std > target)
+    low = np.flatnonzero(ranks.ascending + NEAR_STDS * ranks.std < target)
+    high = np.flatnonzero(ranks.ascending - NEAR_STDS * ranks.std > target)
     return (int(low[-1]) + 1 if len(low) else 0), (int(high[0]) if len(high) else len(ranks.edges))
 
 
@@ -273,7 +276,7 @@ def position(ranks: EdgeRanks, at: Any) -> FloatArray:
     """Return the values at ranks `at`, interpolated linearly between edges."""
     # the difference of two edges must not overflow
     scale = 4.0 if np.abs(ranks.edges).max() > 1e300 else 1.0
-    rising = ranks.below + np.arange(len(ranks.below)) * 1e-9 * max(ranks.total, 1.0)
+    rising = ranks.ascending + np.arange(len(ranks.edges)) * 1e-9 * max(ranks.total, 1.0)
     return np.interp(np.asarray(at, dtype=np.float64), rising, ranks.edges / scale) * scale
 
 
@@ -286,13 +289,8 @@ def zoom(
     ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float
 ) -> tuple[FloatArray, bool]:
     """Return edges that divide every window, and whether any window still needs to be divided."""
-    edges, masses, last, chosen, open_windows = (
-        ranks.edges,
-        ranks.masses,
-        len(ranks.edges),
-        list[float](),
-        False,
-    )
+    edges, below, masses, last = ranks.edges, ranks.ascending, ranks.masses, len(ranks.edges)
+    chosen, open_windows = list[float](), False
     for q in qs.tolist():
         (low, high), fine = window(ranks, q), fine_enough(ranks, q, std)
         begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
@@ -301,7 +299,7 @@ def zoom(
         unseen = (low == 0 and masses[0] > fine) or (high == last and masses[-1] > fine)
         open_windows |= unseen or (not narrow and bool(inside.max() > fine))
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
-        first, final = ranks.below[max(low - 1, 0)], ranks.below[min(high, last - 1)]
+        first, final = below[max(low - 1, 0)], below[min(high, last - 1)]
         chosen += [
             begin,
             end,
@@ -338,7 +336,7 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
     chosen = [place.center, np.nextafter(place.center, math.inf)]
     for q in qs.tolist():
         low, high = window(ranks, q)
-        noise = float(np.interp(q * ranks.total, ranks.below, ranks.std))
+        noise = float(np.interp(q * ranks.total, ranks.ascending, ranks.std))
         sampling = math.hypot(noise, math.sqrt(q * (1.0 - q) * ranks.total))
         reach = [noise * each for each in LAST_NOISE] + [sampling * each for each in LAST_TOTAL]
         chosen += position(ranks, q * ranks.total + np.array(reach)).tolist()
@@ -354,7 +352,7 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
 
 def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
     """Return whether the density of a cell is at least `DENSE` times that around it."""
-    edges, below = ranks.edges, ranks.below
+    edges, below = ranks.edges, ranks.ascending
     rows, length = below[cell] - below[cell - 1], edges[cell] / 2.0 - edges[cell - 1] / 2.0
     reach = NEAR_STDS * math.sqrt(q * (1.0 - q) * ranks.total)
     first = max(int(np.searchsorted(below, below[cell - 1] - reach, side="right")) - 1, 0)
@@ -366,7 +364,7 @@ def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
 def _gap(ranks: EdgeRanks, q: float) -> float | None:
     """Return the middle of the gap around a quantile, or None if there is no gap."""
     target, edges = q * ranks.total, ranks.edges
-    near = np.flatnonzero(np.abs(ranks.below - target) <= NEAR_STDS * ranks.std)
+    near = np.flatnonzero(np.abs(ranks.ascending - target) <= NEAR_STDS * ranks.std)
     if len(near) < 2:
         return None
     first, last = int(near[0]), int(near[-1])
@@ -377,7 +375,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     expected = (
         2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
     )
-    held = ranks.below[last] - ranks.below[first]
+    held = ranks.ascending[last] - ranks.ascending[first]
     if (
         expected <= max(CLEAR_STDS * float(ranks.std[first : last + 1].max()), MANY)
         or held >= GAP_SHARE * expected
@@ -388,7 +386,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
 
 def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Structure, Reasons]:
     """Return the q-quantile, the noise of its rank in rows, the structure around it, and its reasons."""
-    edges, below, masses, target = ranks.edges, ranks.below, ranks.masses, q * ranks.total
+    edges, below, masses, target = ranks.edges, ranks.ascending, ranks.masses, q * ranks.total
     i = int(np.searchsorted(below, target, side="left"))
     noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
     if i in (0, len(edges)):
@@ -464,7 +462,11 @@ def close_in(
         last_edges(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)
     ]
     std = ask(last, left * (1 - used), "last edges")
-    return ranks(), std
+    known = [
+        _unranked(place.total) if place.hidden else mine
+        for mine, place in zip(ranks(), places, strict=True)
+    ]
+    return known, std
 
 
 def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 1) -> None:

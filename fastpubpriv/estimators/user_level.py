@@ -38,8 +38,9 @@ from fastpubpriv.validation import choice, integer
 
 CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
 CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
-# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above LAST_STDS.
-EMPTY_STDS, LAST_STDS = 2.0, 3.5
+# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above zero at LAST_LEVEL,
+# that of a two-sided interval: 3.5 standard deviations of Gaussian noise, 5.4 of Laplace noise.
+EMPTY_STDS, LAST_LEVEL = 2.0, 0.999534742
 # In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
 MANY_MORE = "persons_with_more_are_many"
 MOST_LEFT_OUT = 0.02
@@ -229,7 +230,9 @@ class RowsChoice:
             )
             self.released = released.value
             self.noise_std = released.noise_std
-            occupied = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
+            law = "laplace" if self.run.account.pure else "gaussian"
+            surely = deviations(law, LAST_LEVEL) * released.noise_std
+            occupied = np.flatnonzero(released.value > surely)
             counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
             counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
             self.shrunk = counts

@@ -18,6 +18,7 @@ from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn
 from fastpubpriv.results.reasons import PartReasons, Reason
 
 OTHER, MISSING = "(other)", "(missing)"
+FEW_STDS = 4.0  # standard errors of a number of rows below which there may be none
 Part = str | float
 Key = tuple[Part, ...]
 
@@ -111,8 +112,11 @@ class CountResult(Result):
 
     @property
     def share(self) -> FloatArray:
-        """Shares of the rows in use, (k,): counts / n_priv; with several rows per person counts / `rows_used`, NaN if unknown."""
-        return np.asarray(self.counts / max(rows_counted(self), 1.0))
+        """Shares of the rows in use, (k,): counts / n_priv; with several rows per person counts / `rows_used`.
+
+        NaN if that is unknown, or hidden in noise.
+        """
+        return np.asarray(self.counts / np.maximum(rows_counted(self), 1.0))
 
     @property
     def named(self) -> IntArray:
@@ -232,9 +236,10 @@ class CountResult(Result):
 
 
 def rows_counted(result: CountResult) -> float:
-    """Return the number of rows in use, the denominator of shares; NaN if it is not known."""
+    """Return the number of rows in use, the denominator of shares; NaN if it is not known, or noise hides that there are any."""
     if result.rows_used is not None:
-        return result.rows_used
+        few = result.rows_used < FEW_STDS * result.noise_std
+        return math.nan if few else result.rows_used
     return float(result.n_priv) if result.rows_per_person == 1 else math.nan
 
 

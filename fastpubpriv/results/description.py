@@ -143,7 +143,7 @@ class Description(Result):
                 groups.append((f"{counts.by[0]}, shares of the rows", place))
             names += [label_of(counts.keys[key]) for key in keys]
             numbers = counts.published, *counts.confidence_interval(level)
-            chosen.append([each[keys] / max(rows_counted(counts), 1.0) for each in numbers])
+            chosen.append([each[keys] / np.maximum(rows_counted(counts), 1.0) for each in numbers])
         if chosen:
             share, lower, upper = np.concatenate(chosen, axis=1)
             estimates.append(
@@ -227,8 +227,8 @@ class Description(Result):
         tops = [""] * self.numbers
         for counts in self.texts:
             named = counts.named[: min(3, counts.top or 3)]
-            share = np.clip(counts.share, 0.0, 1.0)
-            shown = (f"{label_of(counts.keys[key])} {share[key]:.1%}" for key in named)
+            shares_of = _shares_in_words(counts)
+            shown = (f"{label_of(counts.keys[key])} {shares_of[key]}" for key in named)
             tops.append(", ".join(shown))
         words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
         count = TableColumn("count", np.array(present), rows)
@@ -323,15 +323,20 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
 def _of_texts(described: Any, counts: CountResult, level: float) -> str:
     """Return the HTML card of a text column."""
     published, (lower, upper) = counts.published, counts.confidence_interval(level)
-    share = np.clip(counts.share, 0.0, 1.0)
+    shares_of, used = _shares_in_words(counts), rows_counted(counts)
+    among = "unknown" if math.isnan(used) else f"{used:,.0f}"
     estimates = [
         (
             label_of(counts.keys[k]),
-            f"{published[k]:,.0f} ({share[k]:.1%})",
+            f"{published[k]:,.0f} ({shares_of[k]})",
             (published[k], lower[k], upper[k]),
         )
         for k in counts.named[: counts.top].tolist()
     ]
-    return _drawn(
-        estimates, [("missing", f"{published[-1]:,.0f} of {rows_counted(counts):,.0f}")], 0.0
-    )
+    return _drawn(estimates, [("missing", f"{published[-1]:,.0f} of {among}")], 0.0)
+
+
+def _shares_in_words(counts: CountResult) -> list[str]:
+    """Return the share of each key as text."""
+    shares = np.clip(counts.share, 0.0, 1.0).tolist()
+    return ["share unknown" if math.isnan(each) else f"{each:.1%}" for each in shares]

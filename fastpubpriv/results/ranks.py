@@ -35,6 +35,14 @@ STRUCTURES: dict[Structure, str] = {
 }
 
 
+def in_order(below: FloatArray, total: float) -> FloatArray:
+    """Return ranks that do not fall, between 0 and `total`, from ranks as counted."""
+    within = np.clip(below, 0.0, total)
+    # The running maximum from the left is biased upwards, the running minimum from the right downwards.
+    most, least = np.maximum.accumulate(within), np.minimum.accumulate(within[::-1])[::-1]
+    return np.asarray((most + least) / 2.0)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class EdgeRanks(Value):
     """Estimated number of rows below each of several edges of one column.
@@ -44,7 +52,7 @@ class EdgeRanks(Value):
     edges : (k,) float64
         Ascending.
     below : (k,) float64
-        Estimated number of rows below each edge; non-decreasing, between 0 and `total`.
+        Estimated number of rows below each edge, as counted: noise may make it fall, or lie beyond 0 and `total`.
     std : (k,) float64
         Standard deviation of the noise in below - (below / total) * (number of non-missing values).
     total : float
@@ -58,21 +66,24 @@ class EdgeRanks(Value):
 
     def widened(self, k: int) -> EdgeRanks:
         """See `Value.widened`; intervals add the sampling variance of single rows to `std`, so k - 1 times that is added here."""
-        sampling = self.below * (1.0 - self.below / max(self.total, 1.0))
+        sampling = self.ascending * (1.0 - self.ascending / max(self.total, 1.0))
         return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
 
     def _fits_together(self) -> bool:
-        return self.total >= 0.0 and bool(
-            np.all(np.diff(self.edges) > 0.0) and np.all(np.diff(self.below) >= 0.0)
-        )
+        return self.total >= 0.0 and bool(np.all(np.diff(self.edges) > 0.0))
 
     def __repr__(self) -> str:
         return f"EdgeRanks(edges={len(self.edges)}, total={self.total:.6g})"
 
     @property
+    def ascending(self) -> FloatArray:
+        """Estimated number of rows below each edge; non-decreasing, between 0 and `total`, (k,)."""
+        return in_order(self.below, self.total)
+
+    @property
     def masses(self) -> FloatArray:
         """Estimated numbers of rows below the first edge, between edges, and at or above the last edge, (k + 1,)."""
-        return np.diff(np.concatenate([[0.0], self.below, [self.total]]))
+        return np.diff(np.concatenate([[0.0], self.ascending, [self.total]]))
 
     def ends(self, q: float, z: float) -> tuple[float, float]:
         """Return the ends of an interval for the q-quantile: the last edge below it, and the float before the first edge above it.
@@ -81,9 +92,12 @@ class EdgeRanks(Value):
         """
         target = q * self.total
         reach = z * np.sqrt(self.std**2 + q * (1.0 - q) * self.total)
+        # Ranks that ascend are too low before a stretch of equal ranks and too high behind it, so those that were counted decide.
+        highest = np.maximum(self.below, self.ascending)
+        lowest = np.minimum(self.below, self.ascending)
         # Single edges may be significant by chance: all edges up to the lower end must be below, all from the upper end on above.
-        first = int(np.append(np.flatnonzero(self.below + reach >= target), len(self.edges))[0])
-        last = int(np.append(-1, np.flatnonzero(self.below - reach <= target))[-1]) + 1
+        first = int(np.append(np.flatnonzero(highest + reach >= target), len(self.edges))[0])
+        last = int(np.append(-1, np.flatnonzero(lowest - reach <= target))[-1]) + 1
         return (
             float(self.edges[first - 1]) if first > 0 else -math.inf,
             float(np.nextafter(self.edges[last], -math.inf))

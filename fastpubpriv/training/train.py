@@ -340,6 +340,9 @@ def _fit(
         problem = replace(problem, executor=run.executor)
     chosen, plan = methods.choose(problem, run.account, record, auto=auto)
     descent = isinstance(problem, GradientProblem)
+    # With tails="any" the curvature of the rows in use is released; here it is that of public rows times the number of rows.
+    if plan.reads and not descent and stated.tails == "light":
+        session.refuse_padding(rows, f"{name} with tails='light'", f"{name} with tails='any'")
     if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
         how = "be no closer than" if descent else "gain little or nothing over"
         other = (

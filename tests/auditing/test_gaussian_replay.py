@@ -389,7 +389,7 @@ def test_a_row_that_becomes_incomplete(verb, notion):
 def test_catches_a_count_of_complete_rows_that_is_not_free(monkeypatch, verb):
     kind = sums.VectorSum if verb == "weighted_mean" else sums.SecondMoment
     original = kind.free_count
-    monkeypatch.setattr(kind, "free_count", lambda *given, **pure: 2 * original(*given, **pure))
+    monkeypatch.setattr(kind, "free_count", lambda *given: 2 * original(*given))
     run = partial(BECOMES_INCOMPLETE[verb], ZCDP(0.5))
     caught("sensitivity", run, pair_at(np.full((20, DIM), 1e9), 7, [np.nan, 0.0, 0.0]))
 

@@ -154,14 +154,37 @@ def test_ranks_never_fall():
             for _ in range(3)
         ]
         found = ranks_of(parts, 100.0, 5.0)
-        assert np.all(np.diff(found.below) >= 0.0)
-        assert np.all((found.below >= 0.0) & (found.below <= found.total))
-        # planted
-        with mock.patch.object(
-            module.np, "maximum", mock.Mock(wraps=np.maximum, accumulate=lambda x: x)
-        ):
-            falls |= bool(np.any(np.diff(ranks_of(parts, 100.0, 5.0).below) < 0.0))
+        assert np.all(np.diff(found.ascending) >= 0.0)
+        assert np.all((found.ascending >= 0.0) & (found.ascending <= found.total))
+        falls |= bool(np.any(np.diff(found.below) < 0.0))
     assert falls
+
+
+def test_cells_without_rows_add_none_to_a_group_of_unknown_size():
+    rng, totals, rows = np.random.default_rng(4), [], np.zeros(61)
+    rows[20] = 500.0
+    for _ in range(200):
+        counts = rows + rng.laplace(scale=50.0, size=61)
+        counted = EdgeCounts(edges=np.arange(60.0), counts=counts, std=70.0)
+        totals.append(ranks_of([counted], 2_000.0, 20_000.0).total)
+
+    assert abs(np.mean(totals) - 500.0) < 150.0
+
+
+@pytest.mark.parametrize(("q", "atom"), [(0.5, 0.0), (0.501, 1.0)])
+def test_an_interval_reaches_the_atom_at_the_end_of_a_stretch_of_equal_ranks(q, atom):
+    rng, outside = np.random.default_rng(4), 0
+    one = float(np.nextafter(1.0, 2.0))
+    edges = np.array([0.0, 5e-324, *np.arange(1, 31) / 31, 1.0, one])
+    rows = np.zeros(len(edges) + 1)
+    rows[[1, -2]] = 5000.0  # half of the rows are 0, the others 1
+    for _ in range(200):
+        counts = rows + rng.normal(scale=300.0, size=len(rows))
+        counted = EdgeCounts(edges=edges, counts=counts, std=300.0)
+        low, high = ranks_of([counted], 10_000.0, 0.5).ends(q, 1.96)
+        outside += not low <= atom <= high
+
+    assert outside <= 16
 
 
 # ---- with noise -----------------------------------------------------------------------------------------------------

@@ -199,3 +199,17 @@ def test_no_call_warns_with_an_error_after_its_debit(name, scale):
             assert debits == []
         except fpp.FastPubPrivError:
             pass
+
+
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning"
+)
+def test_laplace_noise_alone_adds_no_rows_of_a_person():
+    sizes, budget, chosen = np.full(1_000, 2.0), fpp.PureDP(1.0), []
+    for seed in range(200):
+        asked = {"ledger": None, "random_state": seed, "threads": 1, "progress": False}
+        share = budget * user_level.CHOICE_SHARE
+        choice = user_level.RowsChoice.prepare("mean", "who", sizes, share, budget, **asked)
+        chosen.append(choice.release())
+
+    assert np.mean(np.array(chosen) > 2) <= 0.01

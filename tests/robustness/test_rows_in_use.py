@@ -159,6 +159,9 @@ REFUSED = {
     "private_pca": (fpp.private_pca, {"x_pub": PUBLIC[["x", "y"]], "n_components": 1, "columns": ["x", "y"]}),
     "estimate_mean": (fpp.estimate_mean, {"x_pub": PUBLIC, "columns": ["x"], "variance": 1.0}),
     "estimate_gaussian": (fpp.estimate_gaussian, {"x_pub": PUBLIC, "columns": ["x"], "method": "pairs"}),
+    "linear_regression": (
+        fpp.linear_regression, {"x_pub": PUBLIC[["x", "y"]], "columns": ["x"], "label": "y", "tails": "light"},
+    ),
     "learn_separated_mixture": (
         fpp.learn_separated_mixture, {"x_pub": PUBLIC[["x", "y"]], "columns": ["x", "y"], "n_components": 1},
     ),
@@ -272,3 +275,33 @@ def test_a_person_whose_rows_become_fewer_costs_no_more_than_the_budget():
     # Three rows leave the cell of 1; one enters that of 0, and two that of rows that are not there: 9 + 1 + 4 of 18.
     assert int((moved != 0).sum()) == 3
     assert Fraction(7, 10) < unit * int((moved**2).sum()) < Fraction(8, 10)
+
+
+HIDDEN = {"person": "id", "rows_per_person": 1_024, "budget": fpp.PureDP(1), "random_state": 0}
+
+
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning"
+)
+def test_quantiles_have_no_number_where_noise_hides_the_rows_in_use():
+    for seed in range(10):
+        result = fpp.quantiles(
+            VISITS, x_pub=PUBLIC, columns=["x"], **{**HIDDEN, "random_state": seed}
+        )
+        lower, upper = result.confidence_interval()
+        truth = np.quantile(VISITS["x"], result.q)
+
+        assert np.all((lower[0] <= truth) & (truth <= upper[0]))
+
+
+@pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning"
+)
+def test_counts_have_no_shares_where_noise_hides_the_rows_in_use():
+    for seed in range(10):
+        result = fpp.describe(
+            VISITS[["g", "id"]], x_pub=PUBLIC[["g"]], **{**HIDDEN, "random_state": seed}
+        )
+        (texts,) = result.texts
+
+        assert np.isnan(texts.share).all() or abs(texts.share.sum() - 1.0) < 1e-9
