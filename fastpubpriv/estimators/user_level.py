@@ -230,7 +230,7 @@ class RowsChoice:
             )
             self.released = released.value
             self.noise_std = released.noise_std
-            law = "laplace" if self.run.account.pure else "gaussian"
+            law = self.run.account.spending.law
             surely = deviations(law, LAST_LEVEL) * released.noise_std
             occupied = np.flatnonzero(released.value > surely)
             counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
