@@ -67,7 +67,8 @@ def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
         )
         return float(bars.counts[here[0]]) if len(here) else 0.0
 
-    full, less = np.zeros((60, 1)), np.zeros((60, 1))
+    full = np.zeros((60, 1))
+    less = np.zeros((60, 1))
     less[0] = 40.0
     return auditing.audit(repeat(count), full, less, claim=claim, runs=runs, confidence=CONFIDENCE)
 
@@ -83,7 +84,8 @@ def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
             ]
         )
 
-    one, other = np.full((41, 1), -5.0), np.full((41, 1), -5.0)
+    one = np.full((41, 1), -5.0)
+    other = np.full((41, 1), -5.0)
     one[:21], other[:20] = 5.0, 5.0
     return auditing.audit(
         repeat(chosen), one, other, claim=claim, runs=runs, threshold=0.0, confidence=CONFIDENCE
@@ -141,7 +143,8 @@ def randomizer(make: Callable[[float], local.Randomizer]) -> Run:
     return run
 
 
-APPROX, PURE = fpp.ApproxDP(epsilon=1, delta=1e-3), fpp.PureDP(epsilon=1)
+APPROX = fpp.ApproxDP(epsilon=1, delta=1e-3)
+PURE = fpp.PureDP(epsilon=1)
 BALL = {"center": 0.0, "radius": 1.0, "steps": 1}
 PUBLIC = {"x_pub": np.zeros((1, 1)), "clipping": "gaussian", "steps": 1}
 STEPS = {
@@ -227,7 +230,8 @@ def larger(claim: Budget, factor: int) -> Budget:
 
 def line(name: str, claim: Budget, runs: int, run: Run, factor: int) -> dict[str, Any]:
     """Run an audit and its negative control; raise if the claim is refuted, or if that of the control is not."""
-    honest, twin = run(claim, claim, runs), run(larger(claim, factor), claim, runs)
+    honest = run(claim, claim, runs)
+    twin = run(larger(claim, factor), claim, runs)
     if not honest.passed or twin.passed:
         found = f"at least {honest.epsilon_lower:.3g}, and {twin.epsilon_lower:.3g} with {factor} times the epsilon"
         raise AssertionError(f"{name}: {claim} was claimed; found {found}")

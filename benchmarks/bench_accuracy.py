@@ -50,7 +50,8 @@ def test_raw_tables_are_in_two_halves_and_all_sources_are_known():
 
 
 def test_least_squares_and_the_excess_of_others_can_be_worked_by_hand():
-    x, y = np.array([[0.0], [0.0], [2.0], [2.0]]), np.array([1.0, 3.0, 5.0, 7.0])
+    x = np.array([[0.0], [0.0], [2.0], [2.0]])
+    y = np.array([1.0, 3.0, 5.0, 7.0])
     found = coefficients.LeastSquares.of(x, y)
     assert found.coefficients == pytest.approx([2.0])
     assert found.variance == pytest.approx(1.0)
@@ -77,7 +78,8 @@ def test_coefficients_of_a_table_that_is_given(monkeypatch):
 
 def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
     of = covariances.population("normal")
-    scale, r = of.truth["standard_deviation"], of.truth["correlation"]
+    scale = of.truth["standard_deviation"]
+    r = of.truth["correlation"]
     assert of.deviations["standard_deviation"] == pytest.approx(scale / np.sqrt(2.0), rel=0.03)
     pairs = np.triu_indices(4, 1)
     assert of.deviations["correlation"][pairs] == pytest.approx(1.0 - r[pairs] ** 2, rel=0.03)

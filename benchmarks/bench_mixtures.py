@@ -23,10 +23,13 @@ LEAST_RATIO = {"soft_em": 5.0, "one_shot": 5.0, "tree": 2.5, "public_pca": 5.0}
 )
 def test_fit_against_scikit(per_component, method):
     mixture = pytest.importorskip("sklearn.mixture")
-    n, dim, k = 1_000_000, 16, 8
+    n = 1_000_000
+    dim = 16
+    k = 8
     rows = loops.clusters(n + per_component * k, dim, count=k, apart=12.0)
     order = np.random.default_rng(0).permutation(len(rows))
-    public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
+    public = rows[order[:-n]].copy()
+    private = np.ascontiguousarray(rows[order[-n:]])
 
     def ours():
         return learn_separated_mixture(

@@ -60,7 +60,8 @@ def measure(
     import dask.array
     from distributed import Client, LocalCluster
 
-    asked, lines = query(dim), []
+    asked = query(dim)
+    lines = []
     for many in workers:
         options = {"n_workers": many, "threads_per_worker": 1, "dashboard_address": ":0"}
         with LocalCluster(**options) as cluster, Client(cluster) as client:

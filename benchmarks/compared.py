@@ -127,7 +127,8 @@ def quartiles(call: Callable[..., Any]) -> Callable[[int], float]:
     """Return the root mean square rank error of the three answers, rounded to minutes; a tie with the quantile has error zero."""
 
     def error(run: int) -> float:
-        column, off = delays(), []
+        column = delays()
+        off = []
         ordered = np.sort(column)
         for q, value in zip(
             (0.25, 0.5, 0.75), call(column, float(ordered[0]), float(ordered[-1])), strict=True

@@ -27,7 +27,8 @@ CASES = [  # kind, columns, public rows, epsilon
     ("even noise", 10, 50, 4.0), ("even noise", 10, 200, 1.0), ("skewed noise", 10, 50, 4.0), ("skewed noise", 10, 200, 1.0),
     ("classes", 10, 50, 4.0), ("classes", 10, 200, 1.0),
 ]  # fmt: skip
-QUANTILES, REACHES = (0.5, 0.75, 0.9, 1.0), (1.0, 2.0, 3.0, 4.0, 6.0)
+QUANTILES = (0.5, 0.75, 0.9, 1.0)
+REACHES = (1.0, 2.0, 3.0, 4.0, 6.0)
 
 CHOICES = list(itertools.product(QUANTILES, REACHES))
 
@@ -53,7 +54,8 @@ class Problem:
 
     def excess(self, weights: Any) -> float:
         """Return the expected excess loss on fresh rows."""
-        scores, least = self.fresh @ weights, self.fresh @ self.best
+        scores = self.fresh @ weights
+        least = self.fresh @ self.best
         if self.loss.name == "squared":
             return float(0.5 * np.mean((scores - least) ** 2))
         chance = 1.0 / (1.0 + np.exp(-least))

@@ -169,7 +169,8 @@ def main(arguments: list[str] | None = None) -> None:
         before = None if asked.compare is None else read_older(asked.compare)
     except ValueError as error:
         parser.error(str(error))
-    laps, machine = measure(asked.threads), describe_machine()
+    laps = measure(asked.threads)
+    machine = describe_machine()
     threads = asked.threads or machine["CPUs"]
     if asked.json is not None:
         written = {"machine": machine, "threads": threads}

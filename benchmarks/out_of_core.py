@@ -142,9 +142,11 @@ class Counted:
 
 def timed(call: Any, times: int = 1) -> dict[str, float]:
     """Return the minimum wall and CPU time of several calls."""
-    seconds, work = [], []
+    seconds = []
+    work = []
     for _ in range(times):
-        begin, spent = time.perf_counter(), time.process_time()
+        begin = time.perf_counter()
+        spent = time.process_time()
         call()
         seconds.append(time.perf_counter() - begin)
         work.append(time.process_time() - spent)
@@ -271,7 +273,9 @@ def _rounded(value: Any) -> Any:
 
 def measure(n: int, given: argparse.Namespace, results: Results) -> None:
     """Run all unfinished steps of one size."""
-    folder, fits, threads = given.folder, given.fits, given.threads
+    folder = given.folder
+    fits = given.fits
+    threads = given.threads
     wanted = [
         {"rows": n, "step": "fit", "fit": name, "threads": many}
         for many in threads

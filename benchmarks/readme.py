@@ -77,7 +77,9 @@ def write_rows(path: Path, rows: list[list[str]]) -> None:
 
 def short_speed(body: str) -> str:
     """Return the processor, and the selected rows with one peer each."""
-    found, name, ours = {}, "", ""
+    found = {}
+    name = ""
+    ours = ""
     for row in list(cells(body))[1:]:
         name, ours = (row[0], row[1]) if row[0] else (name, ours)
         found[name, row[4]] = (ours, row[5])

@@ -166,7 +166,8 @@ def all_timed(
 
 def lines(found: Sequence[Times]) -> list[Line]:
     """Return the rows of the table for one case, one per peer; the first also holds the goal of the limit or of the seconds."""
-    name, ours = found[0].name, [each.ours for each in found]
+    name = found[0].name
+    ours = [each.ours for each in found]
     over = [each.ours / each.limit for each in found if each.limit is not None] or None
     goal = GOALS.get(name, NONE)
     own = [
@@ -195,7 +196,8 @@ def lines(found: Sequence[Times]) -> list[Line]:
 def peaks(scale: float) -> Iterator[Line]:
     """Return the rows on the peak memory of calls beyond their rows, in fresh processes."""
     for case in memory.cases(scale):
-        ours, theirs = memory.peak(case.ours), memory.peak(case.theirs)
+        ours = memory.peak(case.ours)
+        theirs = memory.peak(case.theirs)
         name = f"memory beside the rows: {case.name}"
         yield name, f"{ours:.0f} MB", "-", "", case.peer, f"{theirs:.0f} MB", ""
 

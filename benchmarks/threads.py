@@ -61,9 +61,11 @@ def passes() -> Iterator[list[float]]:
 def once(case: Threaded, threads: int | None) -> tuple[float, float, float]:
     """Return the wall time of a call, that of its passes (of the complete call if it makes none), and its CPU time."""
     with passes() as found:
-        begin, work = time.perf_counter(), time.process_time()
+        begin = time.perf_counter()
+        work = time.process_time()
         case.call(threads)
-        whole, work = time.perf_counter() - begin, time.process_time() - work
+        whole = time.perf_counter() - begin
+        work = time.process_time() - work
     return whole, sum(found) or whole, work
 
 
@@ -91,7 +93,8 @@ def machine(case: Threaded, rounds: int) -> float:
     context = multiprocessing.get_context("fork")  # the children inherit the rows
 
     def together(count: int) -> float:
-        barrier, send = context.Barrier(count), context.Queue()
+        barrier = context.Barrier(count)
+        send = context.Queue()
         children = [
             context.Process(target=_alone, args=(case, barrier, rounds, send)) for _ in range(count)
         ]

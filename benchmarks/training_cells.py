@@ -33,7 +33,9 @@ from fastpubpriv.training.train import linear_regression
 KEPT = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "training_cells.json"
 Kept = dict[str, list[dict[str, Any]]]
 # maximum loss over that of the prototype; in cell FEW
-CLOSE, CLOSE_FEW, FEW = 1.03, 1.5, (0.01, 2.0)
+CLOSE = 1.03
+CLOSE_FEW = 1.5
+FEW = (0.01, 2.0)
 # Losses of the prototype of newton with the better of its two row weightings: medians of five draws.
 PROTOTYPE = {
     (0.01, 2.0): 2.2822, (0.03, 2.0): 1.4356, (0.04, 2.0): 1.4625, (0.1, 2.0): 1.2323, (0.25, 2.0): 1.1705,
@@ -96,7 +98,8 @@ def rounded(row: Row) -> Row:
 
 def run_gradient(kept: Kept, stop: float) -> None:
     """Run missing cells until the time limit."""
-    data, known = cells.make_data(cells.PAPER), None
+    data = cells.make_data(cells.PAPER)
+    known = None
     for cell, account in wanted():
         if has(kept, cell, account):
             continue
@@ -132,7 +135,8 @@ def run_newton(kept: Kept, stop: float) -> None:
 def same_rows(ratio: float, epsilon: float) -> str:
     """Return a sentence with the losses of Newton steps and of public rows alone, on the draw that the four methods share."""
     data = cells.make_data(cells.PAPER)
-    x, y = data.x.astype(np.float64), data.y.astype(np.float64)
+    x = data.x.astype(np.float64)
+    y = data.y.astype(np.float64)
     m = round(ratio * data.size.n)
     found = linear_regression(
         *(x[m:], y[m:]), x_pub=x[:m].copy(), y_pub=y[:m].copy(), method="newton", tails="light", random_state=0,
@@ -176,7 +180,9 @@ def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     head = ["table", "n_pub/n", "epsilon", "start"]
     for method in METHODS:
         head += [method, "ours"] + (["honest"] if method != THROW_AWAY else [])
-    found, rows, place = mapped_rows(kept), [], ("table", "public_ratio", "epsilon", "start")
+    found = mapped_rows(kept)
+    rows = []
+    place = ("table", "public_ratio", "epsilon", "start")
     for at in dict.fromkeys(tuple(row[name] for name in place) for row in found):
         part = where(found, **dict(zip(place, at, strict=True)))
         row = [str(at[0]), f"{at[1]:g}", f"{at[2]:g}", at[3]]
@@ -282,7 +288,8 @@ def main() -> None:
             warnings.simplefilter("ignore", SeededNoiseWarning)
             print(same_rows(*map(float, options.same.split(":"))))
         return
-    kept, stop = read(), time.monotonic() + 60.0 * options.minutes
+    kept = read()
+    stop = time.monotonic() + 60.0 * options.minutes
     if options.minutes > 0.0:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AccuracyWarning)

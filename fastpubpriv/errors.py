@@ -253,12 +253,14 @@ def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
     receive = _RECEIVER.get()
     if receive is not None and not receive(text, category):
         return
-    frame, depth = sys._getframe(0), 1
+    frame = sys._getframe(0)
+    depth = 1
     while (
         frame.f_back is not None
         and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER
     ):
-        frame, depth = frame.f_back, depth + 1
+        frame = frame.f_back
+        depth = depth + 1
     warnings.warn(text, category, stacklevel=depth)
 
 

@@ -319,7 +319,8 @@ def start(
     **account_arguments: Unpack[AccountArguments],
 ) -> Session:
     """Create the session with its account; `Session.paid` debits the ledger once every public argument has been checked."""
-    threads, progress = account_arguments["threads"], account_arguments["progress"]
+    threads = account_arguments["threads"]
+    progress = account_arguments["progress"]
     max_memory = account_arguments.get("max_memory")
     if threads is not None:
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())

@@ -53,7 +53,8 @@ def ctrl_c(*, once=lambda: True, after=0.3):
 
     The work of the block must take far longer than ten times `INTERRUPT`, or the test has no power.
     """
-    pressed, over = [], threading.Event()
+    pressed = []
+    over = threading.Event()
 
     def press():
         wait_until(lambda: over.is_set() or once())

@@ -89,7 +89,8 @@ def found_by(query, rows, chunk_rows):
         return flat(honest_run(executor, query, private_rows(rows)))
 
 
-honest_run, honest_release = Executor.run, Session.release
+honest_run = Executor.run
+honest_release = Session.release
 
 
 class Recorder:
@@ -103,7 +104,8 @@ class Recorder:
 
     def keep(self, query, rows):
         """Store one pass of each kind for each case, as later rounds run the same code."""
-        site, statistic = kind_of(query), getattr(query, "statistic", None)
+        site = kind_of(query)
+        statistic = getattr(query, "statistic", None)
         known = {
             (each.site, each.case, each.dim, getattr(each.query, "statistic", None) is None)
             for each in self.passes
@@ -166,7 +168,8 @@ def kind_of(query):
 def queries():
     """Return names of the concrete queries of the package, with their kinds."""
     modules()
-    found, kinds = set(), [Query]
+    found = set()
+    kinds = [Query]
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
@@ -210,7 +213,8 @@ def reads_rows(call):
 
 def cancelling(rng, rows):
     """Return the rows moved by large steps that cancel in a sum over columns, or do not."""
-    found, dim = [], rows.shape[1]
+    found = []
+    dim = rows.shape[1]
     for size in (1e3, 1e6, 1e9, 1e12):
         row = rows[rng.integers(len(rows))].copy()
         first, second = rng.integers(dim, size=2)
@@ -233,9 +237,11 @@ def on_boundaries(contribution, rows, count, rng):
     found = []
     for turn in range(count):
         one, other = rng.choice(len(rows), size=2, replace=False)
-        low, high = rows[one], rows[other]
+        low = rows[one]
+        high = rows[other]
         if turn % 2 == 0:
-            column, high = rng.integers(rows.shape[1]), low.copy()
+            column = rng.integers(rows.shape[1])
+            high = low.copy()
             high[column] = rows[other, column]
         at_low = contribution(low[None], 1)
         if np.array_equal(at_low, contribution(high[None], 1)):

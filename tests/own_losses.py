@@ -79,6 +79,7 @@ def own_score_residuals(scores, labels):
     return np.tanh(labels[:, None] - scores)
 
 
-ROWS, COMPILED = OwnLoss(), CompiledLoss()
+ROWS = OwnLoss()
+COMPILED = CompiledLoss()
 OWN = Loss(name="quantile", residual=own_residual, residuals=own_residuals, values=own_values)
 OWN_SCORES = Loss(name="scores", residual=own_scores, residuals=own_score_residuals, scores=True)

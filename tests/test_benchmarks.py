@@ -97,11 +97,9 @@ def test_peers_of_training_compute_the_same_gradients():
     from benchmarks.cases import training
     from fastpubpriv.kernels.gradients import gradient_sum
 
-    rows, sums, chosen = (
-        training.labeled(5000, 30, np.float64),
-        np.zeros(30, dtype=np.int64),
-        training.gradient_map(30),
-    )
+    rows = training.labeled(5000, 30, np.float64)
+    sums = np.zeros(30, dtype=np.int64)
+    chosen = training.gradient_map(30)
     gradient_sum(rows, chosen, sums)
     naive = training.numpy_gradients(rows, chosen.weights)
     np.testing.assert_allclose(sums / chosen.inv_step, naive, atol=1e-2)
@@ -114,11 +112,9 @@ def test_peers_of_a_newton_pass_compute_the_same():
     from benchmarks.cases import training
     from fastpubpriv.kernels.gradients import gradient_sum
 
-    rows, sums, chosen = (
-        training.labeled(5000, 30, np.float64),
-        np.zeros(30, dtype=np.int64),
-        training.residual_map(30),
-    )
+    rows = training.labeled(5000, 30, np.float64)
+    sums = np.zeros(30, dtype=np.int64)
+    chosen = training.residual_map(30)
     gradient_sum(rows, chosen, sums)
     naive = training.numpy_newton(rows, chosen)
     np.testing.assert_allclose(sums / chosen.inv_step * chosen.clip, naive, atol=1e-1)
@@ -145,7 +141,8 @@ def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_o
     from benchmarks import held, table
     from fastpubpriv.kernels._cext import lib
 
-    level, before = min(lib.FPP_ISA_AVX2, lib.fpp_isa_detect()), dict(os.environ)
+    level = min(lib.FPP_ISA_AVX2, lib.fpp_isa_detect())
+    before = dict(os.environ)
     ((blas,),) = held.in_turn([level], table.all_timed, [], 1, 0.01)
     assert dict(os.environ) == before
     told = held.environment(level)

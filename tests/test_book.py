@@ -194,7 +194,8 @@ def test_long_tests_are_found_and_in_the_table(tmp_path):
         for path in marked
         if path.name != "test_book.py" and path.relative_to(ROOT).as_posix() not in listed
     ] == []
-    path, mark = tmp_path / "test_a.py", "pytest.mark.audit"
+    path = tmp_path / "test_a.py"
+    mark = "pytest.mark.audit"
     path.write_text(
         f"import pytest\nrows = {mark}\n\n@{mark}\ndef test_b():\n    'Why.'\n\n@rows\ndef test_c(): ...\ndef test_d(): ...\n",
         encoding="utf-8",

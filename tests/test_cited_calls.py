@@ -25,7 +25,8 @@ CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)")
 def named(text):
     """Return what a dotted name stands for; raise AttributeError or ImportError if there is none."""
     root, *parts = text.rstrip(".").split(".")
-    found, path = ROOTS[root], root
+    found = ROOTS[root]
+    path = root
     for part in parts:
         path = f"{path}.{part}"
         if not hasattr(found, part) and inspect.ismodule(found):

@@ -128,7 +128,8 @@ def test_the_small_tables_are_rows_of_the_long_ones():
 @pytest.mark.parametrize("name", modules())
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    module, bad = importlib.import_module(name), []
+    module = importlib.import_module(name)
+    bad = []
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs={"np": np}):
         if test.examples:
             runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)

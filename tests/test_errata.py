@@ -40,7 +40,8 @@ def test_every_line_of_the_table_names_a_test():
 def test_a4_the_radius_of_algorithm_2(dim):
     """The exact radius is within that of Lemma 2.5; the printed one has the required coverage, which the proof does not show."""
     public = np.random.default_rng(dim).standard_normal((dim + 1, dim))
-    tail, ours = math.log(6 / 0.1), fpp.precondition(public, failure_prob=0.05).mean_radius
+    tail = math.log(6 / 0.1)
+    ours = fpp.precondition(public, failure_prob=0.05).mean_radius
     assert ours == pytest.approx(
         math.sqrt((dim + 2 * math.sqrt(dim * tail) + 2 * tail) / (dim + 1))
     )
@@ -72,7 +73,8 @@ def test_a10_weights_add_up_to_one():
 
 def test_b3_one_pass_ends_with_the_private_rows():
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(1000, 2)), rng.normal(size=1000)
+    x = rng.normal(size=(1000, 2))
+    y = rng.normal(size=1000)
     data = {"x_pub": x[100:], "y_pub": y[100:], "loss": "squared", "budget": BUDGET}
     for steps, fits in ((2, True), (3, False)):
         method = SemiDP(steps=steps, sampling="one_pass", batch_rows=50, clip_norm=1.0)
@@ -102,7 +104,9 @@ def test_c1_a_net_of_weights():
 
 
 def test_c3_small_weights():
-    weights, rounded, step = np.array([0.045, 0.955]), np.array([0.09, 0.91]), 0.1 / 2
+    weights = np.array([0.045, 0.955])
+    rounded = np.array([0.09, 0.91])
+    step = 0.1 / 2
     assert np.abs(weights - rounded).max() <= step
     assert weights[0] <= step < rounded[0] <= 2 * step
 
@@ -118,14 +122,16 @@ def test_c4_the_nearest_bin():
 
 def test_c5_the_bound_of_a_light_bin():
     for weight in (0.1, 0.5, 1.0):
-        light, error = weight**2 / 12, weight**2 / 24
+        light = weight**2 / 12
+        error = weight**2 / 24
         assert light + error == pytest.approx(weight**2 / 8)
         assert light + error > weight**2 / 12
 
 
 def test_c7_privacy_is_paid_in_every_column():
     """The error of all counts, when each column has its share of the budget, grows as d log(1/delta)."""
-    dim, n = 100, 10_000
+    dim = 100
+    n = 10_000
     one = histogram_error(fpp.ApproxDP(epsilon=1, delta=1e-6), n, 0.05)
     each = histogram_error(fpp.ApproxDP(epsilon=1 / dim, delta=1e-6 / dim), n, 0.05 / dim)
     assert each > dim * one

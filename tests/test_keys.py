@@ -34,7 +34,9 @@ def test_system_keys_are_private_and_distinct():
 
 
 def test_seeded_keys_are_the_documented_hash_and_repeat():
-    first, again, other = seeded(7), seeded(np.int64(7)), seeded(8)
+    first = seeded(7)
+    again = seeded(np.int64(7))
+    other = seeded(8)
     assert not first.private
     assert "123456789" not in repr(seeded(123456789))
     keys = [first.fresh() for _ in range(50)]
@@ -94,7 +96,9 @@ def test_no_or_too_little_entropy_is_an_error_without_fallback(monkeypatch, brok
     "make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"]
 )
 def test_threads_get_distinct_keys(make):
-    source, lists, start = make(), [[] for _ in range(8)], threading.Barrier(8)
+    source = make()
+    lists = [[] for _ in range(8)]
+    start = threading.Barrier(8)
 
     def take(mine):
         start.wait()

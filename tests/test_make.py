@@ -59,7 +59,8 @@ def run(folder, command, broken):
 )
 def test_every_step_runs_and_what_failed_is_listed(tmp_path, broken, target, steps):
     done = run(tmp_path, ["make", target], broken)
-    failed, lines = [step for step in steps if step in broken], done.stdout.splitlines()
+    failed = [step for step in steps if step in broken]
+    lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("== ")] == [
         f"== make {step}" for step in steps
     ]

@@ -212,7 +212,8 @@ def test_bars_of_a_histogram_end_where_few_rows_are_far_off():
 
 def test_cutting_an_outline():
     outline = ellipse(np.zeros(2), np.array([[4.0, 1.5], [1.5, 1.0]]), 0.95)
-    low, high = np.array([-1.0, -np.inf]), np.array([2.5, 1.2])
+    low = np.array([-1.0, -np.inf])
+    high = np.array([2.5, 1.2])
     cut = clipped(outline, low, high)
     assert np.array_equal(cut[0], cut[-1])
     assert np.all((cut >= low - 1e-12) & (cut <= high + 1e-12))
@@ -233,7 +234,8 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
     figure = found.plot(tmp_path / "cut.png", x_pub=PUBLIC, bounds=([0.0, -np.inf], [np.inf, 2.0]))
     assert (tmp_path / "cut.png").stat().st_size > 5000
     panel = figure.axes[2]
-    points, outline = panel.lines[0].get_xydata(), panel.lines[1].get_xydata()
+    points = panel.lines[0].get_xydata()
+    outline = panel.lines[1].get_xydata()
     assert np.array_equal(points, PUBLIC)
     assert outline[:, 0].min() >= 0.0
     assert outline[:, 1].max() <= 2.0

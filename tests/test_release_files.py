@@ -103,7 +103,8 @@ def test_what_conda_tries_works():
 def unknown_steps(workflow: str) -> list[str]:
     """Return steps of a workflow that call neither a Makefile target nor an existing script, or upload files that none makes."""
     makefile = text("Makefile")
-    targets, wrong = set(re.findall(r"(?m)^([a-z-]+):", makefile)), []
+    targets = set(re.findall(r"(?m)^([a-z-]+):", makefile))
+    wrong = []
     for step in re.findall(r"(?m)^ +- run: (.+)$", workflow):
         words = shlex.split(step)
         known = {"make": words[1] in targets, "bash": (ROOT / words[1]).is_file()}

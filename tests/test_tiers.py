@@ -178,7 +178,8 @@ def expression_of(step: str) -> str:
 
 
 def test_steps_of_the_makefile_are_tiers():
-    default, rest = expression_of("py-test"), expression_of("py-rest")
+    default = expression_of("py-test")
+    rest = expression_of("py-rest")
     assert leaves_out_extended(default)
     assert not leaves_out_extended(rest)
     assert default.replace("not extended", "extended") == rest

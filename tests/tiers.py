@@ -129,7 +129,8 @@ Point = frozenset[tuple[object, object]]
 
 def point_of(item: pytest.Function) -> Point:
     """Return the coordinates of a test in its grid: the row of each parametrization, and the parts of an id like `zcdp: newton`."""
-    params, groups = item.callspec.params, []
+    params = item.callspec.params
+    groups = []
     for mark in item.iter_markers("parametrize"):
         names = mark.kwargs.get("argnames") or mark.args[0]
         groups.append(
@@ -147,7 +148,8 @@ def covering(points: Sequence[Point]) -> set[int]:
     """Return few indices of a list that cover every coordinate value of its points."""
     if all(len(point) == 1 for point in points):
         return {place for place, point in enumerate(points) if point not in points[:place]}
-    missing, chosen = set().union(*points), set[int]()
+    missing = set().union(*points)
+    chosen = set[int]()
     while missing:
         best = max(range(len(points)), key=lambda place: (len(missing & points[place]), -place))
         chosen.add(best)

@@ -54,7 +54,8 @@ def chunked(array, chunks):
 
 
 def _ordered(graph, keys):
-    found, stack = {}, [(key, False) for key in (keys if isinstance(keys, list) else [keys])]
+    found = {}
+    stack = [(key, False) for key in (keys if isinstance(keys, list) else [keys])]
     while stack:
         key, entered = stack.pop()
         if entered:

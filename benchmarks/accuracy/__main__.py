@@ -27,10 +27,8 @@ def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
     chosen = tables.columns(None if options.half == "both" else options.half, tables=options.table)
     grid = means.cells()
     if options.quick:
-        chosen, grid = (
-            chosen[::4],
-            means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0))),
-        )
+        chosen = chosen[::4]
+        grid = means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0)))
     names = {"default": ("estimate_mean",), "ours": tuple(OURS), "all": (*OURS, *PEERS)}[
         options.contestants
     ]

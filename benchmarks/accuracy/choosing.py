@@ -116,8 +116,10 @@ def decide(
     kept = log_weight > math.log(LEAST_WEIGHT)
     weight = np.exp(log_weight[kept]) / (shapes.best[kept] * shapes.scale[kept]) ** 2
     weight /= weight.sum()
-    below, above = shapes.below[kept], shapes.above[kept]
-    mean_below, mean_above = weight @ below, weight @ above
+    below = shapes.below[kept]
+    above = shapes.above[kept]
+    mean_below = weight @ below
+    mean_above = weight @ above
     together = (below * weight[:, None]).T @ above - np.outer(mean_below, mean_above)
     spread = (
         (weight @ below**2 - mean_below**2)[:, None]
@@ -141,7 +143,8 @@ def ratio(
     total = 0.0
     for _ in range(resamples):
         scale = 2.0 ** rng.uniform(-0.5, 0.5)
-        rows, center = rng.choice(shape, CELL.n), rng.choice(shape)
+        rows = rng.choice(shape, CELL.n)
+        center = rng.choice(shape)
         noisy = counted((rows - center) * scale) + rng.laplace(
             0.0, 2.0 / share, shapes.counts.shape[1]
         )

@@ -23,7 +23,8 @@ import fastpubpriv as fpp
 from benchmarks.accuracy import tables
 from benchmarks.accuracy.coefficients import BUDGETS, DEFAULT_BUDGETS
 
-MOST_ROWS, PUBLIC_SIZES = 30_000, (200, 1_000)
+MOST_ROWS = 30_000
+PUBLIC_SIZES = (200, 1_000)
 # Source, columns, the column of classes, and the thresholds between its classes, or None where it is categorical.
 TABLES: dict[str, tuple[str, tuple[str, ...], str, tuple[float, ...] | None]] = {
     "family": ("401ksubs", ("inc", "age", "nettfa", "e401k"), "fsize", (2.0, 4.0)),
@@ -49,14 +50,16 @@ def labeled(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the maximum likelihood slopes (K, p), which sum to zero over the classes, and their robust standard errors."""
-    classes, scale = int(y.max()) + 1, x.std(axis=0)
-    rows, hot = (
-        np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / scale]),
-        y[:, None] == np.arange(classes),
-    )
+    classes = int(y.max()) + 1
+    scale = x.std(axis=0)
+    rows = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / scale])
+    hot = y[:, None] == np.arange(classes)
     basis = np.linalg.qr(np.column_stack([np.ones(classes), np.eye(classes)[:, :-1]]))[0][:, 1:]
-    free, dim = classes - 1, rows.shape[1]
-    found, bend, spread = np.zeros(free * dim), np.eye(free * dim), np.eye(free * dim)
+    free = classes - 1
+    dim = rows.shape[1]
+    found = np.zeros(free * dim)
+    bend = np.eye(free * dim)
+    spread = np.eye(free * dim)
     for _ in range(100):
         scores = rows @ (basis @ found.reshape(free, dim)).T
         p = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -90,7 +93,8 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
     order = np.random.default_rng([zlib.crc32(table.encode()), seed]).permutation(len(y))[
         : MOST_ROWS + m
     ]
-    x, y = x[order], y[order]
+    x = x[order]
+    y = y[order]
     given = {
         "loss": "softmax", "classes": list(range(int(y.max()) + 1)), "x_pub": x[:m], "y_pub": y[:m], "budget": BUDGETS[budget],
         "random_state": seed, "progress": False, "threads": 1,

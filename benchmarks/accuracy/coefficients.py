@@ -72,10 +72,12 @@ class LeastSquares:
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray) -> LeastSquares:
         """Fit to standardized columns, for numerical accuracy."""
-        mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-300)
+        mean = x.mean(axis=0)
+        scale = np.maximum(x.std(axis=0), 1e-300)
         rows = np.column_stack([np.ones(len(x)), (x - mean) / scale])
         found = np.linalg.lstsq(rows, y, rcond=None)[0]
-        left, n = y - rows @ found, len(y)
+        left = y - rows @ found
+        n = len(y)
         moment = rows.T @ rows / n
         inverse = np.linalg.pinv(moment)
         sandwich = inverse @ ((rows * (left * left)[:, None]).T @ rows / n) @ inverse / n
@@ -118,7 +120,9 @@ def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]
         len(data.y)
     )
     order = order[: setting.n + setting.n_pub]
-    x, y, m = np.ascontiguousarray(data.x[order]), data.y[order].copy(), setting.n_pub
+    x = np.ascontiguousarray(data.x[order])
+    y = data.y[order].copy()
+    m = setting.n_pub
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         result = fpp.linear_regression(
@@ -149,7 +153,8 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     found = [draw(setting, seed) for seed in range(draws)]
     tally: dict[str, list[bool]] = {}
     flagged: list[bool] = []
-    widths, words = [], Counter[str]()
+    widths = []
+    words = Counter[str]()
     for one in found:
         for term, word, covered, width in zip(
             one["terms"], one["reasons"], one["covered"], one["width"], strict=True

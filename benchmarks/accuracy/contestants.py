@@ -89,7 +89,8 @@ def told_variance(sample: Sample) -> Answer:
 
 def public_range(sample: Sample) -> tuple[float, float] | None:
     """Return the minimum and maximum public value, or None if they are equal."""
-    low, high = float(sample.public.min()), float(sample.public.max())
+    low = float(sample.public.min())
+    high = float(sample.public.max())
     return (low, high) if low < high else None
 
 
@@ -100,7 +101,8 @@ def true_range(sample: Sample) -> tuple[float, float]:
 def weighted(sample: Sample, bounds: tuple[float, float] | None, **more: Any) -> Answer | None:
     if bounds is None:
         return None
-    middle, half = (bounds[0] + bounds[1]) / 2.0, (bounds[1] - bounds[0]) / 2.0
+    middle = (bounds[0] + bounds[1]) / 2.0
+    half = (bounds[1] - bounds[0]) / 2.0
     return from_result(
         fpp.weighted_mean(
             sample.private,
@@ -157,7 +159,8 @@ def opendp_mean(sample: Sample, bounds: tuple[float, float] | None) -> Answer | 
     if bounds is None or dp is None:
         return None
     dp.enable_features("contrib")
-    n, amount = sample.cell.n, sample.cell.amount
+    n = sample.cell.n
+    amount = sample.cell.amount
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n), dp.symmetric_distance()
     bounded = space >> dp.t.then_clamp(bounds) >> dp.t.then_mean()
     step = (bounds[1] - bounds[0]) / n

@@ -62,7 +62,8 @@ class Population:
 def population(name: str) -> Population:
     """Return a raw or a synthetic table; standard deviations are those of one row, from influence functions."""
     rows = MADE_UP[name](np.random.default_rng(7)) if name in MADE_UP else tables.joint(name)
-    mean, covariance = rows.mean(axis=0), np.cov(rows.T, ddof=0)
+    mean = rows.mean(axis=0)
+    covariance = np.cov(rows.T, ddof=0)
     scale = np.sqrt(np.diag(covariance))
     white = (rows - mean) / scale
     correlation = covariance / np.outer(scale, scale)
@@ -124,7 +125,8 @@ def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.nda
     """Return for each number of a kind whether it is covered, whether it has no reason, and its width over that of sampling."""
     of = population(setting.table)
     lower, upper = result.confidence_interval(0.95, of=kind)
-    truth, unit = of.truth[kind], 3.92 * of.deviations[kind] / np.sqrt(setting.n)
+    truth = of.truth[kind]
+    unit = 3.92 * of.deviations[kind] / np.sqrt(setting.n)
     plain = np.array([not own for own in result.part_reasons])
     covered = (lower <= truth) & (truth <= upper)
     if truth.ndim == 1:
@@ -136,7 +138,9 @@ def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.nda
 
 def held_without_noise(private: np.ndarray, of: Population) -> dict[str, np.ndarray]:
     """Return whether intervals of the sample itself, by the central limit theorem and without noise, hold the truth."""
-    n, mean, scale = len(private), private.mean(axis=0), private.std(axis=0, ddof=1)
+    n = len(private)
+    mean = private.mean(axis=0)
+    scale = private.std(axis=0, ddof=1)
     fourth = np.mean((private - mean) ** 4, axis=0) / scale**4
     halves = {"mean": scale, "standard_deviation": scale * np.sqrt((fourth - 1.0) / 4.0)}
     return {
@@ -195,7 +199,8 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
 def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
     """Evaluate the intervals of `private_pca` for the population's mean square along a direction, around the center."""
     of = population(setting.table)
-    parts, plain = [], []
+    parts = []
+    plain = []
     for seed in range(draws):
         private, public = sample(setting, seed)
         with warnings.catch_warnings():
@@ -205,7 +210,8 @@ def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
                 progress=False,
             )  # fmt: skip
         squares = np.square((of.rows - result.center) @ result.components.T)
-        truth, unit = squares.mean(axis=0), 3.92 * squares.std(axis=0) / np.sqrt(setting.n)
+        truth = squares.mean(axis=0)
+        unit = 3.92 * squares.std(axis=0) / np.sqrt(setting.n)
         lower, upper = result.confidence_interval(0.95)
         known = ~np.isnan(lower)
         own = np.square((private - result.center) @ result.components.T)

@@ -115,7 +115,8 @@ BEFORE = dict(zip(LISTED, (
 
 def mixture_of(setting: Setting, seed: int) -> Parameters:
     """Return the true mixture of one draw."""
-    dim, k = setting.dim, setting.k
+    dim = setting.dim
+    k = setting.k
     rng = np.random.default_rng([zlib.crc32(setting.name.encode()), seed])
     scales = np.array(setting.scales or (1.0,) * k)
     means = rng.normal(size=(k, dim))
@@ -206,7 +207,8 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
     """Return the total variation of one answer, of dp_em, of the public fit and of the non-private fit, and the reasons."""
     truth = mixture_of(setting, seed)
     rng = np.random.default_rng([seed, 1])
-    rows, public = drawn(truth, setting.n, rng), drawn(truth, setting.n_pub, rng)
+    rows = drawn(truth, setting.n, rng)
+    public = drawn(truth, setting.n_pub, rng)
     given: Any = {
         "x_pub": public,
         "n_components": setting.k,

@@ -97,7 +97,8 @@ def problems(quick: bool) -> list[Problem]:
 
 def public_alone(public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance of public rows; a multiple of the identity if the rows are few or collinear."""
-    mean, spread = public.mean(axis=0), np.cov(public.T).reshape(public.shape[1], -1)
+    mean = public.mean(axis=0)
+    spread = np.cov(public.T).reshape(public.shape[1], -1)
     scale = np.sqrt(np.diag(spread))
     if (
         len(public) > len(mean)
@@ -138,7 +139,8 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
     told: list[str] = []
     silent: list[float] = []
     for index in range(resamples):
-        private, public = problem.draw(rng, problem.n), problem.draw(rng, problem.n_pub)
+        private = problem.draw(rng, problem.n)
+        public = problem.draw(rng, problem.n_pub)
         options = {
             "x_pub": public,
             "budget": BUDGETS[budget],
@@ -166,7 +168,8 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
         return {}
     line: dict[str, Any] = {"problem": problem.name, "budget": budget}
     for place, word in ((0, "covariance"), (1, "mean")):
-        public, paper = float(scores["public"][place]), float(scores["paper"][place])
+        public = float(scores["public"][place])
+        paper = float(scores["paper"][place])
         value = float(scores["estimate_gaussian"][place])
         line |= {
             f"public {word}": public,

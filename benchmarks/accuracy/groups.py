@@ -48,7 +48,8 @@ def _scales() -> Any:
 
 
 def _sizes() -> Any:
-    rng, share = np.random.default_rng(3), 1.0 / np.arange(1, 201)
+    rng = np.random.default_rng(3)
+    share = 1.0 / np.arange(1, 201)
     group = rng.choice(200, 20_000, p=share / share.sum())
     return pandas.DataFrame({"group": group, "x": rng.normal(rng.normal(size=200)[group], 1.0)})
 
@@ -87,11 +88,9 @@ def parts_of(table: Any, rho: float, draws: int) -> Iterator[Part]:
     table = table.assign(**{by: table[by].astype(str)})
     groups = sorted(table[by].unique())
     of_group = table.groupby(by)[columns]
-    truth, spread, width = (
-        of_group.mean().loc[groups],
-        of_group.std(ddof=0).loc[groups],
-        np.ptp(table[columns], axis=0),
-    )
+    truth = of_group.mean().loc[groups]
+    spread = of_group.std(ddof=0).loc[groups]
+    width = np.ptp(table[columns], axis=0)
     for seed in range(draws):
         rows = table.sample(len(table) + PUBLIC, replace=True, random_state=seed)
         private = rows[PUBLIC:]

@@ -57,7 +57,8 @@ def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
         centers = rng.standard_normal((k, dim))
         centers *= APART * spread * np.sqrt(dim) / np.linalg.norm(centers, axis=1)[:, None]
         factor = np.linalg.cholesky(covariance)
-        labels, public_labels = rng.integers(0, k, n), np.repeat(np.arange(k), per_leaf)
+        labels = rng.integers(0, k, n)
+        public_labels = np.repeat(np.arange(k), per_leaf)
         private = centers[labels] + rng.standard_normal((n, dim)) @ factor.T
         public = centers[public_labels] + rng.standard_normal((k * per_leaf, dim)) @ factor.T
         with warnings.catch_warnings():
@@ -90,8 +91,12 @@ def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
 def of_counts(column: tables.Column, resamples: int, n: int = 5_000) -> dict[str, Any]:
     """Fit axis-aligned mixtures to a column that is not a Gaussian mixture; return errors of the mean and impossible components."""
     rng = np.random.default_rng(zlib.crc32(column.name.encode()))
-    low, high = column.values.min(), column.values.max()
-    reach, told, absurd, off = 0.5 * (high - low), [], 0, []
+    low = column.values.min()
+    high = column.values.max()
+    reach = 0.5 * (high - low)
+    told = []
+    absurd = 0
+    off = []
     for index in range(resamples):
         private, public = (
             column.values[rng.integers(0, len(column.values), m)].reshape(-1, 1) for m in (n, 50)
@@ -142,8 +147,12 @@ def of_table(
     """Compare an axis-aligned mixture of a real table with the fit to its public rows alone, by their marginal distributions."""
     population = tables.joint(name)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    low, high = population.min(axis=0), population.max(axis=0)
-    ours, public_fits, absurd, told = [], [], 0, list[str]()
+    low = population.min(axis=0)
+    high = population.max(axis=0)
+    ours = []
+    public_fits = []
+    absurd = 0
+    told = list[str]()
     for index in range(resamples):
         private, public = (population[rng.integers(0, len(population), m)] for m in (n, n_pub))
         with warnings.catch_warnings():

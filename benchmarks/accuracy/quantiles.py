@@ -20,7 +20,8 @@ import fastpubpriv as fpp
 from benchmarks.accuracy import tables
 from benchmarks.readme import ACCURACY, markdown, replaced, write_rows
 
-ROWS, QS = 10_000, np.array([0.25, 0.5, 0.75])
+ROWS = 10_000
+QS = np.array([0.25, 0.5, 0.75])
 BUDGETS: dict[str, Any] = {
     "rho 0.1": fpp.ZCDP(0.1),
     "rho 0.01": fpp.ZCDP(0.01),
@@ -67,7 +68,8 @@ def line_of(name: str, budget: str, draws: int) -> list[str]:
     """Return the line of a column and a budget."""
     values = COLUMNS[name]()
     truth = np.quantile(values, QS, method="inverted_cdf")
-    held, off = [], []
+    held = []
+    off = []
     for seed in range(draws):
         rows = np.random.default_rng(seed).choice(values, ROWS + 1)
         result: Any = fpp.quantiles(
@@ -80,7 +82,8 @@ def line_of(name: str, budget: str, draws: int) -> list[str]:
             for side in ("left", "right")
         )
         off.append(np.maximum(np.maximum(first - QS * ROWS, QS * ROWS - last), 0.0))
-    share, error = np.mean(held, axis=0), np.sqrt(np.mean(np.square(off), axis=0))
+    share = np.mean(held, axis=0)
+    error = np.sqrt(np.mean(np.square(off), axis=0))
     sampling = np.sqrt(ROWS * QS * (1.0 - QS))
     ratio = error / sampling
     return [

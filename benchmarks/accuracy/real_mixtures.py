@@ -62,7 +62,8 @@ def table_of(name: str) -> tuple[np.ndarray, np.ndarray | None]:
     given = TABLES[name]
     if given.source == "sklearn":
         bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{given.item}")()
-        rows, groups = bunch.data, bunch.target
+        rows = bunch.data
+        groups = bunch.target
         if given.item == "digits":
             # Eight directions, treated as public knowledge, as corner pixels are constant.
             rows = (
@@ -97,7 +98,8 @@ SETTINGS = tuple(
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
     """Return the results of one split: log-likelihoods and indices of the three fits, and the statuses of components."""
     rows, groups = table_of(setting.table)
-    k, m = TABLES[setting.table].k, TABLES[setting.table].k * setting.per_component
+    k = TABLES[setting.table].k
+    m = TABLES[setting.table].k * setting.per_component
     order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(
         len(rows)
     )[:MOST_ROWS]
@@ -110,7 +112,8 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         # Units differ by factors of 1000, and scikit-learn adds the same ridge to all columns.
-        center, scale = public.mean(axis=0), np.maximum(public.std(axis=0), 1e-12)
+        center = public.mean(axis=0)
+        scale = np.maximum(public.std(axis=0), 1e-12)
 
         def fitted(some: np.ndarray) -> Any:
             return mixture(k, random_state=seed, n_init=3, reg_covar=1e-3).fit(

@@ -73,7 +73,8 @@ def of_intervals(
 ) -> Iterator[Part]:
     """Yield parts of a result that has intervals but no standard errors."""
     (low, high), (least, most) = (interval(level) for level in (0.95, OFF_LEVEL))
-    inside, within = (low <= truth) & (truth <= high), (least <= truth) & (truth <= most)
+    inside = (low <= truth) & (truth <= high)
+    within = (least <= truth) & (truth <= most)
     for own, held, near in zip(
         reasons, inside.ravel().tolist(), within.ravel().tolist(), strict=True
     ):
@@ -142,10 +143,8 @@ def of_spreads(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         def interval(level: float, result: Any = result) -> Any:
                             return result.confidence_interval(level, of="standard_deviation")
 
-                        truth, source = (
-                            of.truth["standard_deviation"],
-                            f"{table}, {n_pub} public, {name}",
-                        )
+                        truth = of.truth["standard_deviation"]
+                        source = f"{table}, {n_pub} public, {name}"
                         yield from of_intervals(
                             "deviation", n, source, result.part_reasons, truth, interval
                         )
@@ -173,8 +172,10 @@ def of_groups(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         progress=False,
                     )
                     low, high = (ends[:-1] for ends in result.confidence_interval())
-                    error, std = result.mean[:-1] - truth, result.standard_error[:-1]
-                    source, inside = f"{table} by {by}, {name}", (low <= truth) & (truth <= high)
+                    error = result.mean[:-1] - truth
+                    std = result.standard_error[:-1]
+                    source = f"{table} by {by}, {name}"
+                    inside = (low <= truth) & (truth <= high)
                     yield from parts_of(
                         "group", n, source, result.part_reasons[:-1], error, std, inside
                     )
@@ -191,7 +192,8 @@ def of_terms(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         result, truth = coefficients.fitted(setting, seed)
                         low, high = result.confidence_interval()
                         inside = (low <= truth.coefficients) & (truth.coefficients <= high)
-                        error, std = result.coefficients - truth.coefficients, result.standard_error
+                        error = result.coefficients - truth.coefficients
+                        std = result.standard_error
                         source = f"{table}, {n_pub} public, {name}"
                         yield from parts_of(
                             "coefficient", n, source, result.part_reasons[1:], error, std, inside

@@ -29,7 +29,10 @@ METHODS = ("newton", "auto")
 CLOSE, BEST = 1.1, 1.1  # goals: maximum error over the prototype's, and over the best method's
 _TEST = 5  # one row in so many is a test row
 _FLIGHTS = 131_250  # number of rows that leaves the prototype's 105,000 training rows
-STEP_SIZES, CLIP_NORMS, EPOCHS, BATCH = (0.03, 0.1, 0.3), (1.0, 3.0), (5, 20), 1000
+STEP_SIZES = (0.03, 0.1, 0.3)
+CLIP_NORMS = (1.0, 3.0)
+EPOCHS = (5, 20)
+BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,8 @@ def non_private(cut: Cut) -> float:
     x, y = (
         np.concatenate([one, other]) for one, other in zip(cut.public, cut.private, strict=True)
     )
-    mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-12)
+    mean = x.mean(axis=0)
+    scale = np.maximum(x.std(axis=0), 1e-12)
     weights = np.linalg.lstsq((x - mean) / scale, y - y.mean(), rcond=None)[0]
     return cut.error(lambda z: y.mean() + (z - mean) / scale @ weights)
 
@@ -215,7 +219,8 @@ def diffprivlib(cut: Cut) -> float | None:
     if models is None:
         return None
     (x, y), (x_pub, y_pub) = cut.private, cut.public
-    low, high = x_pub.min(axis=0), x_pub.max(axis=0)
+    low = x_pub.min(axis=0)
+    high = x_pub.max(axis=0)
     model = models.LinearRegression(
         epsilon=cut.cell.epsilon, bounds_X=(low, np.where(high > low, high, low + 1.0)),
         bounds_y=(y_pub.min(), max(y_pub.max(), y_pub.min() + 1e-6)), random_state=cut.seed,

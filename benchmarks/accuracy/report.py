@@ -52,7 +52,8 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
     """Return one line for each budget, n and number of public rows: ratios over the columns, and coverage."""
     lines = []
     for (budget, n, n_pub), group in grouped(cells, "budget", "n", "n_pub").items():
-        all_ratios, plain = ratios(group, name), ratios(group, name, "plain_ratio")
+        all_ratios = ratios(group, name)
+        plain = ratios(group, name, "plain_ratio")
         if len(all_ratios) == 0:
             continue
         median, decile, most = np.quantile(all_ratios, [0.5, 0.9, 1.0])
@@ -220,7 +221,8 @@ def mean_table(cells: Cells) -> str:
         covered = coverage(many, name)
         line["coverage"] = "-" if math.isnan(covered) else f"{covered:.1%}"
         lines.append(line)
-    columns, asked = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
+    columns = len(grouped(cells, "column"))
+    asked = len(grouped(cells, "n", "n_pub", "budget"))
     budgets = " and ".join(dict.fromkeys(str(cell["budget"]) for cell in cells))
     public = ", ".join(dict.fromkeys(str(cell["n_pub"]) for cell in cells))
     counts = {

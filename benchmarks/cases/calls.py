@@ -133,7 +133,8 @@ def published_covariance(x: np.ndarray, steps: int, rng: np.random.Generator) ->
 def published_mean(x: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
     """Run CoinPress for a mean as in its authors' NumPy script."""
     n, dim = x.shape
-    center, radius = np.zeros(dim), 10.0 * np.sqrt(dim)
+    center = np.zeros(dim)
+    radius = 10.0 * np.sqrt(dim)
     gamma = np.sqrt(dim + 2.0 * np.sqrt(dim * np.log(n / 0.1)) + 2.0 * np.log(n / 0.1))
     for step in range(steps):
         rho = 0.5 * (0.75 if step == steps - 1 else 0.25 / (steps - 1))
@@ -207,7 +208,8 @@ def mixture_call(n: int) -> Case:
 
     rows = loops.clusters(n + 80, 16, count=8, apart=12.0)
     order = np.random.default_rng(0).permutation(len(rows))
-    public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
+    public = rows[order[:-n]].copy()
+    private = np.ascontiguousarray(rows[order[-n:]])
     given = {"n_components": 8, "min_weight": 0.1, "budget": RHO, "threads": 1, "progress": False}
     return Case(
         f"learn_separated_mixture, {size(n)} x 16, 8 components",
@@ -241,7 +243,8 @@ def axis_aligned_call(n: int, dim: int) -> Case:
 def choice_call(n: int) -> Case:
     """Case of selection under pure epsilon among 1,000 candidates, each with 512 public draws, compared pairwise."""
     rng = np.random.default_rng(0)
-    x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
+    x = rng.standard_normal((n, 3))
+    public = rng.standard_normal((40, 3))
     given = {
         "x_pub": public,
         "n_components": 2,
@@ -305,7 +308,8 @@ def regression_calls(n: int, dim: int) -> list[Case]:
 
 def quantiles_call(n: int, threads: int | None = 1) -> Case:
     """Quartiles of one column, against NumPy's."""
-    x, q = np.random.default_rng(8).normal(size=n), (0.25, 0.5, 0.75)
+    x = np.random.default_rng(8).normal(size=n)
+    q = (0.25, 0.5, 0.75)
     call = partial(
         quantiles, x, x_pub=x[:500].copy(), q=q, budget=RHO, threads=threads, progress=False
     )
@@ -362,7 +366,8 @@ def size(n: int) -> str:
 def small_calls() -> list[Case]:
     """Cases of calls on few rows, dominated by the overhead of a call: fixed public settings, as in a loop over small tables."""
     rng = np.random.default_rng(3)
-    x, public = rng.standard_normal((1000, 5)), rng.standard_normal((100, 5))
+    x = rng.standard_normal((1000, 5))
+    public = rng.standard_normal((100, 5))
     given = {"x_pub": public, "budget": RHO, "progress": False}
     known = {**given, "norm_bound": 5.0, "variance": 5.0}
     return [

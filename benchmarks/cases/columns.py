@@ -20,7 +20,8 @@ BLOCK = 4096
 
 def count_in_blocks(x: FloatArray, center: FloatArray, counts: IntArray) -> None:
     """Count signed dyadic cells of finite numbers in NumPy: keys of a block of rows, and one `bincount` for all columns."""
-    side, cells = kernels.EXPONENTS << LOG2_PARTS, counts.shape[1]
+    side = kernels.EXPONENTS << LOG2_PARTS
+    cells = counts.shape[1]
     first = np.arange(len(center)) * cells
     for begin in range(0, len(x), BLOCK):
         bits = (x[begin : begin + BLOCK] - center).view(np.int64)
@@ -78,7 +79,8 @@ def boxed_sum_case(n: int, dim: int) -> Case:
     """Case of the sum of rows clipped to a box and to a norm, without writing any row."""
     x, box = boxed_rows(n, dim)
     radius = 0.5 * float(np.sqrt(dim))
-    row_map, sums = sum_map(dim, radius), np.zeros(dim, dtype=np.int64)
+    row_map = sum_map(dim, radius)
+    sums = np.zeros(dim, dtype=np.int64)
     kernels.rows_sum(x[:1000], row_map, sums, box)
     assert np.allclose(
         sums / row_map.inv_step, add_in_blocks(x[:1000], box, radius), rtol=1e-3, atol=1.0
@@ -94,8 +96,10 @@ def boxed_sum_case(n: int, dim: int) -> Case:
 def boxed_shells_case(n: int, dim: int) -> Case:
     """Case of the counts of rows clipped to a box by their norm, without writing any row."""
     x, box = boxed_rows(n, dim)
-    row_map, edges_sq = sum_map(dim, float(np.sqrt(dim))), dim * np.geomspace(0.05, 4.0, 40)
-    counts, theirs = np.zeros(41, dtype=np.int64), np.zeros(41, dtype=np.int64)
+    row_map = sum_map(dim, float(np.sqrt(dim)))
+    edges_sq = dim * np.geomspace(0.05, 4.0, 40)
+    counts = np.zeros(41, dtype=np.int64)
+    theirs = np.zeros(41, dtype=np.int64)
     kernels.rows_shell_counts(x[:1000], row_map, counts, edges_sq, box)
     count_norms_in_blocks(x[:1000], box, edges_sq, theirs)
     assert np.abs(counts - theirs).sum() <= 2  # the last bit of a norm may differ
@@ -123,7 +127,8 @@ def boxed_rows(n: int, dim: int) -> tuple[FloatArray, ColumnBox]:
 
 def add_in_blocks(x: FloatArray, box: ColumnBox, radius: float) -> FloatArray:
     """Return the sum of rows clipped to a box and to a norm, one block of rows at a time."""
-    found, part = np.zeros(x.shape[1]), np.empty((BLOCK, x.shape[1]))
+    found = np.zeros(x.shape[1])
+    part = np.empty((BLOCK, x.shape[1]))
     for begin in range(0, len(x), BLOCK):
         rows = x[begin : begin + BLOCK]
         boxed = part[: len(rows)]

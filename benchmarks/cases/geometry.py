@@ -25,7 +25,8 @@ def early_exit_loop() -> Callable[[np.ndarray], int]:
     import numba
 
     def loop(x: np.ndarray) -> int:
-        best, farthest = -1, -1.0
+        best = -1
+        farthest = -1.0
         for i in range(x.shape[0]):
             nearest = np.inf
             for j in range(x.shape[0]):
@@ -40,7 +41,8 @@ def early_exit_loop() -> Callable[[np.ndarray], int]:
                     if nearest <= farthest:
                         break
             if nearest > farthest:
-                best, farthest = i, nearest
+                best = i
+                farthest = nearest
         return best
 
     return numba.njit(fastmath={"reassoc", "contract", "nsz"})(loop)
@@ -50,7 +52,8 @@ def isolation_case(m: int, dim: int) -> Case:
     """Case of the row that is farthest from its nearest other row."""
     from sklearn.neighbors import NearestNeighbors
 
-    x, loop = clusters(m, dim), early_exit_loop()
+    x = clusters(m, dim)
+    loop = early_exit_loop()
 
     def by_scikit() -> int:
         distances, _ = (
@@ -65,7 +68,8 @@ def isolation_case(m: int, dim: int) -> Case:
 def terrific_case(m: int, dim: int) -> Case:
     """Case of a search without a solution, which must reject every ball; the peer sorts all distances in blocks of centers."""
     x = clusters(m, dim, apart=30.0)
-    largest, min_count = 4.0 * float(np.abs(x).max()), m // 40
+    largest = 4.0 * float(np.abs(x).max())
+    min_count = m // 40
     radii = np.ldexp(largest, -np.arange(12))
 
     def by_sorting() -> Any:

@@ -94,7 +94,8 @@ def leaf_gram_case(n: int, dim: int, k: int, radius: float = 6.0) -> Case:
 def soft_round_case(n: int, dim: int, k: int) -> Case:
     """Case of the pass of a round of soft EM, against that of one component: one Gram matrix of all rows by the same loops."""
     x, *_ = mixture_rows(n, dim, k)
-    centers, clip = 3.0 * np.random.default_rng(0).standard_normal((k, dim)), RowClip.of(dim)
+    centers = 3.0 * np.random.default_rng(0).standard_normal((k, dim))
+    clip = RowClip.of(dim)
 
     def call(count: int) -> np.ndarray[Any, Any]:
         at = Gaussians.of(

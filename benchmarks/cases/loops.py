@@ -20,7 +20,8 @@ from fastpubpriv.sources import Executor, Query, private_rows
 
 Call = Callable[[], Any]
 KEY = bytes(range(32))
-SUM_BOUND, GRAM_BOUND = 2**22, 2896
+SUM_BOUND = 2**22
+GRAM_BOUND = 2896
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def numba_sum() -> Callable[..., None]:
 
 def sum_peers(x: np.ndarray, radius: float) -> dict[str, Call]:
     """Return usual replacements of the exact sum: none is exact, and none is private."""
-    found, loop = np.zeros(x.shape[1]), numba_sum()
+    found = np.zeros(x.shape[1])
+    loop = numba_sum()
     return {
         "NumPy clip and mean": lambda: numpy_clip(x, radius).mean(axis=0),
         "NumPy in row blocks": lambda: in_blocks(x, radius),

@@ -31,7 +31,8 @@ class Peak:
 
 def cases(scale: float) -> Iterator[Peak]:
     """Return the cases of means, moments and histograms of many rows; `scale` is a factor on their number."""
-    n, long = int(1_000_000 * scale), int(10_000_000 * scale)
+    n = int(1_000_000 * scale)
+    long = int(10_000_000 * scale)
     rows = f"x = rng.standard_normal(({n}, 50)); p = rng.standard_normal((600, 50))"
     line = f"x = rng.standard_normal({long})"
     clip = "y = x * np.minimum(1.0, 7.0 / np.sqrt(np.einsum('ij,ij->i', x, x)))[:, None]"

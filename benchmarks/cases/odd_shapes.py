@@ -91,7 +91,8 @@ def listed_keys_case(n: int, keys: int) -> Case:
 def few_rows_cases() -> list[Case]:
     """Cases of quantiles and of a description of 1,000 rows, against diffprivlib's where it is installed, and NumPy."""
     rng = np.random.default_rng(3)
-    x, public = rng.standard_normal((1000, 5)), rng.standard_normal((100, 5))
+    x = rng.standard_normal((1000, 5))
+    public = rng.standard_normal((100, 5))
     given = {"x_pub": public, "budget": RHO, "progress": False}
     quartiles: dict[str, Call] = {}
     if importlib.util.find_spec("diffprivlib") is not None:

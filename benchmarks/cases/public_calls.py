@@ -91,7 +91,8 @@ def supercluster_case(shape: str, m: int, dim: int) -> Case:
 
 def supercluster_beside_the_best(shape: str, m: int, dim: int) -> Case:
     """Case of a supercluster, against the fastest of a k-d tree, products of matrices and a Numba loop on these rows."""
-    x, loop = shaped(shape, m, dim), early_exit_loop()
+    x = shaped(shape, m, dim)
+    loop = early_exit_loop()
     sample = x[:: max(1, m // 64)]
     tree_seconds = limits.best_seconds(lambda: cKDTree(x).query(sample, k=2), 1) * m / len(sample)
     calls: dict[str, Call] = {
@@ -207,7 +208,8 @@ def selection_case(size: int, dim: int, n: int) -> Case:
 def privatize_case(n: int, dim: int, epsilon: float) -> Case:
     """Case of reports of PrivUnit, against NumPy on a block of rows with insecure draws."""
     rng = np.random.default_rng(0)
-    rows, randomizer = rng.standard_normal((n, dim)), local.PrivUnit(dim, epsilon)
+    rows = rng.standard_normal((n, dim))
+    randomizer = local.PrivUnit(dim, epsilon)
     peer = partial(numpy_privunit, rows, randomizer, rng)
     return Case(
         f"PrivUnit.privatize, {n} x {dim}", partial(randomizer.privatize, rows), {NUMPY: peer}
@@ -217,8 +219,10 @@ def privatize_case(n: int, dim: int, epsilon: float) -> Case:
 def clipping_case(n: int, dim: int, dtype: type = np.float64) -> Case:
     """Case of twenty full passes of DP-SGD, whose work is clipping row by row, against as many passes in NumPy."""
     table = training.labeled(n + 10 * dim, dim, dtype)
-    rows, labels = table[:n, :-1].copy(), table[:n, -1].copy()
-    x_pub, y_pub = table[n:, :-1].copy(), table[n:, -1].copy()
+    rows = table[:n, :-1].copy()
+    labels = table[:n, -1].copy()
+    x_pub = table[n:, :-1].copy()
+    y_pub = table[n:, -1].copy()
     method = DPSGD(steps=20)
     given = {
         "loss": "squared",

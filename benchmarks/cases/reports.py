@@ -25,7 +25,8 @@ SECURE = "Numba, a plain loop over secure words"
 def numpy_privunit(rows: np.ndarray, randomizer: PrivUnit, rng: np.random.Generator) -> np.ndarray:
     """Return PrivUnit reports of a block of unit rows: angles by vectorized rejection sampling, then one matrix of normals."""
     n, dim = rows.shape
-    gamma, alpha = randomizer.cap.threshold, 0.5 * (dim - 1)
+    gamma = randomizer.cap.threshold
+    alpha = 0.5 * (dim - 1)
     hit = rng.random(n) < randomizer.cap.probability
     t = np.empty(n)
     left = np.flatnonzero(hit)
@@ -55,7 +56,9 @@ def numba_privunit(rows, gamma, probability, scale, rng, out):
     """Write PrivUnit reports by a loop over rows, with a NumPy generator."""
     dim = rows.shape[1]
     for i in range(rows.shape[0]):
-        x, g, t = rows[i], out[i], math.inf
+        x = rows[i]
+        g = out[i]
+        t = math.inf
         if rng.random() < probability:
             while not rng.random() * t < gamma:
                 t = math.sqrt(1.0 - (1.0 - gamma * gamma) * rng.random() ** (2.0 / (dim - 1)))
@@ -81,9 +84,13 @@ def secure_privunit(rows, gamma, probability, scale, words, out):
 
     Outside of the cap, a direction is drawn from normals and redrawn if it falls inside.
     """
-    dim, at, unit = rows.shape[1], 0, 2.0**-53
+    dim = rows.shape[1]
+    at = 0
+    unit = 2.0**-53
     for i in range(rows.shape[0]):
-        x, g, t = rows[i], out[i], math.inf
+        x = rows[i]
+        g = out[i]
+        t = math.inf
         hit = (words[at] >> np.uint64(11)) * unit < probability
         at += 1
         while hit and not (words[at] >> np.uint64(11)) * unit * t < gamma:
@@ -103,7 +110,8 @@ def secure_privunit(rows, gamma, probability, scale, words, out):
                 square += g[j] * g[j] + g[j + 1] * g[j + 1]
             if hit or along < gamma * math.sqrt(norm * square):
                 break
-        across, toward = 1.0 / (math.sqrt(square) * scale), 0.0
+        across = 1.0 / (math.sqrt(square) * scale)
+        toward = 0.0
         if hit:
             across = math.sqrt((1.0 - t * t) / (square - along * along / norm)) / scale
             toward = t / (math.sqrt(norm) * scale) - across * along / norm
@@ -123,7 +131,8 @@ def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:
     rows = rng.standard_normal((n, dim))
     randomizer = PrivUnit(dim, epsilon)
     law = randomizer.law
-    out, plain = np.empty((n, dim), np.int32), np.empty((n, dim))
+    out = np.empty((n, dim), np.int32)
+    plain = np.empty((n, dim))
 
     def ours() -> np.ndarray:
         report_integers(rows, law, KEY, out)

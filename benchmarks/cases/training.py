@@ -14,7 +14,9 @@ from fastpubpriv.kernels.gradients import gradient_sum
 from fastpubpriv.rowwise.losses import squared_residual
 from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap
 
-CLIP, BOUND, BLOCK = 2.0, 2**20, 4096
+CLIP = 2.0
+BOUND = 2**20
+BLOCK = 4096
 BATCH, POOL, WIDTH = 500, 27_000, 2000
 LOOP, BLOCKS = "Numba loop", "NumPy in row blocks"
 
@@ -53,7 +55,8 @@ def numpy_gradients(rows: Any, weights: Any) -> Any:
     """Return the sum of clipped gradients in optimized NumPy: a norm is that of residual times row; no table-sized arrays."""
     total = np.zeros(len(weights))
     for begin in range(0, len(rows), BLOCK):
-        x, y = rows[begin : begin + BLOCK, :-1], rows[begin : begin + BLOCK, -1]
+        x = rows[begin : begin + BLOCK, :-1]
+        y = rows[begin : begin + BLOCK, -1]
         residual = y - x @ weights.astype(rows.dtype)
         bound = CLIP / np.sqrt(np.einsum("ij,ij->i", x, x))
         total += np.clip(residual, -bound, bound) @ x
@@ -62,10 +65,12 @@ def numpy_gradients(rows: Any, weights: Any) -> Any:
 
 def numpy_newton(rows: Any, chosen: ResidualMap) -> Any:
     """Return a Newton pass in NumPy blocks: residual, weighted norm, weighted sum."""
-    total, slope = np.zeros(len(chosen.weights)), chosen.weights.astype(rows.dtype)
+    total = np.zeros(len(chosen.weights))
+    slope = chosen.weights.astype(rows.dtype)
     spread = chosen.spread.astype(rows.dtype)
     for begin in range(0, len(rows), BLOCK):
-        x, y = rows[begin : begin + BLOCK, :-1], rows[begin : begin + BLOCK, -1]
+        x = rows[begin : begin + BLOCK, :-1]
+        y = rows[begin : begin + BLOCK, -1]
         spreads = x * spread
         lever = np.minimum(1.0, chosen.clip_norm / np.sqrt(np.einsum("ij,ij->i", spreads, spreads)))
         total += (lever * np.clip(y - x @ slope, -chosen.clip, chosen.clip)) @ spreads
@@ -80,7 +85,8 @@ def numba_gradients() -> Callable[..., Any]:
     def loop(rows, weights, clip):  # type: ignore[no-untyped-def]
         total = np.zeros(weights.size)
         for i in range(rows.shape[0]):
-            prediction, norm_sq = 0.0, 0.0
+            prediction = 0.0
+            norm_sq = 0.0
             for j in range(weights.size):
                 prediction += rows[i, j] * weights[j]
                 norm_sq += rows[i, j] * rows[i, j]
@@ -101,7 +107,8 @@ def numba_newton() -> Callable[..., Any]:
     def loop(rows, slope, spread, clip, radius):  # type: ignore[no-untyped-def]
         total = np.zeros(slope.size)
         for i in range(rows.shape[0]):
-            prediction, norm_sq = 0.0, 0.0
+            prediction = 0.0
+            norm_sq = 0.0
             for j in range(slope.size):
                 prediction += rows[i, j] * slope[j]
                 norm_sq += (rows[i, j] * spread[j]) ** 2
@@ -123,7 +130,8 @@ def numba_batch() -> Callable[..., Any]:
     def loop(rows, places, weights, clip):  # type: ignore[no-untyped-def]
         total = np.zeros(weights.size)
         for i in places:
-            prediction, norm_sq = 0.0, 0.0
+            prediction = 0.0
+            norm_sq = 0.0
             for j in range(weights.size):
                 prediction += rows[i, j] * weights[j]
                 norm_sq += rows[i, j] * rows[i, j]
@@ -140,11 +148,9 @@ def gradient_case(
     n: int, dim: int, dtype: type = np.float64, residual: Any = squared_residual
 ) -> Case:
     """Case of per-example clipping for a linear model, a full pass."""
-    rows, chosen, sums = (
-        labeled(n, dim, dtype),
-        gradient_map(dim, residual),
-        np.zeros(dim, dtype=np.int64),
-    )
+    rows = labeled(n, dim, dtype)
+    chosen = gradient_map(dim, residual)
+    sums = np.zeros(dim, dtype=np.int64)
     loop = numba_gradients()
     kind = "" if dtype is np.float64 else " float32"
     kind += "" if residual is squared_residual else ", logistic"
@@ -163,24 +169,24 @@ def gradient_case(
 
 def batch_case() -> Case:
     """Case of a mini-batch of scattered rows. NumPy gets all norms and computes in single precision, ours in double."""
-    rows, chosen, sums = (
-        labeled(POOL, WIDTH, np.float32),
-        gradient_map(WIDTH),
-        np.zeros(WIDTH, dtype=np.int64),
-    )
+    rows = labeled(POOL, WIDTH, np.float32)
+    chosen = gradient_map(WIDTH)
+    sums = np.zeros(WIDTH, dtype=np.int64)
     draws = [
         np.sort(np.random.default_rng(k).choice(POOL, BATCH, replace=False)) for k in range(32)
     ]
     turn = iter(range(10**12))  # a new batch each time: the previous one is in the cache
     bounds = np.float32(CLIP) / np.sqrt(np.einsum("ij,ij->i", rows[:, :-1], rows[:, :-1]))
-    weights, loop = chosen.weights.astype(np.float32), numba_batch()
+    weights = chosen.weights.astype(np.float32)
+    loop = numba_batch()
 
     def places() -> Any:
         return draws[next(turn) % len(draws)]
 
     def by_numpy() -> Any:
         chosen_rows = places()
-        x, bound = rows[chosen_rows], bounds[chosen_rows]
+        x = rows[chosen_rows]
+        bound = bounds[chosen_rows]
         return np.clip(x[:, -1] - x[:, :-1] @ weights, -bound, bound) @ x[:, :-1]
 
     return Case(
@@ -194,12 +200,11 @@ def batch_case() -> Case:
 
 def newton_case(n: int, dim: int) -> Case:
     """Case of a pass of `newton` over rotated rows in single precision; its limit is its matrix products."""
-    rows, chosen, sums = (
-        labeled(n, dim, np.float32),
-        residual_map(dim),
-        np.zeros(dim, dtype=np.int64),
-    )
-    slope, spread = chosen.weights.astype(np.float32), chosen.spread
+    rows = labeled(n, dim, np.float32)
+    chosen = residual_map(dim)
+    sums = np.zeros(dim, dtype=np.int64)
+    slope = chosen.weights.astype(np.float32)
+    spread = chosen.spread
     loop = numba_newton()
 
     def products() -> Any:

@@ -22,7 +22,10 @@ import fastpubpriv as fpp
 
 N, DIM, N_PUB, N_TEST = 20_000, 50, 500, 20_000
 DELTA = 1e-5
-STEP_SIZES, CLIP_NORMS, EPOCHS, BATCHES = (0.03, 0.1, 0.3, 1.0), (1.0, 3.0), (5, 20), (1000,)
+STEP_SIZES = (0.03, 0.1, 0.3, 1.0)
+CLIP_NORMS = (1.0, 3.0)
+EPOCHS = (5, 20)
+BATCHES = (1000,)
 
 
 def make_rows(seed: int) -> dict[str, Any]:
@@ -48,7 +51,8 @@ def error(model: Any, rows: tuple[Any, Any]) -> float:
 def public_fit(rows: tuple[Any, Any]) -> Any:
     """Return ridge regression on the public rows, its penalty chosen by leave-one-out."""
     x, y = rows
-    mean, label = x.mean(axis=0), y.mean()
+    mean = x.mean(axis=0)
+    label = y.mean()
     left, values, right = np.linalg.svd(x - mean, full_matrices=False)
     tried = []
     for strength in np.geomspace(1e-3, 1e4, 40):
@@ -76,12 +80,10 @@ def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -
     step_size, clip_norm, epochs, batch, warm, seed = setting
     torch.manual_seed(seed)
     (x_pub, y_pub), (x, y) = rows["public"], rows["private"]
-    center, scale, label_center, label_scale = (
-        x_pub.mean(axis=0),
-        x_pub.std(axis=0),
-        y_pub.mean(),
-        y_pub.std(),
-    )
+    center = x_pub.mean(axis=0)
+    scale = x_pub.std(axis=0)
+    label_center = y_pub.mean()
+    label_scale = y_pub.std()
     # a category that no public row has would otherwise be scaled by 1e9
     scale = np.where(scale > 0.0, scale, 1.0)
     inputs = torch.tensor((x - center) / scale, dtype=torch.float32)
@@ -133,7 +135,8 @@ def main() -> None:
         "epsilon   non-private  public  newton (replace-one)  Opacus, best on test (add/remove)   seconds: newton, one Opacus run"
     )
     for epsilon in arguments.epsilon:
-        table, seconds = [], []
+        table = []
+        seconds = []
         for seed in range(arguments.seeds):
             rows = make_rows(seed)
             x, y = rows["private"]

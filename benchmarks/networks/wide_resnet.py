@@ -49,7 +49,8 @@ class Block(nn.Module):
 
 def wide_resnet(depth: int = 16, width: int = 4, classes: int = 10) -> nn.Module:
     """Return WRN-depth-width without normalization; WRN-16-4 has 2.7 million parameters."""
-    blocks, channels = (depth - 4) // 6, 16
+    blocks = (depth - 4) // 6
+    channels = 16
     layers: list[nn.Module] = [nn.Conv2d(3, channels, 3, 1, 1)]
     for group in range(3):
         outputs = 16 * width * 2**group
@@ -79,7 +80,8 @@ def load_cifar(folder: Path) -> tuple[Any, Any, Any, Any]:
 def random_images(count: int) -> tuple[Any, Any, Any, Any]:
     """Return noise in place of images, for `--smoke`."""
     generator = torch.Generator().manual_seed(0)
-    x, y = torch.randn(count, 3, 32, 32, generator=generator), torch.arange(count) % 10
+    x = torch.randn(count, 3, 32, 32, generator=generator)
+    y = torch.arange(count) % 10
     return x, y, x[:100], y[:100]
 
 
@@ -160,7 +162,8 @@ def main() -> None:
         x, y, test_x, test_y = load_cifar(options.data)
         count = N_TRAIN
     n_pub = round(options.ratio * count)
-    public, private = (x[:n_pub], y[:n_pub]), (x[n_pub:count], y[n_pub:count])
+    public = (x[:n_pub], y[:n_pub])
+    private = (x[n_pub:count], y[n_pub:count])
     for method in options.methods:
         torch.manual_seed(0)
         net = wide_resnet(width=1 if options.smoke else 4).to(options.device)

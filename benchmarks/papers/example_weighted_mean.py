@@ -87,7 +87,9 @@ def rows(options: Options) -> list[Row]:
     errors = np.concatenate(
         options.side_by_side(lambda task: squared_errors(*task), tasks, EXPERIMENT.name)
     )
-    theory, ours, found = model(), errors[:, -1].mean(), []
+    theory = model()
+    ours = errors[:, -1].mean()
+    found = []
     for j, estimator in enumerate(ESTIMATORS):
         factor = float(errors[:, j].mean() / ours)
         # First-order standard error of the ratio of two means over the same runs.
@@ -126,16 +128,16 @@ def draw(found: list[Row], options: Options) -> Any:
     figure, ((left, right),) = panels(
         10.0, 4.0, across=2, title="n = 10000, d = 100, B = 25 V, ρ = 0.1"
     )
-    theory, weights = model(), np.linspace(0.0, 1.0, 201)
+    theory = model()
+    weights = np.linspace(0.0, 1.0, 201)
     errors = weights**2 * theory.private_error + (1.0 - weights) ** 2 * theory.public_error
     left.plot(weights, errors, color=PALETTE[4], lw=1.0, label="closed form")
     counts = np.unique(np.geomspace(4, 2000, 200).astype(int))
-    names, beside = (
-        ("throw-away", "Gaussian on all rows", "weighted"),
-        ((25, "right"), (270, "left")),
-    )
+    names = ("throw-away", "Gaussian on all rows", "weighted")
+    beside = ((25, "right"), (270, "left"))
     for i, (row, name, marker) in enumerate(zip(found, names, "vso", strict=True)):
-        reach, shade = 2.0 * row["standard_error"], PALETTE[2 - i]
+        reach = 2.0 * row["standard_error"]
+        shade = PALETTE[2 - i]
         given = {
             "fmt": marker,
             "color": shade,

@@ -32,7 +32,8 @@ KEPT = tuple(sorted({round(SIZE.steps ** (i / 60)) for i in range(61)}))
 
 def inverse_variance(dim: int, noise: float, batch: int, public_batch: int) -> float:
     """Return the private weight P / (P + A), for gradients of norm 1: P = 1 / K_pub, A = 1 / K_priv + d z^2 / K_priv^2."""
-    public, private = 1.0 / public_batch, 1.0 / batch + dim * (noise / batch) ** 2
+    public = 1.0 / public_batch
+    private = 1.0 / batch + dim * (noise / batch) ** 2
     return public / (public + private)
 
 
@@ -40,14 +41,14 @@ def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], fl
     """Run both methods on one draw; return noise and weight, losses at the start and at KEPT, and the loss of the public fit."""
     data = cells.make_data(SIZE, seed)
     known = cells.split(data, RATIO)
-    settings, losses = [], []
+    settings = []
+    losses = []
     for n_pub in (known.n_pub, 0):
-        x, y = data.x[n_pub:], data.y[n_pub:]
+        x = data.x[n_pub:]
+        y = data.y[n_pub:]
         rate = Fraction(1, -(-len(y) // SIZE.batch))
-        noise, batch = (
-            cells.noise_for(rate, EPSILON, SIZE.steps, cells.HONEST),
-            round(len(y) * rate),
-        )
+        noise = cells.noise_for(rate, EPSILON, SIZE.steps, cells.HONEST)
+        batch = round(len(y) * rate)
         weight = inverse_variance(SIZE.dim, noise, batch, known.n_pub) if n_pub else 1.0
         seen: list[float] = [float(cells.losses_of(known.fitted[None], data.truth)[0])]
 
@@ -81,10 +82,8 @@ def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], fl
 def rows(options: Options) -> list[Row]:
     """Return the loss of each method by step, medians over draws."""
     made = [one_run(seed) for seed in range(options.runs)]
-    losses, alone = (
-        np.median([each[1] for each in made], axis=0),
-        float(np.median([each[2] for each in made])),
-    )
+    losses = np.median([each[1] for each in made], axis=0)
+    alone = float(np.median([each[2] for each in made]))
     return [
         {
             "method": method,

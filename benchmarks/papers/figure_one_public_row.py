@@ -79,7 +79,8 @@ def closed_form(name: str, n: int) -> float:
 def errors_of_run(run: int) -> dict[tuple[str, int], float]:
     """Return the errors of every curve at every size on one data set, nested over the sizes; a function of `run` alone."""
     bits = np.random.SFC64([SEED, run])
-    sample, publics = normal_rows(bits, max(SIZES), DIM), normal_rows(bits, len(SIZES), DIM)
+    sample = normal_rows(bits, max(SIZES), DIM)
+    publics = normal_rows(bits, len(SIZES), DIM)
     errors = {(NON_PRIVATE, n): float(np.linalg.norm(sample[:n].mean(axis=0))) for n in SIZES}
     common: dict[str, Any] = {
         "budget": ZCDP(rho=RHO),
@@ -97,7 +98,8 @@ def errors_of_run(run: int) -> dict[tuple[str, int], float]:
             return float(np.linalg.norm(result.mean - mean))
 
         for n, public in zip(SIZES, publics, strict=True):
-            rows, seed = sample[:n], noise_seed(n, run, 3 * index)
+            rows = sample[:n]
+            seed = noise_seed(n, run, 3 * index)
             errors[coinpress_name(offset), n] = distance(
                 coinpress_mean(
                     rows, center=0.0, radius=offset * math.sqrt(DIM), random_state=seed, **common
@@ -173,7 +175,8 @@ def draw(found: list[Row], options: Options) -> Any:
             zip(names, "s^ov", (6.5, 5.0, 3.5, 4.0), strict=True)
         ):
             part = where(found, curve=name)
-            middle, spread = column(part, "trimmed_mean"), column(part, "trimmed_std")
+            middle = column(part, "trimmed_mean")
+            spread = column(part, "trimmed_std")
             axes.fill_between(
                 column(part, "n"),
                 middle - spread,

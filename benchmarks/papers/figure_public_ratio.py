@@ -62,11 +62,13 @@ def runs_to_tell(errors: ErrorModel, *, sigmas: float = 3.2) -> int:
     coordinates, two estimators with private shares u and w have squared errors that differ by the inner product of
     (u - w)(q - p) and (2 - u - w) p + (u + w) q.
     """
-    public, private = errors.public_error, errors.private_error
+    public = errors.public_error
+    private = errors.private_error
     weight = errors.weight(WEIGHTED)
     needed = 1
     for baseline in (THROW_AWAY, GAUSSIAN):
-        apart, total = errors.weight(baseline) - weight, errors.weight(baseline) + weight
+        apart = errors.weight(baseline) - weight
+        total = errors.weight(baseline) + weight
         first = apart**2 * (public + private)
         second = (2.0 - total) ** 2 * public + total**2 * private
         both = apart * (total * private - (2.0 - total) * public)

@@ -101,7 +101,8 @@ def make_data(size: Size, seed: int = SEED) -> Data:
 def split(data: Data, ratio: float) -> Split:
     """Fit the public rows and factor their second moment."""
     n_pub = round(ratio * data.size.n)
-    x, y = data.x[:n_pub], data.y[:n_pub]
+    x = data.x[:n_pub]
+    y = data.y[:n_pub]
     return Split(data, n_pub, least_squares(x, y), mirror_inverse(x))
 
 
@@ -171,12 +172,15 @@ def _tuned(
     known: Split, cell: Cell, account: str, method: str, first: int, weights: tuple[float, ...]
 ) -> Row:
     """Return the best of a method's grid of step sizes and weights; the method treats rows from `first` on as private."""
-    size, data = known.data.size, known.data
-    x, y = data.x[first:], data.y[first:]
+    size = known.data.size
+    data = known.data
+    x = data.x[first:]
+    y = data.y[first:]
     # one over the loader's number of batches
     rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))
     noise = noise_for(rate, cell.epsilon, size.steps, account)
-    eta, alpha = np.repeat(STEP_SIZES, len(weights)), np.tile(weights, len(STEP_SIZES))
+    eta = np.repeat(STEP_SIZES, len(weights))
+    alpha = np.tile(weights, len(STEP_SIZES))
     code = (
         SEED,
         round(1000 * cell.ratio),
@@ -210,7 +214,8 @@ def _tuned(
         start=start,
         preconditioner=known.inverse if method == MIRROR else None,
     )
-    losses, at_start = losses_of(last, data.truth), float(losses_of(start[None], data.truth)[0])
+    losses = losses_of(last, data.truth)
+    at_start = float(losses_of(start[None], data.truth)[0])
     i = int(np.argmin(losses))
     if not losses[i] < at_start:  # step size 0 returns the start, and reads no private row
         return setting(method, at_start, noise=noise)
@@ -230,7 +235,8 @@ def expected_throw_away(n_pub: int, dim: int, length_sq: float) -> float:
 def throw_away_draws(n_pub: int, dim: int, length_sq: float, draws: int) -> FloatArray:
     """Return losses (draws,) of least squares on fresh public rows, from their exact distribution by Bartlett's decomposition."""
     rng = np.random.default_rng([SEED, n_pub, dim])
-    few, many = min(n_pub, dim), max(n_pub, dim)
+    few = min(n_pub, dim)
+    many = max(n_pub, dim)
     found = np.empty(draws)
     for i in range(draws):
         factor = np.tril(rng.standard_normal((few, few)), -1)

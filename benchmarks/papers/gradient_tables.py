@@ -50,7 +50,8 @@ def placed(
     """Yield rows of the CSV from the results of `cells.run_cell`; `printed` is False for a size other than the paper's."""
     losses = dict(zip(METHODS, table.losses[table.cells.index(cell)], strict=True))
     for each in found:
-        method, loss = each["method"], each["loss"]
+        method = each["method"]
+        loss = each["loss"]
         row = {
             "table": table.number,
             "figure": table.figure,
@@ -109,11 +110,10 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
     """Yield for each table the printed loss, ours at the same noise and at the required noise; then the checks."""
     size = cells.QUICK if options.quick else cells.PAPER
     for table in (table for table in TABLES if where(found, table=table.number)):
-        part, place = (
-            where(found, table=table.number),
-            "public_ratio" if table.by_ratio else "epsilon",
-        )
-        head, body = ["n_pub/n" if table.by_ratio else "epsilon"], []
+        part = where(found, table=table.number)
+        place = "public_ratio" if table.by_ratio else "epsilon"
+        head = ["n_pub/n" if table.by_ratio else "epsilon"]
+        body = []
         for method in METHODS:
             head += [method] if options.quick else [method, "ours"]
             head += ["honest"] if method != THROW_AWAY else []
@@ -174,7 +174,8 @@ def worst_lead(found: list[Row], dim: int) -> tuple[float, float]:
 
     loss - 1 is a sum of `dim` squares of about the same size, so its relative standard deviation is sqrt(2 / dim).
     """
-    leads, deviations = [], [0.0]
+    leads = []
+    deviations = [0.0]
     for part in (found[i : i + len(METHODS)] for i in range(0, len(found), len(METHODS))):
         losses = {row["method"]: row["loss"] for row in part}
         ours = losses.pop(ALGORITHM_1)
@@ -186,7 +187,8 @@ def worst_lead(found: list[Row], dim: int) -> tuple[float, float]:
 def throw_away_deviation(found: list[Row], size: cells.Size, ratio: float, draws: int) -> float:
     """Return the deviation of throw-away from its expectation (`cells.expected_throw_away`) in standard deviations of one draw."""
     ours = where(found, public_ratio=ratio, method=THROW_AWAY)[0]["loss"]
-    n_pub, length_sq = round(ratio * size.n), cells.LENGTH_SQ_PER_COLUMN * size.dim
+    n_pub = round(ratio * size.n)
+    length_sq = cells.LENGTH_SQ_PER_COLUMN * size.dim
     spread = cells.throw_away_draws(n_pub, size.dim, length_sq, draws)
     return float(
         (ours - cells.expected_throw_away(n_pub, size.dim, length_sq)) / spread.std(ddof=1)
@@ -204,7 +206,8 @@ def draw(found: list[Row], options: Options) -> Any:
         for i, method in enumerate(METHODS):
             part = where(found, table=table.number, method=method)
             ours, honest = (where(part, account=account) for account in cells.ACCOUNTS)
-            x, shade = column(ours, place), PALETTE[i]
+            x = column(ours, place)
+            shade = PALETTE[i]
             if not options.quick:
                 axes.plot(x, column(ours, "printed") - 1.0, "-", color=shade, lw=1.0)
             axes.plot(x, column(ours, "loss") - 1.0, "o", color=shade, ms=3.5, label=method)

@@ -32,11 +32,14 @@ from fastpubpriv.local import (
     mean_error,
 )
 
-DIMS, EPSILONS = (10, 100, 1000), (0.5, 1.0, 2.0, 4.0, 8.0)
+DIMS = (10, 100, 1000)
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 RANDOMIZERS = ("PrivUnit", "PrivUnitG", "Duchi")
 REPORTS = 2000  # for each randomizer, dimension and epsilon, in each run
 DIM, EPSILON, N = 10, 4.0, 2000
-BITS, BIT_DIM, BIT_EPSILONS = (1, 3, 5, 7, 9), 100, (1.0, 4.0)
+BITS = (1, 3, 5, 7, 9)
+BIT_DIM = 100
+BIT_EPSILONS = (1.0, 4.0)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 SEED = 31
 BIT_REPORTS = 300  # for each number of bits, in each run
@@ -68,7 +71,8 @@ def few_bits(epsilon: float) -> list[tuple[str, Randomizer]]:
         (f"SubsetSelection, {bits} bits", SubsetSelection(BIT_DIM, epsilon, words=2**bits))
         for bits in BITS
     ]
-    seeds, direct = PrivUnit(BIT_DIM, epsilon, form="selection"), PrivUnit(BIT_DIM, epsilon)
+    seeds = PrivUnit(BIT_DIM, epsilon, form="selection")
+    direct = PrivUnit(BIT_DIM, epsilon)
     return [
         *books,
         (f"PrivUnit seed, {8 * seeds.report_bytes} bits", seeds),
@@ -118,7 +122,8 @@ WAYS = ("semi-local", "one weight", "full local", "throw-away")
 def rows(options: Options) -> list[Row]:
     """Return errors of single reports, of means, and of reports of few bits."""
     truth = sphere_rows(np.random.Generator(np.random.SFC64(SEED)), 400_000).mean(axis=0)
-    runs, few = range(options.runs), range(max(1, options.runs // 5))
+    runs = range(options.runs)
+    few = range(max(1, options.runs // 5))
     single = [(name, dim, epsilon) for dim in DIMS for epsilon in EPSILONS for name in RANDOMIZERS]
     short = [(epsilon, place) for epsilon in BIT_EPSILONS for place in range(len(BITS) + 2)]
     tasks: list[Any] = [
@@ -138,7 +143,8 @@ def rows(options: Options) -> list[Row]:
         closed = randomizer(name, dim, epsilon).mean_squared_error()
         found.append(row_of("report", name, dim, epsilon, None, closed, next(answers)))
     for share in SHARES:
-        closed_forms, errors = closed_means(share, 1.0 - float(truth @ truth)), next(answers)
+        closed_forms = closed_means(share, 1.0 - float(truth @ truth))
+        errors = next(answers)
         for j, (way, closed) in enumerate(zip(WAYS, closed_forms, strict=True)):
             found.append(row_of("mean", way, DIM, EPSILON, share, closed, errors[:, j]))
     for epsilon, place in short:
@@ -173,7 +179,8 @@ def row_of(
 
 def closed_means(share: float, spread: float) -> tuple[float, ...]:
     """Return the closed-form squared errors of the four methods, for rows of variance `spread`."""
-    n_pub, device = round(share * N), PrivUnit(DIM, EPSILON)
+    n_pub = round(share * N)
+    device = PrivUnit(DIM, EPSILON)
     best = mean_error(device, n_reports=N - n_pub, n_pub=n_pub, variance=spread)
     weight = 1.0 - n_pub / N
     alike = weight**2 * best.private_error + (1.0 - weight) ** 2 * best.public_error
@@ -207,7 +214,8 @@ def draw(found: list[Row], options: Options) -> Any:
         closed = [PrivUnit(dim, float(epsilon)).mean_squared_error() for epsilon in wide]
         left.plot(wide, closed, "-", color="lightgrey", linewidth=4.0, zorder=0)
         left.text(0.1, 0.45 * closed[0], f"{dim} columns", fontsize=7, va="top")
-    low, high = wide[wide <= 1.5], wide[wide >= 3.0]
+    low = wide[wide <= 1.5]
+    high = wide[wide >= 3.0]
     left.plot(low, 12.0 * DIMS[-1] / low**2, "k-", linewidth=0.7, label="falls like 1 / epsilon^2")
     left.plot(high, 4.0 * DIMS[-1] / high, "k--", linewidth=0.7, label="falls like 1 / epsilon")
     for dim in DIMS:

@@ -28,14 +28,18 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, noise_multiplier_for
 
 N_TRAIN, N_TEST = 50_000, 20_000  # CIFAR-10 has 50,000 training images
-BATCH, STEPS, DELTA = 256, 2000, Fraction(1, 10**6)
+BATCH = 256
+STEPS = 2000
+DELTA = Fraction(1, 10**6)
 LATE = 15.0  # minutes of delay from which a flight is late
 RATIOS = (0.01, 0.02, 0.04, 0.1, 0.2, 0.3)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 STEP_SIZES = (0.005, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 PRIV_WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 METHODS = ("Algorithm 1", "DP-SGD", "throw-away")
-QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS = (0.01, 0.1), (0.1, 1.0), 400
+QUICK_RATIOS = (0.01, 0.1)
+QUICK_EPSILONS = (0.1, 1.0)
+QUICK_STEPS = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +63,8 @@ def make_rows(ratio: float, run: int, delays: Cut) -> tuple[Late, int]:
     rows = np.concatenate([delays.public, delays.private])
     rows = rows[np.isfinite(rows).all(axis=1)]
     rows = rows[np.random.default_rng([15, run]).permutation(len(rows))[: N_TRAIN + N_TEST]]
-    terms, late = expand(rows, delays.names), (rows[:, -1] > LATE).astype(np.float64)
+    terms = expand(rows, delays.names)
+    late = (rows[:, -1] > LATE).astype(np.float64)
     n_pub = round(ratio * N_TRAIN)
     spread = terms[:n_pub].std(axis=0)
     terms = (terms - terms[:n_pub].mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
@@ -129,7 +134,8 @@ def noise_for(rate: Fraction, epsilon: float, steps: int) -> float:
 
 def rows(options: Options) -> list[Row]:
     """Return medians over draws."""
-    whole, corner = (RATIOS, EPSILONS, STEPS), (QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS)
+    whole = (RATIOS, EPSILONS, STEPS)
+    corner = (QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS)
     ratios, epsilons, steps = corner if options.quick else whole
     tasks = [(ratio, run, epsilons, steps) for ratio in ratios for run in range(options.runs)]
     delays = load_delays()

@@ -47,7 +47,8 @@ class Size:
     dim: int
 
 
-PAPER, QUICK = Size(30_000, 2000), Size(6000, 400)
+PAPER = Size(30_000, 2000)
+QUICK = Size(6000, 400)
 
 
 def problem(size: Size, run: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -158,7 +159,8 @@ def rows(options: Options) -> list[Row]:
 
     A fifth of rows and columns has the same expected losses but a larger variance.
     """
-    size, every = QUICK if options.quick else PAPER, cells_of(RATIOS)
+    size = QUICK if options.quick else PAPER
+    every = cells_of(RATIOS)
     for ratio, epsilon in options.cells:
         if (ratio, epsilon) not in every:
             raise InputError(

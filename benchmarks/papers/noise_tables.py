@@ -42,7 +42,8 @@ def rate(ratio: float) -> Fraction:
 
 def coarse_search(epsilon_at: Callable[[float], float], goal: float) -> float:
     """Return the noise by the paper's software: bisection of [0, 10 2^j] until epsilon is within 0.01 below the goal."""
-    low, high = 0.0, 10.0
+    low = 0.0
+    high = 10.0
     found = epsilon_at(high)
     while found > goal:
         high *= 2
@@ -51,7 +52,8 @@ def coarse_search(epsilon_at: Callable[[float], float], goal: float) -> float:
         middle = (low + high) / 2
         value = epsilon_at(middle)
         if value < goal:
-            high, found = middle, value
+            high = middle
+            found = value
         else:
             low = middle
     return high
@@ -76,8 +78,10 @@ def conventional_noise(sampling_rate: Fraction, epsilon: float, steps: int) -> f
 
 def line(epsilon: int, ratio: float) -> Row:
     """Return one column of a table, recomputed."""
-    sampling, budget = Poisson(rate(ratio)), ApproxDP(epsilon, DELTA)
-    printed, found = PRINTED[epsilon][RATIOS.index(ratio)], published_noise(ratio, epsilon)
+    sampling = Poisson(rate(ratio))
+    budget = ApproxDP(epsilon, DELTA)
+    printed = PRINTED[epsilon][RATIOS.index(ratio)]
+    found = published_noise(ratio, epsilon)
     row = {
         "table": TABLES[epsilon],
         "epsilon": epsilon,

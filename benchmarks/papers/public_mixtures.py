@@ -65,7 +65,8 @@ def one_run(place: Place, run: int) -> tuple[float, float, float]:
     """Return the total variation of the release and of the public rows alone, and seconds."""
     rng = np.random.default_rng([SEED, run, place.dim, place.n_pub, place.n_priv])
     truth = CASES[place.case] if place.case in CASES else blobs(rng, 3, place.dim)
-    public, private = truth.draw(rng, place.n_pub), truth.draw(rng, place.n_priv)
+    public = truth.draw(rng, place.n_pub)
+    private = truth.draw(rng, place.n_priv)
     start = time.perf_counter()
     result = learn_axis_aligned_mixture(
         private,

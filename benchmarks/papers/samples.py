@@ -23,9 +23,11 @@ def normal_rows(bits: np.random.BitGenerator, n: int, dim: int) -> SampleArray:
     for begin in range(0, flat.size, 2 * _PAIRS):
         block = flat[begin : begin + 2 * _PAIRS]
         half = block.size // 2
-        first, second = block[:half], block[half:]
+        first = block[:half]
+        second = block[half:]
         uniforms = bits.random_raw(half).view(np.uint32).astype(np.float32)
-        length, angle = uniforms[:half], uniforms[half:]
+        length = uniforms[:half]
+        angle = uniforms[half:]
         length += np.float32(0.5)  # avoids the logarithm of zero
         length *= _WORD
         np.log(length, out=length)

@@ -70,7 +70,8 @@ def sweep(
     )
     with np.errstate(all="ignore"):
         for step in range(settings.steps):
-            places, shown = draws.batch(step), None if public is None else draws.public_batch(step)
+            places = draws.batch(step)
+            shown = None if public is None else draws.public_batch(step)
             move = np.multiply.outer(draws.noise(step, dim).astype(dtype, copy=False), noise)
             move += private.gradients(places, w, share)
             if public is not None:
@@ -99,7 +100,9 @@ class _Rows:
 
     def gradients(self, places: Any, w: Array, factors: Array) -> Array:
         """Return minus the sum of clipped gradients at `places` times `factors`, (dim, S); non-finite residuals are set to 0."""
-        x, y, bound = self.x[places], self.y[places], self.bound[places]
+        x = self.x[places]
+        y = self.y[places]
+        bound = self.bound[places]
         scores = x @ w
         found = y[:, None] - scores
         if self.loss is not LOSSES["squared"]:

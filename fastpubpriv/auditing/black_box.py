@@ -265,9 +265,11 @@ def audit(
     level = validation.confidence_level(confidence, "confidence")
     if threshold is None:
         first = [_numbers(statistic, each, max(10, runs // 4)) for each in (data, neighbor)]
-        edge, chosen = _best_threshold(first[0], first[1], delta), ", chosen by other runs"
+        edge = _best_threshold(first[0], first[1], delta)
+        chosen = ", chosen by other runs"
     else:
-        edge, chosen = validation.finite("threshold", threshold), ""
+        edge = validation.finite("threshold", threshold)
+        chosen = ""
     how = f"statistic at least {edge:.6g}{chosen}"
     hits, false_hits = (
         int(np.count_nonzero(_numbers(statistic, each, runs) >= edge)) for each in (data, neighbor)

@@ -204,7 +204,8 @@ def _block_report(
 ) -> ReplayReport:
     """Compare the releases on one block (all rows, if there are no blocks) and check them against the budget."""
     priced: list[tuple[ReleaseRecord, Fraction, Fraction]] = []
-    reserved, deltas = Fraction(0), Fraction(0)
+    reserved = Fraction(0)
+    deltas = Fraction(0)
     approx = has_delta(budget)
     gaussian = any(one.event.gdp for one, _ in pairs)
     for one, other in pairs:
@@ -238,7 +239,9 @@ def _block_report(
 
 def totals(priced: Iterable[tuple[ReleaseRecord, Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
     """Return cost of the pair and declared cost of releases, from both of each; raise ReplayError if the pair costs more."""
-    charged, pair, trees = Composition(), Fraction(0), dict[Prepaid, Fraction]()
+    charged = Composition()
+    pair = Fraction(0)
+    trees = dict[Prepaid, Fraction]()
     for call, cost, price in priced:
         if call.reserve is not None:
             trees[call.reserve] = trees.get(call.reserve, Fraction(0)) + cost

@@ -85,7 +85,8 @@ def estimator(
 
 def name_groups(settings: Named, arguments: Named) -> bool:
     """Return whether there are groups; if so, set the arguments for groups and columns."""
-    by, lists = arguments["by"], arguments["groups"]
+    by = arguments["by"]
+    lists = arguments["groups"]
     arguments["groups"] = lists[-1] if lists else None
     if by is None:
         return False
@@ -110,7 +111,8 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     settings["budget"] = options.make_budget(
         settings["rho"], settings["epsilon"], settings["delta"]
     )
-    private, public = settings["private_path"], settings.get("public_path")
+    private = settings["private_path"]
+    public = settings.get("public_path")
     outputs.check_outputs(settings, (private, public, settings["ledger"]))
     joined = by_path and settings.get("join_quoted_lines", False)
     refuse(

@@ -135,11 +135,9 @@ def open_files(
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     # With `gaps` public cells may be missing if every column has a number. `texts` are the columns of text with their public lists:
     # then a public table stays unread, and any cell may be missing. Columns `without` are no features; `hint` is about other text.
-    private, public, names = (
-        settings["private_path"],
-        settings.get("public_path"),
-        settings["columns"],
-    )
+    private = settings["private_path"]
+    public = settings.get("public_path")
+    names = settings["columns"]
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
@@ -165,10 +163,8 @@ def open_files(
     asked: Any = TextColumns(names, texts) if texts else names
     source, x_pub = sources(settings)
     try:
-        matrix, rows = (
-            None,
-            opened_rows(source, asked if tables[0] or public is None else None, joined),
-        )
+        matrix = None
+        rows = opened_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
             # may suggest a similar name
@@ -179,7 +175,8 @@ def open_files(
             rows, open_public(public_source(public, asked, joined), asked), notes, source
         )
     if public is not None:
-        columns, finite = asked if tables[1] else None, texts is None and not gaps
+        columns = asked if tables[1] else None
+        finite = texts is None and not gaps
         x_pub = public_source(x_pub, columns, joined)
         matrix, shown = public_table_of(
             x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite
@@ -191,11 +188,9 @@ def open_files(
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     """Return the private and the public file, or tables of their persons; without identifiers each public row is a person."""
-    private, public, person = (
-        settings["private_path"],
-        settings.get("public_path"),
-        settings.get("person"),
-    )
+    private = settings["private_path"]
+    public = settings.get("public_path")
+    person = settings.get("person")
     if person is None:
         refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
         refuse(settings.get("rows_per_person", 1) != 1, "--rows-per-person belongs to --person")
@@ -203,7 +198,8 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     refuse(not is_table(private), "--person names a column, and .npy files have none: save a table")
     both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
-    keep, k = settings["keep"], settings["rows_per_person"]
+    keep = settings["keep"]
+    k = settings["rows_per_person"]
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
     several = (
         k == 1

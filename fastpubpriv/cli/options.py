@@ -409,7 +409,8 @@ def type_of(parameter: Parameter) -> Any:
 
 def option_of(parameter: Parameter) -> click.Option:
     """Return the option of a parameter; a default in its form overrides that of the signature."""
-    ending, default = _ENDING.search(parameter.form), parameter.default
+    ending = _ENDING.search(parameter.form)
+    default = parameter.default
     word = ending[1].split()[0] if ending else ""
     if ending and (parameter.default is ... or word == "required"):
         default = {"required": ..., "default": ending[2]}.get(word)
@@ -434,7 +435,8 @@ def option_of(parameter: Parameter) -> click.Option:
 
 def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
     """Return the options of a command: those of its docstring, and of the function that it calls; `groups` is like GROUPS."""
-    own, made = documented(section), []
+    own = documented(section)
+    made = []
     if not function:
         return [option_of(each) for each in own.values()]
     parameters = parameters_of(function)
@@ -471,7 +473,8 @@ class Documented(click.Command):
             if examples
             else None
         )
-        name, line = work.__name__.replace("_", "-"), " ".join(parts[0].split())
+        name = work.__name__.replace("_", "-")
+        line = " ".join(parts[0].split())
         super().__init__(name, callback=run, help=text, epilog=epilog, short_help=line)
         self.run, self._made = run, ("\n".join(options), function, groups)
         self._before: Sequence[click.Parameter] = before
@@ -510,7 +513,9 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
 
 def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     """Return the ledger of the options, of the class `kind`, or None; UsageError unless its relation is `relation`."""
-    path, total, budget = settings["ledger"], settings["ledger_total"], settings["budget"]
+    path = settings["ledger"]
+    total = settings["ledger_total"]
+    budget = settings["budget"]
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None

@@ -60,7 +60,9 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
         for name in ("json", "plot", "html")
         if (path := settings.get(f"{name}_path")) is not None
     }
-    json_path, plot_path, quiet = places.get("json"), places.get("plot"), settings.get("quiet")
+    json_path = places.get("json")
+    plot_path = places.get("plot")
+    quiet = settings.get("quiet")
     for name, path in places.items():
         check_place(f"--{name}", path, inputs, "one of the files that are read, or the ledger")
     if plot_path is not None:
@@ -89,7 +91,8 @@ def check_place(
             f"{option} -: nobody reads the standard output; pass the name of a file",
         )
         return
-    name, folder = repr(str(path)), path.absolute().parent
+    name = repr(str(path))
+    folder = path.absolute().parent
     try:
         refuse(path.is_dir(), f"{option}: {name} is a folder; pass the name of a file")
         refuse(not folder.is_dir(), f"{option}: there is no folder {str(folder)!r}")
@@ -242,7 +245,8 @@ def _frames(lines: list[list[str]], places: list[int]) -> str:
             for name, cell in zip(lines[0], line, strict=True)
         ]
         framed.add_row(*(marked[place] for place in (0, *places)))
-    text, half = rendered(framed), (len(places) + 1) // 2
+    text = rendered(framed)
+    half = (len(places) + 1) // 2
     if ("…" in text or "\\u2026" in text) and len(places) > 1:
         return _frames(lines, places[:half]) + _frames(lines, places[half:])
     return text
@@ -454,7 +458,9 @@ def deliver(
     call: Callable[[Any], Shown], title: str, settings: dict[str, Any], **drawing: Any
 ) -> None:
     """Release with `call(ledger)`, then store and print the result, as all commands do; `drawing` are arguments of `plot`."""
-    level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
+    level = settings["level"]
+    json_path = settings["json_path"]
+    plot_path = settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
     relation = (
         Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE

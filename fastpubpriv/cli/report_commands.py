@@ -49,7 +49,8 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
     family, words, bound, form = (
         settings[name] for name in ("family", "words", "norm_bound", "form")
     )
-    few, by_rows = family == "subset-selection", bound == "public"
+    few = family == "subset-selection"
+    by_rows = bound == "public"
     longest = "--norm-bound public needs --public FILE: it is the length of the longest row there"
     refuse(by_rows and public is None, longest)
     refuse(words is not None and not few, "--words belongs to subset-selection")
@@ -106,7 +107,8 @@ def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
     """Return private rows, public rows, and notes on the choice of columns."""
     if not is_stdout(settings["private_path"]):
         return opened_files.open_files(settings)
-    names, public = settings["columns"], settings["public_path"]
+    names = settings["columns"]
+    public = settings["public_path"]
     unnamed = (
         "--private - needs --columns: which columns of the lines hold numbers is not looked up"
     )
@@ -186,7 +188,8 @@ def _left(path: Path, done: int) -> str:
 
 def _check_output(settings: dict[str, Any]) -> None:
     """Raise UsageError, before any report is drawn, if the output cannot be written or would overwrite reports."""
-    path, resume = settings["out_path"], settings["resume"]
+    path = settings["out_path"]
+    resume = settings["resume"]
     same_coins = "--resume with --seed would draw the same coins for other rows: run it again from the beginning"
     refuse(resume and settings["seed"] is not None, same_coins)
     gone = "--resume needs --out FILE: what was written to the standard output is gone"
@@ -234,7 +237,10 @@ def _write(out: Any, data: bytes) -> None:
 def aggregate(settings: dict[str, Any]) -> None:
     """Run the command of this name."""
     _check_places(settings)
-    dim, names, path, public = settings["dim"], settings["columns"], settings["public_path"], None
+    dim = settings["dim"]
+    names = settings["columns"]
+    path = settings["public_path"]
+    public = None
     if names is not None:
         refuse(len(names) != dim, f"--columns names {len(names)} columns, and --dim is {dim}")
     if path is not None:
@@ -257,7 +263,8 @@ def aggregate(settings: dict[str, Any]) -> None:
 
 def _check_places(settings: dict[str, Any]) -> None:
     """Raise UsageError, before anything is read, for files that cannot be read or written."""
-    state, given = settings["state_path"], settings["inputs"]
+    state = settings["state_path"]
+    given = settings["inputs"]
     files = [path for path in given if not is_stdout(path)]
     for path in files:
         refuse(not path.exists(), f"there is no file {str(path)!r}")

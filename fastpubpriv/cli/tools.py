@@ -159,7 +159,8 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     from fastpubpriv.cli.report_commands import make_randomizer
 
     delta, dim, rows = (settings[name] for name in ("delta", "dim", "rows"))
-    mean, tracing = mechanism == "weighted-mean", settings["attack"] == "tracing"
+    mean = mechanism == "weighted-mean"
+    tracing = settings["attack"] == "tracing"
     one_column = "--dim: the worst data sets of weighted-mean have one column; it belongs to --attack tracing"
     refuse(rows is not None and not tracing, "--rows belongs to --attack tracing")
     refuse(mean and settings["words"] is not None, "--words belongs to subset-selection")

@@ -96,7 +96,8 @@ def _opened(settings: Named) -> Any:
     from fastpubpriv.sources.labeled import class_texts, column_texts
     from fastpubpriv.training import huber_loss
 
-    loss, threshold = settings["loss"], settings["huber_threshold"]
+    loss = settings["loss"]
+    threshold = settings["huber_threshold"]
     drawn = loss in ("squared", "logistic", "huber") and settings["method"] in (
         "auto",
         "newton",
@@ -107,7 +108,8 @@ def _opened(settings: Named) -> Any:
     refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
     if threshold is not None:
         settings["loss"] = huber_loss(threshold)
-    label, names = settings["label"], None
+    label = settings["label"]
+    names = None
     path = public_source(settings["public_path"], None, settings["join_quoted_lines"])
     for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
         if isinstance(settings[name], tuple):
@@ -188,7 +190,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
     from fastpubpriv.sources.open import public_rows
     from fastpubpriv.validation import did_you_mean
 
-    label, columns = settings["label"], opened.private.columns
+    label = settings["label"]
+    columns = opened.private.columns
     label_alone = (
         "--label names a column of a table, and is left out for .npy files: their last column is it"
     )

@@ -77,11 +77,13 @@ def refine(
     steps: Sequence[radii.PlannedStep],
 ) -> Refined:
     """Release the steps, each on the original rows; return the last estimate, whose noise is that of the planned step."""
-    n, dim = run.rows.n, run.rows.dim
+    n = run.rows.n
+    dim = run.rows.dim
     for index, step in enumerate(steps):
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
         total = VectorSum(affine=affine, radius=step.clip_radius)
-        name, cost = f"clipped sum, step {index + 1} of {len(steps)}", allowance * step.share
+        name = f"clipped sum, step {index + 1} of {len(steps)}"
+        cost = allowance * step.share
         released, complete = release_complete(run, total, name=name, cost=cost)
         moved = whitening.to_data(released.value / (n * complete.divisor))
         center = center + moved
@@ -91,7 +93,9 @@ def refine(
 
 def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
     """Return the counts of distances, one before all steps or one per step. Raise, before the debit, if a grid does not exist."""
-    n, dim, shares = run.rows.n, run.rows.dim, radii.budget_shares(steps)
+    n = run.rows.n
+    dim = run.rows.dim
+    shares = radii.budget_shares(steps)
     norms = [
         NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)
     ]
@@ -106,7 +110,8 @@ def counted_steps(
     run: session.Session, center: FloatArray, norms: list[NormCount]
 ) -> tuple[Refined, Norms]:
     """Release steps that count distances and clip for the least predicted error; return the last estimate and count."""
-    n, dim = run.rows.n, run.rows.dim
+    n = run.rows.n
+    dim = run.rows.dim
     for index, count in enumerate(norms):
         affine = AffineMap(dim=dim, center=center)
         counted = count.count_norms(run, affine, np.zeros(0))
@@ -286,7 +291,8 @@ def coinpress_mean(
         "mode": validation.choice("mode", mode, ("practical", "theory")),
         "failure_prob": radii.failure_probability(failure_prob),
     }
-    counted, inverse = reach == math.inf, whitening.inverse
+    counted = reach == math.inf
+    inverse = whitening.inverse
     unknown = counted and root is None  # no variance or covariance was given
     count = FEW_STEPS if counted and steps == "auto" else most_steps(steps)
     most = count * (rows.dim + 1) + (DRAWS * (count if unknown else 1) if counted else 0)
@@ -295,7 +301,9 @@ def coinpress_mean(
     norms = counts_of_norms(run, count, once=not unknown) if counted else []
     planned = [] if counted else steps_from(run, reach, steps, **settings)
     with run.paid():
-        shells, unit_std, allowance = None, whitening.row_std(), run.account.allowance
+        shells = None
+        unit_std = whitening.row_std()
+        allowance = run.account.allowance
         row_std = unit_std
         if unknown:
             refined, shells = counted_steps(run, middle, norms)
@@ -304,7 +312,8 @@ def coinpress_mean(
         else:
             if counted:
                 affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
-                shells, allowance = norms[0].count_norms(run, affine, np.zeros(0)), norms[0].left
+                shells = norms[0].count_norms(run, affine, np.zeros(0))
+                allowance = norms[0].left
                 planned = radii.planned_steps(run, allowance, shells.end, count, **settings)
             refined = refine(run, allowance, middle, whitening, inverse, planned)
         if box is not None:
@@ -345,8 +354,10 @@ def public_ball(
 ) -> tuple[FloatArray, float, Whitening, FloatArray]:
     """Return center and radius of the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
     n_pub, dim = x_pub.shape
-    covariance, variance = settings.covariance, settings.variance
-    failure_prob, gap = settings.failure_prob / 2.0, settings.pub_priv_gap
+    covariance = settings.covariance
+    variance = settings.variance
+    failure_prob = settings.failure_prob / 2.0
+    gap = settings.pub_priv_gap
     if isinstance(covariance, str):
         if covariance != "public":
             raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
@@ -369,7 +380,8 @@ def public_ball(
 
 # Chance that Gaussian public rows of the assumed covariance are said to contradict it, and the least ratio of their deviations to
 # the assumed ones that is said: a smaller one changes an interval by less than its own uncertainty.
-FALSE_CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1.25
+FALSE_CONTRADICTION = 1e-6
+LEAST_CONTRADICTION = 1.25
 
 
 def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
@@ -382,7 +394,8 @@ def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
     if inverse is not None:
         centered = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
     squares = np.square(centered).sum(axis=0)
-    squares, degrees = np.append(squares, squares.sum()), (n_pub - 1) * np.append(np.ones(dim), dim)
+    squares = np.append(squares, squares.sum())
+    degrees = (n_pub - 1) * np.append(np.ones(dim), dim)
     chance = special.chdtrc(degrees, squares)
     wider = squares > degrees * LEAST_CONTRADICTION**2
     return bool(np.any(wider & (chance < FALSE_CONTRADICTION / (dim + 1))))
@@ -400,7 +413,8 @@ def mean_within_ball(run: session.Session, public: FloatArray, settings: Any) ->
     path = steps_from(
         run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob
     )
-    n, dim = run.rows.n, run.rows.dim
+    n = run.rows.n
+    dim = run.rows.dim
     session.warn_if_useless(
         "estimate_mean",
         # In standard deviations of a row; a whitened unit is `row_unit` of them.

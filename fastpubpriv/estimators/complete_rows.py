@@ -89,7 +89,8 @@ class CompleteRows:
 
     def over(self, known: Functional) -> Functional:
         """Return released sums per row of all rows as means over the complete ones, with the error of their share."""
-        share, size = self.divisor, np.abs(known.value) / self.divisor
+        share = self.divisor
+        size = np.abs(known.value) / self.divisor
         return Functional(
             value=known.value / share,
             std=np.hypot(known.std / share, size * self.relative_std),
@@ -107,5 +108,6 @@ def release_complete(
         WithCompleteRows(total=total), name=name, cost=cost, clip_radius=total.radius, **facts
     )
     assert released.complete is not None
-    n, std = run.rows.n, released.complete_std
+    n = run.rows.n
+    std = released.complete_std
     return released, CompleteRows.counted(n - released.complete, std, n, run.account.spending)

@@ -146,7 +146,8 @@ def private_pca(
     )
     spending = run.account.spending
     counted = ball is None and count_share(rows.n, spending) > 0
-    rough, source = 1.0, "argument"
+    rough = 1.0
+    source = "argument"
     if ball is None and (public is not None or corner is not None or not counted):
         rough = _rough_radius(middle, public, corner)
         source = "bounds" if rough == corner else "public rows"
@@ -167,11 +168,10 @@ def private_pca(
             pieces, complete = _counted_pieces(run, plan, affine, public, corner)
             added, _ = tail_of(pieces, 0.0)
         else:
-            pieces, added = _pieces_in_ball(run, plan, affine, ball, corner), 0.0
-        private, std = (
-            unpacked(pieces.mean + added * pieces.outer, rows.dim),
-            math.hypot(1.0, added) * pieces.noise_std,
-        )
+            pieces = _pieces_in_ball(run, plan, affine, ball, corner)
+            added = 0.0
+        private = unpacked(pieces.mean + added * pieces.outer, rows.dim)
+        std = math.hypot(1.0, added) * pieces.noise_std
         moment = _with_public(private, std, pieces.n, public, middle)
         components, lost = _directions(moment, count)
         few = source == "public rows" and not pieces.reached
@@ -213,11 +213,9 @@ def _counted_pieces(
 
     Return the means over the complete rows, and their share.
     """
-    helping, most, count = (
-        helping_norms(affine, public),
-        math.inf if corner is None else corner * corner,
-        plan.counting(),
-    )
+    helping = helping_norms(affine, public)
+    most = math.inf if corner is None else corner * corner
+    count = plan.counting()
     *cells, incomplete = run.release(
         count.asked(affine, incomplete=True), name="norms of rows", cost=plan.count
     ).value
@@ -258,8 +256,10 @@ def _along(
 
     `few`: the private rows were too few for a count, so that the public ones gave the radius.
     """
-    dim, noise = components.shape[1], pieces.piece_std
-    whole, far = unpacked(pieces.mean, dim), unpacked(pieces.outer, dim)
+    dim = components.shape[1]
+    noise = pieces.piece_std
+    whole = unpacked(pieces.mean, dim)
+    far = unpacked(pieces.outer, dim)
     inside, outer = (
         np.einsum("ij,jk,ik->i", components, each, components) for each in (whole, far)
     )
@@ -268,11 +268,10 @@ def _along(
     sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
     # Gaussian rows have norms like a multiple of chi squared, and the wider a direction the more of it is in the outer piece.
-    total, squares = (
-        max(float(np.trace(whole)), 1.0 / LARGEST),
-        max(float(np.sum(whole**2)), 1.0 / LARGEST**2),
-    )
-    freedom, radius = total**2 / squares, pieces.radius * total / squares
+    total = max(float(np.trace(whole)), 1.0 / LARGEST)
+    squares = max(float(np.sum(whole**2)), 1.0 / LARGEST**2)
+    freedom = total**2 / squares
+    radius = pieces.radius * total / squares
     beyond = squares / total * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
     over = np.where(pieces.reached, 0.0, np.maximum(outer - beyond * inside**2 / squares, 0.0))
     known = replace(known, extra=known.extra + longest_tail(over, noise))

@@ -56,7 +56,9 @@ from fastpubpriv.sources.open import names_of_table, texts_of_column
 from fastpubpriv.sources.tables import asked_columns
 
 # Shares of the sum, the quantiles and the squares in the budget that the cells leave for numeric columns.
-SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
+SUM = Fraction(1, 3)
+RANKS = Fraction(5, 12)
+SQUARES = Fraction(1, 4)
 INSIDE = 8  # points per cell that represent its values in integrals
 
 
@@ -108,9 +110,11 @@ def deviations(
     run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction
 ) -> dict[str, FloatArray]:
     """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
-    dim, n = len(columns), run.rows.n
+    dim = len(columns)
+    n = run.rows.n
     grid = run.account.spend(cost).group_grid(1, dim, n)
-    bound, event = grid.bound, grid.event
+    bound = grid.bound
+    event = grid.event
     lines = [line_of(each) for each in columns]
     rel = [
         float(np.ldexp(m - line.center, -line.exponent))

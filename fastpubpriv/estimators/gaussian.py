@@ -347,7 +347,8 @@ def coinpress_covariance(
         draws=steps * (rows.dim * rows.dim + 1),
         **session.asked(ledger, random_state, threads, progress),
     )
-    dim, n = rows.dim, rows.n
+    dim = rows.dim
+    n = rows.n
     check_gram_grids(
         run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n
     )
@@ -394,7 +395,8 @@ def coinpress_covariance(
 def _reasons(released: Released, n: float, clip: float) -> Reasons:
     """Return the reasons that the last round's second moment shows, in its own coordinates."""
     second = released.value / n
-    dim, std = len(second), released.spectral_std / n
+    dim = len(second)
+    std = released.spectral_std / n
     if float(np.trace(second)) - 3.0 * std * math.sqrt(dim) > FILLED * clip * clip:
         return (Reason.CLIPPED,)
     ratio = math.sqrt(dim / n)

@@ -151,7 +151,8 @@ def learn_groups(
         return replace(
             lifted_coinpress.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds
         )
-    whitener, unwhitener = np.eye(dim), np.eye(dim)
+    whitener = np.eye(dim)
+    unwhitener = np.eye(dim)
     for index in range(MASK_ROUNDS):
         name = f"logarithm of the center, round {index + 1} of {MASK_ROUNDS}"
         center = mechanism.GroupCenter(base=base, groups=groups, whitener=whitener)
@@ -240,7 +241,8 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
         )
     lifted_coinpress.check_grids(run, problem.dim, problem, total, run.account.allowance)
     # Error relative to the least eigenvalue that the recursion can leave, for which it is largest.
-    dim, n = problem.dim, paired.n
+    dim = problem.dim
+    n = paired.n
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
     last = (
@@ -268,7 +270,8 @@ def learn_recursive(
     radius = paired.row_clip(rounds)
     # The unit makes the least eigenvalue at least one.
     unit = math.sqrt(problem.condition)
-    contraction, inverse = unit * np.eye(dim), np.eye(dim) / unit
+    contraction = unit * np.eye(dim)
+    inverse = np.eye(dim) / unit
     limit = problem.condition
     covariance = np.eye(dim)
     for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
@@ -351,7 +354,9 @@ def finest(run: Session, problem: GaussianProblem) -> tuple[Fraction, float]:
     """
     marginals = len(_DIRECTIONS[problem.dim])
     epsilon = run.account.spending.part(Fraction(1, marginals)).choice_epsilon("exponential")
-    failure, accuracy, best = problem.failure_prob / marginals, COARSEST, 0.0
+    failure = problem.failure_prob / marginals
+    accuracy = COARSEST
+    best = 0.0
     while True:
         size = sum(cover_sizes(problem, accuracy)[1])
         # So many rows suffice for total variation 4 accuracy with probability 1 - failure, if covered.
@@ -409,7 +414,8 @@ def learn_selection(
     choice = HypothesisChoice(
         evaluation=CellSets.prepare(cover, run.rows.n), size=cover.size, law="exponential"
     )
-    means, variances = [], []
+    means = []
+    variances = []
     for index, direction in enumerate(_DIRECTIONS[dim]):
         name = f"selection, marginal {index + 1} of {rounds}"
         line = partial(projected, center=base.center, weights=direction @ base.dense)
@@ -455,7 +461,8 @@ def coinpress_rounds(
     Return it, the last release, and the share of complete rows.
     """
     dim = base.dim
-    contraction, inverse = np.eye(dim), np.eye(dim)
+    contraction = np.eye(dim)
+    inverse = np.eye(dim)
     for made, share in enumerate(shares, start=1):
         released, complete = release_complete(
             run,

@@ -56,11 +56,13 @@ from fastpubpriv.session import Session
 
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
 # number of cells of equal mass, and the central fraction of rows that they divide
-INNER, MIDDLE = 8, 0.9
+INNER = 8
+MIDDLE = 0.9
 OUTER = 7  # maximum number of edges on each side of that
 MOST_EDGES = INNER + 1 + 2 * OUTER
 # bounds of the relative variance between groups of the rows in a cell
-LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0
+LEAST_SPREAD = 0.02
+MOST_SPREAD = 9.0
 BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
 # standard deviations from the pooled prediction beyond which a group's counts are not shrunk
 SURPRISE = 3.5
@@ -121,15 +123,20 @@ class Line:
 
 def line_of(state: ColumnState) -> Line:
     """Return the cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
-    clip, shares, column = state.clip, state.shares, state.column
+    clip = state.clip
+    shares = state.shares
+    column = state.column
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
     below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
-    inside, guessed, reach = [0.0, 0.0], [(0.0, 0.0)] * 2, [0.0, 0.0]
+    inside = [0.0, 0.0]
+    guessed = [(0.0, 0.0)] * 2
+    reach = [0.0, 0.0]
     for place, counts, variances in (
         (0, column.below, column.below_var),
         (1, column.above, column.above_var),
     ):
-        side, cut = clip.sides[place], clip.absolute((clip.below, clip.above)[place])
+        side = clip.sides[place]
+        cut = clip.absolute((clip.below, clip.above)[place])
         if side is None and not cut > 0.0:
             continue
         last = key_of(cut, shares.log2_parts) if side is None else side.last
@@ -208,20 +215,24 @@ class Masses(NamedTuple):
 
 def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     """Shrink counts (groups, cells) with noise `std` to the distribution of all rows by empirical Bayes (method of moments)."""
-    whole, noise = counts.sum(axis=0), len(counts) * std**2
+    whole = counts.sum(axis=0)
+    noise = len(counts) * std**2
     weight = line.variance / (line.variance + noise)
     pooled = np.maximum(weight * whole + (1.0 - weight) * line.mass, 0.0)
     total = max(float(pooled.sum()), 1.0)
-    share, share_std = pooled / total, np.sqrt(weight * noise) / total
+    share = pooled / total
+    share_std = np.sqrt(weight * noise) / total
     # A group's size is at least its noise, so that an empty group is estimated by all rows and not by the first public one.
     rows = np.maximum(counts.sum(axis=1), std * np.sqrt(counts.shape[1]))[:, None]
-    prior, most = rows * share, rows * (share + share_std)
+    prior = rows * share
+    most = rows * (share + share_std)
     base = prior + std**2 * (1.0 + len(share) * share**2)
     excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
     spread = np.clip(excess / np.maximum((prior**2).sum(axis=0), TINY), LEAST_SPREAD, MOST_SPREAD)
     varies = spread * most**2 + most
     # A group that is unlike all rows, in a cell or altogether, is taken as it was counted.
-    apart, cells = (counts - prior) ** 2 / (varies + std**2), counts.shape[1]
+    apart = (counts - prior) ** 2 / (varies + std**2)
+    cells = counts.shape[1]
     unlike = (apart > SURPRISE**2) | (
         apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells)
     )
@@ -247,7 +258,8 @@ class Boxes(NamedTuple):
         """Return the boxes between two edges of each group."""
         (down, down_var), (up, up_var) = sides
         low, high = ((np.arange(len(each)), each) for each in ends)
-        back, variance = up[high] - down[low], down_var[low] + up_var[high]
+        back = up[high] - down[low]
+        variance = down_var[low] + up_var[high]
         return cls(
             ends=ends,
             lower=line.edges[ends[0]],
@@ -280,7 +292,8 @@ def clipped_sums(line: Line, masses: Masses) -> ClippedSums:
 
 def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
-    points, sides = line.edges, clipped_sums(line, masses)
+    points = line.edges
+    sides = clipped_sums(line, masses)
     (down, down_var), (up, up_var) = sides
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
     error = (
@@ -310,7 +323,8 @@ def centered(
 def unlike(line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> BoolArray:
     """Return which groups lie further out in column j than their masses explain, (groups,)."""
     total, mean, low, high = centered(line, masses, boxes)
-    n, radius = np.maximum(moments.count[:, j], 1.0), boxes.radius
+    n = np.maximum(moments.count[:, j], 1.0)
+    radius = boxes.radius
     y = moments.total[:, j] / n
     noise = (radius / n) ** 2 * (moments.noise_std**2 + (y * moments.count_std) ** 2)
     shift = boxes.middle + radius * y - mean
@@ -353,19 +367,23 @@ def tell(
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
     if (contradicted := unlike(line, masses, boxes, moments, j)).any():
-        mask, counted = contradicted[:, None], np.maximum(masses.counts, 0.0)
+        mask = contradicted[:, None]
+        counted = np.maximum(masses.counts, 0.0)
         variance = np.where(mask, masses.std**2, masses.variance)
         masses = masses._replace(rows=np.where(mask, counted, masses.rows), variance=variance)
         boxes = Boxes.of(line, clipped_sums(line, masses), boxes.ends)
     n = np.maximum(moments.count[:, j], 1.0)
-    y, radius = moments.total[:, j] / n, boxes.radius
+    y = moments.total[:, j] / n
+    radius = boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
     noise = (
         radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
     )
     (every, fourth), (inside, _) = (spread_of(line, masses, each) for each in (None, boxes))
-    variance, cut = inside, np.maximum(every - inside, 0.0)
-    free, free_std = np.full(len(n), math.nan), np.full(len(n), math.inf)
+    variance = inside
+    cut = np.maximum(every - inside, 0.0)
+    free = np.full(len(n), math.nan)
+    free_std = np.full(len(n), math.inf)
     if moments.squares is not None:
         square = moments.squares[:, j] / n
         error = radius**2 / n * moments.noise_std * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
@@ -379,7 +397,8 @@ def tell(
         )
         free *= bessel(n)
     variance = np.maximum(variance, 0.0) + cut
-    sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
+    sampling = np.sqrt(variance / n)
+    clipping = np.sqrt(boxes.variance) / n
     clip = state.clip
     # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
@@ -390,12 +409,14 @@ def tell(
     half = normal_quantile(0.975) * np.sqrt(noise**2 + sampling**2 + clipping**2)
     # how far one row may be
     beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)
-    far, hidden = beyond / n, np.maximum(*tails)
+    far = beyond / n
+    hidden = np.maximum(*tails)
     tail = hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far
     doubt = (
         np.ldexp(doubtful_sum(state.column, state.scale, state.shares), -clip.exponent) / clip.rows
     )
-    lost, absent = unplaced(state), moments.count[:, j] < FEW_STDS * moments.count_std
+    lost = unplaced(state)
+    absent = moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = state.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
     # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
     decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * normal_quantile(
@@ -411,7 +432,8 @@ def tell(
         (few, Reason.FEW_ROWS),
     ]
     reasons = first_of(words, len(n))
-    constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
+    constant = np.full(len(n), lost == Reason.CONSTANT)
+    unknown = absent | (lost is not None)
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
     return {
@@ -456,7 +478,8 @@ def learn(
     ]
     cost = shares.total * (1 - CELL_SHARE)
     grid = run.account.spend(cost).group_grid(codes.groups, dim, shares.n)
-    bound, event = grid.bound, grid.event
+    bound = grid.bound
+    event = grid.event
     boxes = [
         boxes_of(line, each, event.noise_std / bound)
         for line, each in zip(lines, masses, strict=True)
@@ -464,7 +487,8 @@ def learn(
     pairs = list(zip(lines, boxes, strict=True))
     lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
     upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
-    middle, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
+    middle = lower / 2.0 + upper / 2.0
+    half = upper / 2.0 - lower / 2.0
     measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
     answers = [
@@ -508,7 +532,10 @@ def mean_of_groups(
             "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
         )
     grouping = Grouping.of("estimate_mean", x_priv, x_pub, by=by, groups=groups, columns=columns)
-    rows, public, codes, dim = grouping.rows, grouping.public, grouping.codes, grouping.dim
+    rows = grouping.rows
+    public = grouping.public
+    codes = grouping.codes
+    dim = grouping.dim
     assert codes is not None
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
     limits = validation.column_bounds(bounds, dim)
@@ -551,7 +578,8 @@ def predict_groups(
         cells = divide(dim, n_priv, spending.part(ALL_SHARE), n_pub=n_pub).cells
         left = spending.at((spending.allowance - cells) * (1 - CELL_SHARE))
         noise = left.std("groups", dim)
-        n, count_std = n_priv / groups, noise / spending.count_of_group
+        n = n_priv / groups
+        count_std = noise / spending.count_of_group
         error = math.sqrt(dim) * math.hypot(1.0 / math.sqrt(n), BOX_STDS * noise / n)
         return error, {
             "count_std": count_std,

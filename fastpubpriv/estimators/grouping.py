@@ -22,7 +22,8 @@ from fastpubpriv.sources.open import require_numbers
 from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import FirstColumns
 
-MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
+MOST_GROUPS = 10_000
+MOST_NUMBERS = 4_000_000
 # part of the budget of which the usual share pays for the cells of all rows
 ALL_SHARE = Fraction(1, 4)
 LISTED = 0.95  # fraction of public rows in listed groups below which a warning is given

@@ -153,7 +153,8 @@ def predicted_errors(
     problem: GaussianProblem, rounds: int, noise: GramNoise, mean_noise: float
 ) -> tuple[float, float]:
     """Return the errors of covariance and mean; `mean_noise` is that of each coordinate of a sum clipped to radius 1."""
-    dim, n = problem.dim, problem.n
+    dim = problem.dim
+    n = problem.n
     last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
     return covariance_error(dim, n, last), mean_error(dim, n, mean_clip(dim) * mean_noise / n)
 
@@ -201,7 +202,9 @@ class Recursion:
     )
 
     def __init__(self, base: AffineMap, problem: GaussianProblem, rounds: int) -> None:
-        self.base, self.problem, self._rounds = base, problem, rounds
+        self.base = base
+        self.problem = problem
+        self._rounds = rounds
         self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(
             2.0 + problem.mean_radius**2
         )
@@ -221,7 +224,8 @@ class Recursion:
 
     def finalize(self, released: Released, share: float = 1.0) -> None:
         """Set `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last round."""
-        dim, n = self.problem.dim, self.problem.n * share
+        dim = self.problem.dim
+        n = self.problem.n * share
         self.slack = self._slack_of(released.spectral_std) / share
         values, vectors = spectrum(released.value, overwrite=True)
         del released
@@ -402,12 +406,15 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # With d + 1 public rows the radius may be thousands of standard deviations: the released one decides the number of steps.
-    mean, noise_std, allowance = np.zeros(problem.dim), 0.0, run.account.allowance * MEAN_SHARE
+    mean = np.zeros(problem.dim)
+    noise_std = 0.0
+    allowance = run.account.allowance * MEAN_SHARE
     steps = planned_steps(
         run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob
     )
     for index, step in enumerate(steps):
-        name, clip = f"mean, step {index + 1} of {len(steps)}", step.clip_radius
+        name = f"mean, step {index + 1} of {len(steps)}"
+        clip = step.clip_radius
         mean, noise_std, complete = mean_step(
             run, base, mean, both, name=name, clip=clip, cost=allowance * step.share
         )
@@ -508,7 +515,8 @@ def forecast(
     rule: Callable[..., GaussianPlan] = predict,
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors with bounds that hold for the least favorable public rows."""
-    failure, gap = options.failure_prob, options.pub_priv_gap
+    failure = options.failure_prob
+    gap = options.pub_priv_gap
     # Half of the failure probability is for the public rows, as in `preconditioned`.
     if n_pub > dim:
         lower, upper, mean_radius = precondition_bounds(dim, n_pub, gap, failure / 2.0)

@@ -29,7 +29,8 @@ def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray
     """
     if not np.isfinite(matrix).all():
         # Sums of huge released numbers overflowed; any finite matrix can replace them.
-        matrix, overwrite = np.nan_to_num(matrix, nan=0.0, posinf=_HUGE, neginf=-_HUGE), True
+        matrix = np.nan_to_num(matrix, nan=0.0, posinf=_HUGE, neginf=-_HUGE)
+        overwrite = True
     values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
     return values, vectors
 

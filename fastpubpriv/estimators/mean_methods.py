@@ -137,7 +137,8 @@ def _predict_counts(dim: int, n_pub: int, _: CountSettings) -> Predictor:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         spending = spending_of(budget, draws(dim))
         shares = divide(dim, n_priv, spending, n_pub=n_pub)
-        root, error = math.sqrt(dim), shares.predicted_error()
+        root = math.sqrt(dim)
+        error = shares.predicted_error()
         return root * error, {
             "count_share": float(shares.cells / spending.allowance),
             "count_std": shares.count_std,

@@ -49,7 +49,8 @@ from fastpubpriv.session import Session
 
 SHELLS_AN_OCTAVE = 8
 # z-score of a significant window of shells; with Laplace noise
-STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
+STANDS_OUT = 2.75
+STANDS_OUT_PURE = 3.7
 # noise deviations of a count that rows beyond the last significant shell may reach unnoticed
 HIDDEN = 1.5
 TYPICAL = 1.5  # default clip radius over sqrt(dim) if no shell count is significant
@@ -91,7 +92,8 @@ def choose_ball(
 LOG2_PARTS = 1
 LAW_OCTAVES = 6  # octaves beyond the last significant norm that the tail is extrapolated to
 # binary exponents of the smallest and largest distinguished norms; their squares are finite
-LEAST, MOST = -480, 480
+LEAST = -480
+MOST = 480
 NEAR_OCTAVES = 3  # octaves below the fullest octave in which quantiles of norms are computed
 _FIRST, _LAST = ((exponent + 1022 << LOG2_PARTS) + (1 << LOG2_PARTS) for exponent in (LEAST, MOST))
 EDGES = edges_of(LOG2_PARTS)[_FIRST : _LAST + 1]
@@ -135,7 +137,8 @@ class Shells:
     def quantile(self, share: float) -> float | None:
         """Return the quantile of the norms at level `share`; None if it is far below the norms of most detected rows."""
         fullest = int(np.argmax(np.convolve(self.counts, np.ones(1 << LOG2_PARTS), "valid")))
-        low, wanted = max(fullest - (NEAR_OCTAVES << LOG2_PARTS), 0), (1.0 - share) * self.n
+        low = max(fullest - (NEAR_OCTAVES << LOG2_PARTS), 0)
+        wanted = (1.0 - share) * self.n
         outside = np.append(0.0, np.maximum.accumulate(np.cumsum(self.counts[low:][::-1])))
         if outside[-1] < wanted:
             return None
@@ -197,7 +200,8 @@ class TailLaw:
     def _sum(self, radius: float, rows: float, first: float, bend: float) -> float:
         """Return the counted excess plus that of later octaves with rows * first, * first * bend, ..., bounded by their counts."""
         over = self._over(self.middles, radius)
-        total, ratio = max(float(over @ self.counts), 0.0), first
+        total = max(float(over @ self.counts), 0.0)
+        ratio = first
         for octave, counted in enumerate(self.later.tolist()):
             rows = min(rows * ratio, max(counted, 0.0) + self.octave_std)
             ratio *= bend
@@ -304,7 +308,9 @@ class NormCount:
         """Return the estimates from released counts, supported by `public` norms (m,)."""
         column = column_of(counts, public, self.shares)
         (scale,) = scales_of([column], [self.shares])
-        last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
+        last = scale.above
+        n = self.shares.n
+        unseen = undetected_rows(self.shares)
         if last is None:
             # Rows at the center need no ball; if nothing is detected, only the public rows can give a radius.
             usable = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
@@ -322,11 +328,13 @@ class NormCount:
             counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise
         )
         end = float(edges[-1])
-        low, high = edges[:-1] / end, edges[1:] / end
+        low = edges[:-1] / end
+        high = edges[1:] / end
         squares = float(np.maximum(inside, 0.0) @ (low**2 + low * high + high**2)) / 3.0
         rms = end * min(1.0, (squares / n) ** 0.5)
         # The root mean square of all norms, and whether their tail is heavy.
-        every, exponent = edges_of(LOG2_PARTS), math.frexp(end)[1]
+        every = edges_of(LOG2_PARTS)
+        exponent = math.frexp(end)[1]
         sides = sides_of(
             [column.above],
             [column.above_var],
@@ -362,8 +370,10 @@ class NormCount:
 
     def _law(self, counts: FloatArray, last: int) -> TailLaw:
         """Return the tail model of norms whose last significant cell is `last`."""
-        parts, edges = self.shares.parts, edges_of(LOG2_PARTS)
-        begin, end = max(last + 1 - tuning.BELOW * parts, 0), last + 1
+        parts = self.shares.parts
+        edges = edges_of(LOG2_PARTS)
+        begin = max(last + 1 - tuning.BELOW * parts, 0)
+        end = last + 1
 
         def octave(ends: int) -> float:
             return float(counts[max(ends - parts, 0) : max(ends, 0)].sum())
@@ -402,9 +412,11 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
 
 
 # expected and largest ratio of tail to outer piece above which a tail is heavy
-HEAVY, HEAVY_AT_MOST = 0.45, 0.7
+HEAVY = 0.45
+HEAVY_AT_MOST = 0.7
 # minimum public rows, and their kurtosis of norms above which the tail is heavy too
-SOME_PUBLIC, KURTOSIS = 50, 20.0
+SOME_PUBLIC = 50
+KURTOSIS = 20.0
 UNKNOWN_RATIOS = 3.0, 6.0  # these ratios if no norm is significant
 # the largest for one column, as counts are of whole rows, which decay as most columns do
 LONGEST = UNKNOWN_RATIOS[1]
@@ -441,7 +453,8 @@ class RadialPlan:
         counts: bool = True,
     ) -> RadialPlan:
         """Return the plan for y y^T from a part of the allowance of an account; without `counts`, the radius must be public."""
-        given, dim = part * account.allowance, side * (side + 1) // 2
+        given = part * account.allowance
+        dim = side * (side + 1) // 2
         counted = given * count_share(dim) if counts else Fraction(0)
         return cls(
             dim=dim,

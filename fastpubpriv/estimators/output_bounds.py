@@ -18,7 +18,8 @@ from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason, Reasons, ordered
 
 # Smallest standard deviation after narrowing, over the distance between the bounds, and the smallest factor, which must not be 0.
-LEAST_WIDTH, LEAST_FACTOR = 1e-3, 1e-100
+LEAST_WIDTH = 1e-3
+LEAST_FACTOR = 1e-100
 
 Box = tuple[FloatArray, FloatArray]
 

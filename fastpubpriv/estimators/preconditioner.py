@@ -117,7 +117,8 @@ def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
         return float(constant) + log_share
 
     goal = math.log(failure_prob)
-    low, high = -700.0, math.log(degrees + 1.0)
+    low = -700.0
+    high = math.log(degrees + 1.0)
     while high - low > 1e-12:
         middle = (low + high) / 2.0
         low, high = (middle, high) if log_bound(middle) <= goal else (low, middle)

@@ -44,11 +44,13 @@ from fastpubpriv.shared_docs import shared_docs
 
 MOST_QUANTILES = 16
 # Share of the budget left by the signed cells: of the first edges and of each of at most ZOOMS rounds; the last has the rest.
-ZOOM, ZOOMS = Fraction(1, 6), 3
+ZOOM = Fraction(1, 6)
+ZOOMS = 3
 # first edges over the range of the detected rows; there are two more at the center
 FIRST_EDGES = 25
 # subdivisions of a window, and of one in which one cell holds more than `FAR` of all rows
-STEPS, STEPS_FAR = 8, 64
+STEPS = 8
+STEPS_FAR = 64
 FAR = 0.5
 # standard deviations, of noise or of sampling, within which ranks may belong to a quantile
 NEAR_STDS = 3.0
@@ -59,14 +61,17 @@ OUTSIDE = (1.0, 7.0, 63.0, 1023.0)
 DECIMALS = 2  # maximum number of cells per window that are searched for a value with few digits
 # Noise deviations that a number of rows exceeds clearly: a cell with fewer, or fewer than SOME_SAMPLING sampling deviations, is not
 # divided further.
-CLEAR_STDS, SOME_SAMPLING = 6.0, 0.25
+CLEAR_STDS = 6.0
+SOME_SAMPLING = 0.25
 PRIOR_STD = 0.5  # prior standard deviation of the rows of a cell, over the most that it may hold
 NARROW = 1e-9  # relative width at which a window is a single number
 # rank offsets of last edges
-LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
+LAST_NOISE = (-1.5, -0.5, 0.5, 1.5)
+LAST_TOTAL = (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
 # A cell is an atom if its rows exceed ATOM_STDS noise standard deviations and its density is DENSE times that around it; a cell of
 # a single float only needs SINGLE_STDS.
-ATOM_STDS, DENSE = 8.0, 10.0
+ATOM_STDS = 8.0
+DENSE = 10.0
 SINGLE_STDS = 4.0
 MANY = 20.0  # minimum rows of an atom, and minimum rows expected in a gap under a uniform density
 # An interval of equal ranks is a gap if a uniform density, over NEAR_STDS sampling deviations, predicts more rows there than
@@ -87,7 +92,8 @@ HELD_OF_EDGES = 6
 def cells_between_edges(k: int) -> int:
     """Return the maximum number of cells between edges of one column, or of one group in it, in all rounds."""
     window = STEPS_FAR + 2 + (STEPS_FAR + 2) * DECIMALS
-    first, zoom = FIRST_EDGES + STEPS_FAR + 3, k * window + 2 * len(OUTSIDE) + 3
+    first = FIRST_EDGES + STEPS_FAR + 3
+    zoom = k * window + 2 * len(OUTSIDE) + 3
     last = k * (len(LAST_NOISE) + len(LAST_TOTAL) + window) + 3
     return first + ZOOMS * zoom + last
 
@@ -110,8 +116,10 @@ def shortest_decimal(low: float, high: float) -> float:
     start, end, parts = a * d, c * b, b * d  # the ends in units of 1 / parts
     most = math.floor(math.log10(max(abs(low), abs(high)))) + 1
     for power in range(most, most - MOST_DIGITS, -1):
-        times, unit = 10 ** max(-power, 0), parts * 10 ** max(power, 0)
-        first, last = -(-start * times // unit), end * times // unit
+        times = 10 ** max(-power, 0)
+        unit = parts * 10 ** max(power, 0)
+        first = -(-start * times // unit)
+        last = end * times // unit
         near = min(max(((start + end) * times + unit) // (2 * unit), first), last)
         # Rounding to a double may move a decimal number across an end.
         for digits in (near, first, first - 1, last + 1):
@@ -155,8 +163,10 @@ def locate(
     """Return the location of each column from the counts of signed cells about its center."""
     placed = []
     for column, scale, shares in zip(columns, scales, every, strict=True):
-        sizes, parts = edges_of(shares.log2_parts), shares.parts
-        ends, masses = [], []
+        sizes = edges_of(shares.log2_parts)
+        parts = shares.parts
+        ends = []
+        masses = []
         for sign, last, values in (
             (-1.0, scale.below, column.below),
             (1.0, scale.above, column.above),
@@ -186,7 +196,8 @@ def locate(
 
 def locate_rows(run: Session, public: FloatArray, shares: BudgetSplit) -> list[ColumnPlace]:
     """Release the counts of signed cells; return the location of each column."""
-    centers, every = lower_medians(public), [shares] * shares.dim
+    centers = lower_medians(public)
+    every = [shares] * shares.dim
     cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
     counts = run.release(
         cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts
@@ -210,7 +221,8 @@ def _first_edges(
         # Each cell gets a small extra mass, so that cells of noise alone are divided too.
         fullest = int(mass.argmax())
         if mass[fullest] > FAR * total:
-            low, high = edges[fullest], edges[fullest + 1]
+            low = edges[fullest]
+            high = edges[fullest + 1]
             chosen += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
         inside = np.cumsum(mass + std / 4.0)
         at = np.searchsorted(inside, inside[-1] * np.arange(1, steps) / steps)
@@ -222,11 +234,14 @@ def _first_edges(
 
 def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> EdgeRanks:
     """Estimate the ranks of all edges from all counts, by a Gaussian linear model whose prior spreads a cell's rows evenly."""
-    edges, most_rows = finite_edges(np.concatenate([each.edges for each in asked])), max(total, 1.0)
+    edges = finite_edges(np.concatenate([each.edges for each in asked]))
+    most_rows = max(total, 1.0)
     total_std = max(total_std, _SURE * most_rows)
-    lows, highs = np.append(-math.inf, edges), np.append(edges, math.inf)
+    lows = np.append(-math.inf, edges)
+    highs = np.append(edges, math.inf)
     half = np.where(np.isfinite(highs / 2.0 - lows / 2.0), highs / 2.0 - lows / 2.0, 0.0)
-    least, prior = np.full(len(lows), math.inf), np.zeros(len(lows))
+    least = np.full(len(lows), math.inf)
+    prior = np.zeros(len(lows))
     precision = np.full((len(lows), len(lows)), total_std**-2)
     right = np.full(len(lows), total * total_std**-2)
     # Where no total holds it back, positive noise alone would add up to rows.
@@ -234,10 +249,8 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     for each in asked:
         parent = np.searchsorted(each.edges, lows, side="right")
         size = len(each.counts)
-        length, parts = (
-            np.bincount(parent, half, size)[parent],
-            np.bincount(parent, minlength=size)[parent],
-        )
+        length = np.bincount(parent, half, size)[parent]
+        parts = np.bincount(parent, minlength=size)[parent]
         open_ended = (parent == 0) | (parent == size - 1) | (length == 0.0)
         share = np.where(open_ended, 1.0 / parts, half / np.where(open_ended, 1.0, length))
         most = np.maximum(each.counts, 0.0)[parent]
@@ -289,17 +302,23 @@ def zoom(
     ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float
 ) -> tuple[FloatArray, bool]:
     """Return edges that divide every window, and whether any window still needs to be divided."""
-    edges, below, masses, last = ranks.edges, ranks.ascending, ranks.masses, len(ranks.edges)
-    chosen, open_windows = list[float](), False
+    edges = ranks.edges
+    below = ranks.ascending
+    masses = ranks.masses
+    last = len(ranks.edges)
+    chosen = list[float]()
+    open_windows = False
     for q in qs.tolist():
         (low, high), fine = window(ranks, q), fine_enough(ranks, q, std)
-        begin, end = edges[max(low - 1, 0)], edges[min(high, last - 1)]
+        begin = edges[max(low - 1, 0)]
+        end = edges[min(high, last - 1)]
         inside = masses[low : high + 1]
         narrow = end - begin <= NARROW * max(abs(begin), abs(end))
         unseen = (low == 0 and masses[0] > fine) or (high == last and masses[-1] > fine)
         open_windows |= unseen or (not narrow and bool(inside.max() > fine))
         steps = STEPS_FAR if inside.max() > FAR * ranks.total else STEPS
-        first, final = below[max(low - 1, 0)], below[min(high, last - 1)]
+        first = below[max(low - 1, 0)]
+        final = below[min(high, last - 1)]
         chosen += [
             begin,
             end,
@@ -317,12 +336,14 @@ def _divided(
     ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float
 ) -> list[float]:
     """Return edges in the fullest of cells (first, last) with over `least` rows: around a short decimal, and finer if dense."""
-    edges, values = ranks.edges, list[float]()
+    edges = ranks.edges
+    values = list[float]()
     full = [
         i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least
     ]
     for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:
-        low, high = float(edges[i - 1]), float(edges[i])
+        low = float(edges[i - 1])
+        high = float(edges[i])
         value = shortest_decimal(low, high)
         values += [value, float(np.nextafter(value, math.inf))]
         if _dense(ranks, q, i):
@@ -352,8 +373,10 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
 
 def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
     """Return whether the density of a cell is at least `DENSE` times that around it."""
-    edges, below = ranks.edges, ranks.ascending
-    rows, length = below[cell] - below[cell - 1], edges[cell] / 2.0 - edges[cell - 1] / 2.0
+    edges = ranks.edges
+    below = ranks.ascending
+    rows = below[cell] - below[cell - 1]
+    length = edges[cell] / 2.0 - edges[cell - 1] / 2.0
     reach = NEAR_STDS * math.sqrt(q * (1.0 - q) * ranks.total)
     first = max(int(np.searchsorted(below, below[cell - 1] - reach, side="right")) - 1, 0)
     last = min(int(np.searchsorted(below, below[cell] + reach, side="left")), len(edges) - 1)
@@ -363,11 +386,13 @@ def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
 
 def _gap(ranks: EdgeRanks, q: float) -> float | None:
     """Return the middle of the gap around a quantile, or None if there is no gap."""
-    target, edges = q * ranks.total, ranks.edges
+    target = q * ranks.total
+    edges = ranks.edges
     near = np.flatnonzero(np.abs(ranks.ascending - target) <= NEAR_STDS * ranks.std)
     if len(near) < 2:
         return None
-    first, last = int(near[0]), int(near[-1])
+    first = int(near[0])
+    last = int(near[-1])
     reach = NEAR_STDS * math.sqrt(q * (1.0 - q) * ranks.total)
     outer = position(ranks, [target - reach, target + reach]) / 2.0
     if not outer[1] > outer[0]:
@@ -386,7 +411,10 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
 
 def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Structure, Reasons]:
     """Return the q-quantile, the noise of its rank in rows, the structure around it, and its reasons."""
-    edges, below, masses, target = ranks.edges, ranks.ascending, ranks.masses, q * ranks.total
+    edges = ranks.edges
+    below = ranks.ascending
+    masses = ranks.masses
+    target = q * ranks.total
     i = int(np.searchsorted(below, target, side="left"))
     noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
     if i in (0, len(edges)):
@@ -404,7 +432,8 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Struct
     # If ranks near the target are equal up to noise, an atom beside them is the answer.
     near = np.flatnonzero(np.abs(below - target) <= np.maximum(ranks.std, 0.5))
     if not atom(i) and len(near) >= 2:
-        first, last = int(near[0]), int(near[-1])
+        first = int(near[0])
+        last = int(near[-1])
         beside = (last + 1, first) if below[first] < target else (first, last + 1)
         i = next(filter(atom, beside), i)
     if atom(i):
@@ -457,7 +486,8 @@ def close_in(
         ):
             break
         ask([edges for edges, _ in cut], left * ZOOM, "edges near the quantiles")
-        used, estimates = used + ZOOM, ranks()
+        used = used + ZOOM
+        estimates = ranks()
     last = [
         last_edges(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)
     ]
@@ -472,7 +502,8 @@ def close_in(
 def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 1) -> None:
     """Raise before the debit unless every release has a feasible noise grid."""
     cells = shares.dim * cells_of_column(shares.log2_parts)
-    spending, dim = shares.spending, shares.dim
+    spending = shares.spending
+    dim = shares.dim
     spending.at(shares.cells).grid("count", cells, shares.n, parts=dim)
     spending.at(left * ZOOM).grid("count", groups * draws(dim, k), shares.n, parts=dim)
 
@@ -555,15 +586,14 @@ def quantiles(
     >>> bool(np.all(np.abs(np.array(ranks) - result.q) < 0.01))
     True
     """
-    qs, asked = shares_of_rows(q), session.asked(ledger, random_state, threads, progress)
+    qs = shares_of_rows(q)
+    asked = session.asked(ledger, random_state, threads, progress)
     opened = Grouping.of("quantiles", x_priv, x_pub, by=by, groups=groups, columns=columns)
-    rows, public, dim, k, grouped = (
-        opened.rows,
-        opened.public,
-        opened.dim,
-        len(qs),
-        opened.codes is not None,
-    )
+    rows = opened.rows
+    public = opened.public
+    dim = opened.dim
+    k = len(qs)
+    grouped = opened.codes is not None
     limits = validation.column_bounds(bounds, dim)
     most = draws(dim, k)
     run = session.start(
@@ -594,7 +624,9 @@ def quantiles(
         ranks, std = close_in(run, places, left, dim, qs, codes)
         if grouped:
             order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()
-            places, by_column, ranks = [places[line] for line in order], ranks, []
+            places = [places[line] for line in order]
+            by_column = ranks
+            ranks = []
             for each in (by_column[line] for line in order):
                 few = each.total < FEW_STDS * TOTAL_STDS * each.std.max(initial=0.0)
                 ranks.append(_unranked(each.total) if few else each)
@@ -620,11 +652,13 @@ def result_of(
     opened: Grouping | None = None,
 ) -> QuantileResult:
     """Return the result of all columns, or of all columns of each group."""
-    dim, grouping = run.rows.dim, opened if opened and opened.codes else None
+    dim = run.rows.dim
+    grouping = opened if opened and opened.codes else None
     lowest, highest = (
         (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
     )
-    k, answers = len(qs), list[tuple[float, float, Structure, Reasons]]()
+    k = len(qs)
+    answers = list[tuple[float, float, Structure, Reasons]]()
     for mine, place in zip(ranks, places, strict=True):
         lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
         known = place.located and len(mine.edges) > 0

@@ -139,7 +139,8 @@ def predict_steps(
 
     `noise` maps a share of the allowance and a clip radius to the noise of each coordinate of the sum.
     """
-    path, theory = [], mode == "theory"
+    path = []
+    theory = mode == "theory"
     for share in budget_shares(steps):
         if theory:
             # Lemma 2.2 for a single step, otherwise BDKU20's union bound over rows and steps.
@@ -180,7 +181,9 @@ def planned_steps(
     **settings: Any,
 ) -> list[PlannedStep]:
     """Plan the given number of steps, or that of least predicted error, on the grids of an allowance; raise if there is none."""
-    account, dim, n = run.account, run.rows.dim, run.rows.n
+    account = run.account
+    dim = run.rows.dim
+    n = run.rows.n
     spending = account.spend(allowance)
 
     def on_grid(share: Fraction, clip: float) -> float:

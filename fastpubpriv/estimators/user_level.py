@@ -40,12 +40,14 @@ CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
 CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
 # Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above zero at LAST_LEVEL,
 # that of a two-sided interval: 3.5 standard deviations of Gaussian noise, 5.4 of Laplace noise.
-EMPTY_STDS, LAST_LEVEL = 2.0, 0.999534742
+EMPTY_STDS = 2.0
+LAST_LEVEL = 0.999534742
 # In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
 MANY_MORE = "persons_with_more_are_many"
 MOST_LEFT_OUT = 0.02
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
-CLIP_STDS, UNLIKE_STDS = 3.0, 0.2
+CLIP_STDS = 3.0
+UNLIKE_STDS = 0.2
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -100,10 +102,12 @@ def _with_chosen(
     named: dict[str, Any],
 ) -> Any:
     """Run a call with "auto": a part of its budget chooses the number of rows, which is halved while the call refuses it."""
-    budget, ledger = named.get("budget"), named.get("ledger")
+    budget = named.get("budget")
+    ledger = named.get("ledger")
     if not isinstance(budget, Budget):
         return call(x_priv, *given, person=person, **named)  # raises
-    share, rest = budget * CHOICE_SHARE, budget * (1 - CHOICE_SHARE)
+    share = budget * CHOICE_SHARE
+    rest = budget * (1 - CHOICE_SHARE)
     sizes = rows_of_each(x_priv, person)
     who = name_of_persons(person)
     name = getattr(call, "__name__", "rows_per_person")
@@ -375,7 +379,8 @@ def persons(
         raise InputError(
             'rows_per_person="auto" needs keep="row" and a budget_for_k=, such as a sixteenth of that of the call'
         )
-    sizes, rest = rows_of_each(x_priv, person), budget_for_k * (1 / CHOICE_SHARE - 1)
+    sizes = rows_of_each(x_priv, person)
+    rest = budget_for_k * (1 / CHOICE_SHARE - 1)
     asked = session.asked(ledger, random_state, None, None)
     who = name_of_persons(person)
     choice_made = RowsChoice.prepare("persons", who, sizes, budget_for_k, rest, **asked)

@@ -120,7 +120,8 @@ class KeyCodes:
             code = codes[0]
             for place, size in zip(codes[1:], sizes[1:], strict=True):
                 code = code * np.int32(size) + place
-            codes, sizes = [code], (math.prod(sizes),)
+            codes = [code]
+            sizes = (math.prod(sizes),)
         if not self.present:
             return codes
         there = ~np.isnan(column_of(chunk, chunk.shape[1] - 1))
@@ -283,18 +284,15 @@ def count_keys(
         tables, np.split(released.value, np.cumsum(sizes)[:-1]), sizes, strict=True
     ):
         # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
-        counts, noise_std = (
-            part + (run.rows.n - float(part.sum())) / cells,
-            math.sqrt(1.0 - 1.0 / cells),
-        )
+        counts = part + (run.rows.n - float(part.sum())) / cells
+        noise_std = math.sqrt(1.0 - 1.0 / cells)
         noise_std *= released.noise_std
         rows_used = None
         if padded:
-            rows_used, counts = run.rows.n - float(counts[-1]), counts[:-1]
-        words, by = (
-            tuple(product(*((*each.levels, OTHER, MISSING) for each in own))),
-            tuple(each.label for each in own),
-        )
+            rows_used = run.rows.n - float(counts[-1])
+            counts = counts[:-1]
+        words = tuple(product(*((*each.levels, OTHER, MISSING) for each in own)))
+        by = tuple(each.label for each in own)
         named = np.array([not {OTHER, MISSING} & set(key) for key in words])
         reasons = first_of(
             [(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], len(counts)
@@ -337,7 +335,8 @@ def _count_unknown(
             of_word = TextColumns([column], {column: TextWord(first, most)})
             words.append(private_rows(x_priv, columns=of_word))  # type: ignore[arg-type]
     texts_of_rows = functools.reduce(beside, words)
-    dim, n = texts_of_rows.dim, texts_of_rows.n
+    dim = texts_of_rows.dim
+    n = texts_of_rows.n
     rows = with_absences(texts_of_rows, (0.0,) * dim)
     partition = labeling_absences(
         Partition(tuple(range(dim)), (BinRule(1.0),) * dim), texts_of_rows
@@ -554,10 +553,8 @@ def crosstab(
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
     top = None if top is None else validation.integer("top", top, minimum=1)
-    asked, lists = (
-        session.asked(ledger, random_state, threads, progress),
-        [(name, given.get(name)) for name in columns],
-    )
+    asked = session.asked(ledger, random_state, threads, progress)
+    lists = [(name, given.get(name)) for name in columns]
     return _count_known(
         "crosstab", x_priv, x_pub, [keys_of(*each, x_pub) for each in lists], budget, top, **asked
     )

@@ -65,7 +65,8 @@ class ErrorModel:
             return 1.0
         if row_weight == "gaussian":
             return self.n_priv / (self.n_priv + self.n_pub)
-        private, public = self.private_error, self.public_error
+        private = self.private_error
+        public = self.public_error
         return public / (private + public)
 
     def mean_squared_error(self, row_weight: RowWeight = "optimal") -> float:
@@ -212,10 +213,14 @@ class WeightedCall:
         self, released: Released | None = None, complete: CompleteRows | None = None
     ) -> MeanResult:
         """Return the result from the released sum of private offsets in units of the region, None if their weight is zero."""
-        rows, share, public, region = self.run.rows, self.share, self.public, self.region
+        rows = self.run.rows
+        share = self.share
+        public = self.public
+        region = self.region
         n_priv = rows.n if complete is None else rows.n * complete.divisor
         n_pub = 0 if public is None else len(public)
-        mean, row_std = np.zeros(rows.dim), self.row_std
+        mean = np.zeros(rows.dim)
+        row_std = self.row_std
         if public is not None:
             if share < 1.0:
                 mean += (1.0 - share) * (public.mean(axis=0) - region.center) / region.unit
@@ -259,7 +264,9 @@ class WeightedCall:
 
     def counted(self) -> MeanResult:
         """Release a count of norms, which chooses the radius, and a clipped sum; return the result with a report from the count."""
-        run, public, region = self.run, self.public, self.region
+        run = self.run
+        public = self.public
+        region = self.region
         assert public is not None
         m, dim = public.shape
         norms = NormCount.of(run.account, run.rows.n, dim)

@@ -18,7 +18,8 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cext import ffi, lib
 
-_F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
+_F64 = np.dtype(np.float64)
+_F32 = np.dtype(np.float32)
 _CTYPES = {
     _F64: "double[]",
     _F32: "float[]",
@@ -59,7 +60,8 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """Return a new array that begins at a cache line: vectors do not straddle lines, and BLAS sums in the same order."""
-    kind, size = np.dtype(dtype), math.prod(shape)
+    kind = np.dtype(dtype)
+    size = math.prod(shape)
     room = np.empty(size + _LINE // kind.itemsize, dtype=kind)
     start = -address(room) % _LINE // kind.itemsize
     return room[start : start + size].reshape(shape)
@@ -100,7 +102,8 @@ def check(code: int) -> None:
 
 def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
     """Return a pointer to the first of rows (n, dim), float64 or float32, and the row stride in elements."""
-    dtype, flags = chunk.dtype, chunk.flags
+    dtype = chunk.dtype
+    flags = chunk.flags
     if dtype != _F64 and dtype != _F32:
         raise KernelError("rows must be native float64 or float32")
     if chunk.ndim != 2 or chunk.shape[1] != dim:

@@ -39,7 +39,8 @@ def check_compiled() -> None:
         raise CompiledPartError(
             f"the compiled part of fastpubpriv is missing or cannot be loaded ({error}): {_COMPILE}"
         ) from error
-    made_from, wanted = getattr(lib, "FPP_DECLARATION", None), declared()
+    made_from = getattr(lib, "FPP_DECLARATION", None)
+    wanted = declared()
     if wanted is not None and made_from != wanted:
         raise CompiledPartError(
             f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}"

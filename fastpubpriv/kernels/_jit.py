@@ -26,7 +26,8 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
     # the order of the code: a row has the same bits at every position. A division by zero gives an infinity or a NaN, and an
     # exception becomes NaN, because it would reveal something about a row.
     numba: Any = importlib.import_module("numba")
-    carray, types = numba.carray, numba.types
+    carray = numba.carray
+    types = numba.types
     inner = _compiled(function)
 
     def value(prediction, label):  # type: ignore[no-untyped-def]
@@ -43,7 +44,8 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
         except Exception:
             residuals[0] = math.nan
 
-    number, numbers = types.float64, types.CPointer(types.float64)
+    number = types.float64
+    numbers = types.CPointer(types.float64)
     if outputs:
         return numba.cfunc(types.void(numbers, types.int64, number, numbers), **_OPTIONS)(fill)
     return numba.cfunc(number(number, number), **_OPTIONS)(value)
@@ -57,7 +59,9 @@ def row_loop(gradient: Callable[..., Any]) -> Any:
     inner = _compiled(gradient)
 
     def loop(weights, rows, labels, out):  # type: ignore[no-untyped-def]
-        given, row, label = np.empty_like(weights), np.empty((1, rows.shape[1])), np.empty(1)
+        given = np.empty_like(weights)
+        row = np.empty((1, rows.shape[1]))
+        label = np.empty(1)
         for i in range(len(rows)):
             given[...] = weights
             row[0] = rows[i]

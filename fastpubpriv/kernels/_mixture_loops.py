@@ -51,7 +51,8 @@ def _whiten(
     for lane in range(lanes):
         squares[lane] = 0.0
     for i in range(dim):
-        row, gap = rows[i], white[dim + i]
+        row = rows[i]
+        gap = white[dim + i]
         for lane in range(lanes):
             gap[lane] = row[lane] - mean[i]
     at = 0
@@ -61,23 +62,20 @@ def _whiten(
             out[lane] = 0.0
         whole = i + 1 - (i + 1) % 4
         for j in range(0, whole, 4):  # a quarter of the passes over `out`
-            a, b, c, d = (
-                inverse[at + j],
-                inverse[at + j + 1],
-                inverse[at + j + 2],
-                inverse[at + j + 3],
-            )
-            first, second, third, fourth = (
-                white[dim + j],
-                white[dim + j + 1],
-                white[dim + j + 2],
-                white[dim + j + 3],
-            )
+            a = inverse[at + j]
+            b = inverse[at + j + 1]
+            c = inverse[at + j + 2]
+            d = inverse[at + j + 3]
+            first = white[dim + j]
+            second = white[dim + j + 1]
+            third = white[dim + j + 2]
+            fourth = white[dim + j + 3]
             for lane in range(lanes):
                 value = (out[lane] + a * first[lane]) + b * second[lane]
                 out[lane] = (value + c * third[lane]) + d * fourth[lane]
         for j in range(whole, i + 1):
-            entry, gap = inverse[at + j], white[dim + j]
+            entry = inverse[at + j]
+            gap = white[dim + j]
             for lane in range(lanes):
                 out[lane] += entry * gap[lane]
         at += i + 1
@@ -103,10 +101,12 @@ def _tile(
             rows[j, lane] = x[row, j]
     for c in range(k):
         whiten(means[c], inverses[c], rows[:dim], white[c], squares[c])
-        mine, square = share[c], squares[c]
+        mine = share[c]
+        square = squares[c]
         for lane in range(lanes):
             mine[lane] = constants[c] - 0.5 * (square[lane] if square[lane] < FAR else FAR)
-    top, total = rows[0], rows[1]
+    top = rows[0]
+    total = rows[1]
     for lane in range(lanes):
         top[lane] = share[0, lane]
         total[lane] = 0.0
@@ -150,15 +150,20 @@ def _soft_parts(
     """See `mixture_rows.soft_parts`: fill vectors out (k, n, dim + 1) and their rows places (k, n + 1), with counts at the end."""
     # `labels` (n,) or (0,); `scale` has inner, lift and 1 / step.
     k, dim = means.shape
-    inner, lift, inv_step = scale[0], scale[1], scale[2]
+    inner = scale[0]
+    lift = scale[1]
+    inv_step = scale[2]
     unseen = UNSEEN / (inv_step * max(math.sqrt(inner), lift))
     room = scratch(k, dim)
-    white, squares, share = room[1], room[2], room[3]
+    white = room[1]
+    squares = room[2]
+    share = room[3]
     for begin in range(0, x.shape[0], LANES):
         tile(x, begin, means, inverses, constants, room)
         lanes = min(LANES, x.shape[0] - begin)
         for c in range(k):
-            mine, at = share[c], places[c, -1]
+            mine = share[c]
+            at = places[c, -1]
             for lane in range(mine.shape[0]):
                 mine[lane] = math.sqrt(mine[lane])
             if labels.shape[0]:
@@ -190,7 +195,9 @@ def _likeliest(
     """See `mixture_rows.likeliest`: fill top (n,), and out (3, n) with squares, shares and coordinates along the axes."""
     k, dim = means.shape
     room = scratch(k, dim)
-    white, squares, share = room[1], room[2], room[3]
+    white = room[1]
+    squares = room[2]
+    share = room[3]
     for begin in range(0, x.shape[0], LANES):
         tile(x, begin, means, inverses, constants, room)
         for lane in range(min(LANES, x.shape[0] - begin)):
@@ -214,7 +221,8 @@ _CUBE, _TABLE = (numba.types.Array(numba.float64, rank, "C") for rank in (3, 2))
 _PLACES, _WHOLE = (numba.types.Array(numba.int64, rank, "C") for rank in (2, 1))
 _AT = (_ROWS, _ROWS, _LIST)
 
-decays, whiten = compiled(_decays), compiled(_whiten)
+decays = compiled(_decays)
+whiten = compiled(_whiten)
 scratch = compiled(_room)
 tile = compiled(_tile)
 soft_parts = compiled(

@@ -150,7 +150,8 @@ class BinTable:
         self._table.used = 0
 
     def _insert(self, keys: IntArray, counts: IntArray | None) -> None:
-        begin, done = 0, ffi.new("int64_t *")
+        begin = 0
+        done = ffi.new("int64_t *")
         while True:
             left = keys[begin:]
             weights = ffi.NULL if counts is None else _cbuf.inp(counts[begin:])
@@ -181,7 +182,8 @@ class BinTable:
             raise KernelError("a table counts one rule")
         self._rule = rule
         call = lib.fpp_bins_count_f64 if column.dtype == np.float64 else lib.fpp_bins_count_f32
-        begin, done = 0, ffi.new("int64_t *")
+        begin = 0
+        done = ffi.new("int64_t *")
         while begin < len(column):
             if self._is_sorting:
                 part = column[begin : begin + self._sorted_at_once - self._counted]
@@ -249,7 +251,9 @@ class BinTable:
     def _open(self, column: npt.NDArray[Any], rule: BinRule) -> None:
         """Place the dense window by a sample of the next numbers. Its position affects only the speed."""
         if rule.dyadic:
-            base, window, lanes = -1023, lib.FPP_BIN_DYADIC_CELLS, 8
+            base = -1023
+            window = lib.FPP_BIN_DYADIC_CELLS
+            lanes = 8
         else:
             sample = bins_keys(column[:: max(1, len(column) // _SAMPLE)], rule)
             sample = np.sort(sample[sample != NONE])
@@ -294,13 +298,15 @@ class BinTable:
         taken = np.flatnonzero(counts != 0)
         if self.words == 1 and len(taken):
             taken = taken[np.argsort(keys[taken, 0])]
-        bins, numbers = keys[taken], counts[taken]
+        bins = keys[taken]
+        numbers = counts[taken]
         if self._rule is None:
             return bins, numbers
         if self._rule.dyadic:
             # values of the other cells were counted one by one
             counted = (cells > 0) & (cells < 2046)
-            cells, inside = cells[counted], inside[counted]
+            cells = cells[counted]
+            inside = inside[counted]
         window = (self._table.base + cells)[:, None], inside
         if not len(taken):  # all bins are in the window, as in most small data sets
             return window
@@ -372,7 +378,8 @@ def collect(tables: Iterable[BinTable | CountedKeys], words: int) -> tuple[IntAr
     total = sum(len(counts) for _, counts in lists)
     if len(lists) == 1:
         return merged(*lists.pop())
-    keys, counts = np.empty((total, words), dtype=np.int64), np.empty(total, dtype=np.int64)
+    keys = np.empty((total, words), dtype=np.int64)
+    counts = np.empty(total, dtype=np.int64)
     while lists:  # each list is dropped once it has been copied
         begin = total - len(lists[-1][1])
         keys[begin:total], counts[begin:total] = lists.pop()

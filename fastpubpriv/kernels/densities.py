@@ -29,7 +29,8 @@ _ABSENT = -1e300  # log weight of an absent component
 
 def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
     """Return an array (hypotheses, ...) as (panels, ..., PANEL), the last panel padded by `fill`."""
-    size, shape = array.shape[0], array.shape[1:]
+    size = array.shape[0]
+    shape = array.shape[1:]
     full = np.full((-(-size // PANEL), *shape, PANEL), fill, dtype=array.dtype)
     for begin in range(0, size, PANEL):
         part = array[begin : begin + PANEL]
@@ -75,7 +76,8 @@ def density_codes(
 ) -> None:
     """codes (panels, capacity, PANEL), rows from `first` on, = codes of log densities of all hypotheses at points (n, dim)."""
     # `room` is scratch from `density_room`.
-    panels, capacity = table.panels, codes.shape[1]
+    panels = table.panels
+    capacity = codes.shape[1]
     n = points.shape[0]
     _cbuf.expect("points", points, np.float64, (n, table.dim))
     _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
@@ -181,7 +183,8 @@ class RowStatistic:
         x, stride = _cbuf.rows(chunk, self._dim)
         size = 8 * lib.fpp_statistic_tiles(self._at, n)
         tiles = _cbuf.scratch(size, "normal tiles")[:size].view(np.float64)
-        length_sq, whole = np.empty((self._components, n)), np.empty(n, dtype=np.uint8)
+        length_sq = np.empty((self._components, n))
+        whole = np.empty(n, dtype=np.uint8)
         outputs = _cbuf.out(tiles), _cbuf.out(length_sq.reshape(-1)), _cbuf.out(whole)
         _cbuf.check(
             lib.fpp_normal_distances(x, int(chunk.itemsize == 4), n, stride, self._at, *outputs)

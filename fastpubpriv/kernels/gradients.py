@@ -83,7 +83,8 @@ def loss_gradients(
     if loss.ours:
         gradients = loss.gradient(weights, rows, labels)
     else:
-        residual, residuals = getattr(loss.residual, "py_func", loss.residual), np.zeros(len(rows))
+        residual = getattr(loss.residual, "py_func", loss.residual)
+        residuals = np.zeros(len(rows))
 
         def number(prediction: float, label: float) -> float:
             return float(residual(prediction, label))
@@ -152,8 +153,11 @@ def gradient_sum(
     """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last."""
     # A row of a weighted map has its weight after the label. With places (k,), only the rows at these positions are used, without
     # a copy.
-    m, weights, weighted = gradient_map, gradient_map.weights, 0
-    arrays, numbers = {"weights": weights}, {"inv_scale": 1.0, "limit": m.clip_norm}
+    m = gradient_map
+    weights = gradient_map.weights
+    weighted = 0
+    arrays = {"weights": weights}
+    numbers = {"inv_scale": 1.0, "limit": m.clip_norm}
     if isinstance(m, ResidualMap):
         arrays["spread"], weighted = m.spread, int(m.weighted)
         numbers |= {"inv_scale": 1.0 / m.scale, "clip": m.clip}

@@ -98,7 +98,8 @@ def likeliest(
     """Return the likeliest component (n,) of each row; squared distance, responsibility, coordinate along its axis, (3, n)."""
     # axes (k, dim) are directions of whitened rows.
     n, (k, dim) = len(chunk), table.means.shape
-    top, parts = np.empty(n, dtype=np.int64), np.empty((3, n))
+    top = np.empty(n, dtype=np.int64)
+    parts = np.empty((3, n))
     if _loops is not None:
         _loops.likeliest(_plain(chunk), *table.flat, np.ascontiguousarray(axes), top, parts)
         return top, parts
@@ -106,7 +107,8 @@ def likeliest(
     for begin in range(0, n, size):
         part = slice(begin, begin + size)
         white, squares, share = whitened(chunk[part], table)
-        best, places = np.argmax(share, axis=0), np.arange(share.shape[1])
+        best = np.argmax(share, axis=0)
+        places = np.arange(share.shape[1])
         along = np.zeros(len(places))
         for column in range(dim):
             along += axes[best, column] * white[best, column, places]
@@ -130,8 +132,10 @@ def soft_parts(
     size = max(64, _NUMBERS // (dim + 1) if _loops is not None else 2 * _NUMBERS // (k * (dim + 1)))
     scale = np.array([inner, lift, inv_step])
     if _loops is not None:
-        size, flat = min(size, len(chunk)), table.flat
-        parts, at = np.empty((k, size, dim + 1)), np.empty((k, size + 1), dtype=np.int64)
+        size = min(size, len(chunk))
+        flat = table.flat
+        parts = np.empty((k, size, dim + 1))
+        at = np.empty((k, size + 1), dtype=np.int64)
     for begin in range(0, len(chunk), size):
         rows = chunk[begin : begin + size]
         reached = np.empty(0, dtype=np.int32) if labels is None else labels[begin : begin + size]

@@ -42,7 +42,8 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: LabelArray) 
     """labels (n,) int32 = label of the target that each row of chunk (n, dim) reaches; -1 for none or a non-finite row."""
     x, stride = _cbuf.rows(chunk, row_tree.dim)
     _cbuf.expect("labels", labels, np.int32, (chunk.shape[0],))
-    nodes, n_nodes = _described(row_tree), len(row_tree.splits)
+    nodes = _described(row_tree)
+    n_nodes = len(row_tree.splits)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_tree_workspace_size(row_tree.dim, nodes, n_nodes)))
     call = lib.fpp_tree_assign_f64 if chunk.itemsize == 8 else lib.fpp_tree_assign_f32
     _cbuf.check(
@@ -63,7 +64,8 @@ def rows_group(
     _cbuf.expect("out", out, chunk.dtype.type, (chunk.shape[0], out.shape[1]))
     _cbuf.expect("begins", begins, np.int64, (n_groups + 1,))
     call = lib.fpp_rows_group_f64 if chunk.itemsize == 8 else lib.fpp_rows_group_f32
-    inp, into = _cbuf.inp(labels), _cbuf.out(out)
+    inp = _cbuf.inp(labels)
+    into = _cbuf.out(out)
     _cbuf.check(
         call(x, chunk.shape[0], stride, out.shape[1], inp, n_groups, into, _cbuf.out(begins))
     )

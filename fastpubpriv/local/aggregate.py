@@ -30,7 +30,8 @@ from fastpubpriv.sources.row_types import Chunk
 
 NAME_BYTES = 16
 MOST_PER_USER = 1 << 20  # reports
-_NAME, _COUNT = np.dtype(f"S{NAME_BYTES}"), np.dtype("<u4")
+_NAME = np.dtype(f"S{NAME_BYTES}")
+_COUNT = np.dtype("<u4")
 Names = npt.NDArray[np.bytes_]
 _Layer = tuple[Names, npt.NDArray[np.uint32]]  # names in ascending order, and a count for each
 
@@ -176,7 +177,8 @@ class Standard:
         )
 
 
-_MAGIC, _VERSION = b"FPPA", 2
+_MAGIC = b"FPPA"
+_VERSION = 2
 _START = 8 + 32  # magic, version, and the name of the randomizer
 MOST_REPORTS = 1 << 30
 _MOST_REFUSED = (1 << 63) - 1
@@ -387,7 +389,9 @@ class Aggregator:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )
-        known, payload, query = self._state.users, reports.payload, ReportSum(self.randomizer)
+        known = self._state.users
+        payload = reports.payload
+        query = ReportSum(self.randomizer)
         if (users is None) != (known is None):
             raise InputError(
                 "an Aggregator with reports_per_user needs users= with every batch, a hash for each report"
@@ -396,7 +400,8 @@ class Aggregator:
             )
         if known is not None:
             admitted, new = known.admit(hashed_names(users, len(reports)))
-            payload, known = payload[admitted], known.with_more(new)
+            payload = payload[admitted]
+            known = known.with_more(new)
         total = (
             Executor(threads=threads).run(query, private_rows(payload))
             if len(payload)
@@ -421,7 +426,8 @@ class Aggregator:
             raise InputError("only an Aggregator of the same randomizer can be merged")
         if other.reports_per_user != self.reports_per_user:
             raise InputError("only an Aggregator with the same reports_per_user can be merged")
-        mine, theirs = self._state, other._state
+        mine = self._state
+        theirs = other._state
         known = (
             mine.users
             if mine.users is None or theirs.users is None
@@ -471,7 +477,8 @@ class Aggregator:
             )
         numbers = np.frombuffer(body[_START:end], dtype="<i8").astype(np.int64)
         count, private, refused, cap = (int(number) for number in numbers[:4])
-        sums, squares = numbers[4 : 4 + dim], numbers[4 + dim :]
+        sums = numbers[4 : 4 + dim]
+        squares = numbers[4 + dim :]
         most = count << 32
         if (
             not 0 <= count <= MOST_REPORTS

@@ -73,11 +73,14 @@ OTHER_RANDOMIZER = (
 TOO_LARGE = f"a batch of more than {MOST_BATCH_BYTES:,} bytes"
 REPEATED = "a batch that was taken before"
 
-_MAGIC, _VERSION = b"FPPC", 1
+_MAGIC = b"FPPC"
+_VERSION = 1
 _GROUP_BYTES = 1 << 22  # payload added at once
 _PIECE_BYTES = 1 << 20  # read at once
 # Fields of a header, as in csrc/wire.c.
-_FORMAT, _LAW, _COUNT = slice(4, 6), (slice(6, 16), slice(24, 56), slice(60, 64)), slice(16, 24)
+_FORMAT = slice(4, 6)
+_LAW = (slice(6, 16), slice(24, 56), slice(60, 64))
+_COUNT = slice(16, 24)
 
 
 class BatchReader:
@@ -149,7 +152,9 @@ class Collector:
     ) -> None:
         """Add the batches of a stream, and record why the rest of it was refused; `after` is called when reports were added."""
         reader = BatchReader(self.total.randomizer)
-        chain, numbers, size = hashlib.sha256(), 0, 0
+        chain = hashlib.sha256()
+        numbers = 0
+        size = 0
         # Batches are added in groups: few large sums are faster than many small ones. An interrupt drops a group.
         payloads: list[Any] = []
         digests: set[bytes] = set()
@@ -177,7 +182,9 @@ class Collector:
             size += payload.nbytes
             if size >= _GROUP_BYTES:
                 add_group()
-                payloads, digests, size = [], set(), 0
+                payloads = []
+                digests = set()
+                size = 0
         add_group()
         if reader.reason is not None:
             self.refused[reader.reason] += 1

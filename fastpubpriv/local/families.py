@@ -104,10 +104,8 @@ class PrivUnit(Randomizer):
         PrivUnit
         """
         dim = validation.integer("dim", dim, minimum=3)
-        epsilon, share = (
-            validation.positive("epsilon", epsilon),
-            validation.probability("share", share),
-        )
+        epsilon = validation.positive("epsilon", epsilon)
+        share = validation.probability("share", share)
         gamma = caps.bhowmick_threshold(dim, (1.0 - share) * epsilon)
         cap = caps.cap_of(dim, gamma, share * epsilon)
         return cls(dim, cap.epsilon, norm_bound=norm_bound, threshold=gamma)
@@ -205,7 +203,8 @@ def top_cosines(dim: int, words: int, chosen: int) -> float:
     half = min(math.pi / 2, 14.0 / math.sqrt(dim))
     nodes, weights = _gauss()
     angle = math.pi / 2 + half * nodes
-    cosine, alpha = np.cos(angle), 0.5 * (dim - 1)
+    cosine = np.cos(angle)
+    alpha = 0.5 * (dim - 1)
     density = np.exp((dim - 2) * np.log(np.sin(angle)) - caps.log_beta(alpha))
     larger = special.betainc(alpha, alpha, 0.5 * (1.0 - cosine))
     among = special.betainc(words - chosen, chosen, 1.0 - larger)
@@ -235,7 +234,8 @@ def best_chosen(dim: int, words: int, epsilon: float) -> int:
 def miss_of(words: int, chosen: int, epsilon: float) -> int:
     """Return the least integer T with ((2^62 - T) / chosen) / (T / (words - chosen)) <= e^epsilon, by exact fractions."""
     growth = Fraction(math.exp(0.5 * epsilon) * (1.0 - 2.0**-42)) ** 2  # at most e^epsilon
-    rest, whole = words - chosen, 1 << MISS_BITS
+    rest = words - chosen
+    whole = 1 << MISS_BITS
     return math.ceil(Fraction(whole * rest) / (growth * chosen + rest))
 
 
@@ -306,8 +306,10 @@ class SubsetSelection(Randomizer):
             )
         chosen = best_chosen(self.dim, words, epsilon) if self.chosen is None else self.chosen
         chosen = validation.integer("chosen", chosen, minimum=1, maximum=words // 2)
-        miss, whole = miss_of(words, chosen, epsilon), 1 << MISS_BITS
-        hit, other = (whole - miss) / whole, miss / whole
+        miss = miss_of(words, chosen, epsilon)
+        whole = 1 << MISS_BITS
+        hit = (whole - miss) / whole
+        other = miss / whole
         scale = top_cosines(self.dim, words, chosen) * (hit / chosen - other / (words - chosen))
         cap = Cap(float(chosen), math.log(chosen / words), math.log((whole - miss) / miss), scale)
         if not cap.scale > 0.0:
@@ -334,7 +336,8 @@ def names_near_word(
     randomizer: SubsetSelection, payload: npt.NDArray[np.uint8], row: FloatArray
 ) -> npt.NDArray[np.bool_]:
     """Return which reports (n, 10) name one of the words likelier for this row (dim,), those with the largest cosines to it."""
-    words, dim = randomizer.words, randomizer.dim
+    words = randomizer.words
+    dim = randomizer.dim
     out = np.empty(len(payload), dtype=np.bool_)
     # A finer grid than that of the reports, on which more words would tie.
     law = replace(randomizer.law, log2_grid=_FINE_GRID)

@@ -64,7 +64,8 @@ def best_steps(
         total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)
     ]
     # One length for all, at which the sum of lengths^2 E |.|^2 equals the squared radius.
-    spread, weight = math.fsum(squares), math.fsum(totals)
+    spread = math.fsum(squares)
+    weight = math.fsum(totals)
     length = radius / math.sqrt(spread)
     plain = Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
     if convexity is None:
@@ -81,7 +82,9 @@ def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexit
     sum w_t (loss_t - best) <= sum w_t^2 E |mean gradient|^2 / (2 mu W_t). For one row at a time that is at most A_T / mu, and
     W_T >= A_T^2 / 2: the excess is at most 2 / (mu A_T).
     """
-    lengths, weights, bound = [], [], 0.0
+    lengths = []
+    weights = []
+    bound = 0.0
     so_far = itertools.accumulate(totals)
     done = 0.0
     for total, square, reached in zip(totals, squares, so_far, strict=True):
@@ -239,7 +242,8 @@ def train(
         if strong_convexity is None
         else validation.positive("strong_convexity", strong_convexity)
     )
-    places, cost = _admitted(rows, users, reports_per_user), randomizer.cost * reports_per_user
+    places = _admitted(rows, users, reports_per_user)
+    cost = randomizer.cost * reports_per_user
     fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
     size = (
         fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
@@ -254,7 +258,9 @@ def train(
     ]
     several = [end - begin + last - first > 1 for (begin, end), (first, last) in plan]
     steps = best_steps(totals, several, clip=clip, radius=bound, convexity=convexity)
-    center, average, done = weights.copy(), np.zeros(dim), 0.0
+    center = weights.copy()
+    average = np.zeros(dim)
+    done = 0.0
     with np.errstate(all="ignore"):
         for ((begin, end), (first, last)), length, weight in zip(
             plan, steps.lengths, steps.weights, strict=True
@@ -325,7 +331,8 @@ def _begun(
         )
     begun = PublicStart.of(loss, x, y) if isinstance(start, str) else None
     if begun is not None:
-        weights, left = begun.weights, (x[:0], y[:0])
+        weights = begun.weights
+        left = (x[:0], y[:0])
     else:
         weights = (
             np.zeros(x.shape[1])
@@ -386,7 +393,8 @@ def _loss(loss: Any) -> tuple[str, RowLoss]:
 def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: FloatArray) -> None:
     """Raise InputError if the loss fails at one row, public or zeros, since failures at private rows are ignored."""
     if len(row) == 0:
-        row, label = np.zeros((1, len(weights))), np.zeros(1)
+        row = np.zeros((1, len(weights)))
+        label = np.zeros(1)
     if isinstance(loss, Loss) and not loss.ours:
         # the gradients of users' rows use `residual`
         loss = dataclasses.replace(loss, residuals=None)
@@ -436,5 +444,6 @@ def _plan(n_priv: int, n_pub: int, size: int) -> Iterator[tuple[tuple[int, int],
     n = n_priv + n_pub
     for first in range(0, n, size):
         last = min(first + size, n)
-        begin, end = first * n_priv // n, last * n_priv // n
+        begin = first * n_priv // n
+        end = last * n_priv // n
         yield (begin, end), (first - begin, last - end)

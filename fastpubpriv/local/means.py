@@ -113,7 +113,8 @@ def mean_error(
     validation.choice("target", target, TARGETS)
     if n_reports + n_pub == 0:
         raise InputError("a mean needs reports, public rows, or both: n_reports + n_pub is 0")
-    most, sphere = randomizer.radius**2, randomizer.norm_bound is None
+    most = randomizer.radius**2
+    sphere = randomizer.norm_bound is None
     if mean_square is not None:
         square = validation.nonnegative("mean_square", mean_square)
         if square > most * (1.0 + 1e-9) or (sphere and square < 1.0 - 1e-9):
@@ -139,8 +140,10 @@ def _error(
     if target == "empirical":
         n = n_reports + n_pub
         noise = max(second - square, 0.0)
-        reported, public = noise / n_reports if n_reports else math.inf, 0.0 if n_pub else math.inf
-        weight, error = n_reports / n, noise * n_reports / n**2
+        reported = noise / n_reports if n_reports else math.inf
+        public = 0.0 if n_pub else math.inf
+        weight = n_reports / n
+        error = noise * n_reports / n**2
     else:
         reported = (second - max(square - spread, 0.0)) / n_reports if n_reports else math.inf
         public = spread / n_pub if n_pub else math.inf
@@ -148,7 +151,8 @@ def _error(
             weight = public / (reported + public)
             error = reported * weight
         else:
-            weight, error = 1.0 if n_reports else 0.0, min(reported, public)
+            weight = 1.0 if n_reports else 0.0
+            error = min(reported, public)
     return LocalError(
         private_error=reported, public_error=public, weight=weight, mean_squared_error=error
     )
@@ -224,7 +228,8 @@ def estimate_mean(
     usual = total.reports_per_user or 1
     asked = usual if reports_per_user is None else reports_per_user
     per_user = validation.integer("reports_per_user", asked, minimum=1)
-    randomizer, dim = total.randomizer, total.randomizer.dim
+    randomizer = total.randomizer
+    dim = total.randomizer.dim
     shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=dim)
     public = shown  # below: prepared as a user prepares a row
     if shown is not None:

@@ -14,7 +14,8 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-EPSILON_MIN, EPSILON_MAX = 2.0**-20, 500.0
+EPSILON_MIN = 2.0**-20
+EPSILON_MAX = 500.0
 # Subtracted from logit p, times max(1, epsilon): far above the rounding errors of the formulas below, of no visible effect.
 SAFETY = 1e-9
 # least 1 - threshold^2: thinner caps are not computed, and a larger epsilon is not fully used
@@ -103,7 +104,8 @@ def log_cap_mass(dim: int, threshold: float) -> float:
 
 def _beta_fraction(a: float, x: float) -> float:
     """Return the continued fraction of I_x(a, a) (DLMF 8.17.22) by Lentz's method; converges fast for x < 1/2."""
-    tiny, c = 1e-300, 1.0
+    tiny = 1e-300
+    c = 1.0
     d = 1.0 / (1.0 - 2.0 * a * x / (a + 1.0))
     value = d
     for k in range(1, 10_000):
@@ -161,7 +163,8 @@ def _best(
             log_slope(threshold) + growth - float(np.logaddexp(0.0, log_mass(threshold) + growth))
         )
 
-    low, high = log_scale(0.0), math.log(most)
+    low = log_scale(0.0)
+    high = math.log(most)
     if log_scale(most) >= high:
         return most
     root = optimize.brentq(
@@ -188,7 +191,8 @@ def _scale(log_slope: float, log_mass: float, logit: float) -> float:
     """Return slope (p / q - (1 - p) / (1 - q)): the minus sign is that of Bhowmick et al. (LLHR, Algorithm 3, print a plus)."""
     inside = -math.log1p(math.exp(-logit)) if logit > -30.0 else logit
     outside = -math.log1p(math.exp(logit)) if logit < 30.0 else -logit
-    one, other = inside - log_mass, outside - log_rest(log_mass)
+    one = inside - log_mass
+    other = outside - log_rest(log_mass)
     return math.exp(log_slope + one) * -math.expm1(other - one)
 
 
@@ -227,7 +231,8 @@ def bhowmick_threshold(dim: int, epsilon: float) -> float:
     from scipy import optimize  # as above
 
     first = min(1.0, math.tanh(0.5 * epsilon) * math.sqrt(0.5 * math.pi / (dim - 1.0)))
-    low, high = math.sqrt(2.0 / dim), 1.0 - 1e-12
+    low = math.sqrt(2.0 / dim)
+    high = 1.0 - 1e-12
     base = 0.5 * math.log(dim) + math.log(6.0)
 
     def needed(at: float) -> float:

@@ -154,7 +154,8 @@ class Randomizer:
                 f"pass at least {2.0 * lost:.2g}"
             )
         design = min(epsilon, draft.epsilon) - lost
-        gamma, logit = draft.threshold, caps.logit_for(design, draft.log_mass)
+        gamma = draft.threshold
+        logit = caps.logit_for(design, draft.log_mass)
         self._settle(
             cap=caps.tail_of(gamma, logit) if self.gaussian else caps.cap_of(self.dim, gamma, logit)
         )
@@ -165,7 +166,8 @@ class Randomizer:
             )
         self._settle(law=self._law())
         if self.form == "direct":
-            root, beyond = math.sqrt(self.dim), self.cap.threshold + 12.0
+            root = math.sqrt(self.dim)
+            beyond = self.cap.threshold + 12.0
             along = min(1.0, self.cap.threshold + 12.0 / root) if not self.gaussian else 0.0
             largest = 9.0 + (root + 9.0) * along + (beyond if self.gaussian else 0.0)
             self._settle(entry_bytes=2 if math.ldexp(largest, self.log2_grid) <= 32767.0 else 4)
@@ -182,11 +184,16 @@ class Randomizer:
         length = math.sqrt(dim) + _CUT + (cap.threshold if self.gaussian else 0.0)
         # |computed - exact| in l2: `units` of u times the length of the report, and `times` the error of all its normals.
         if self.gaussian:
-            units, times, angle = 200.0, 2.0, 2.0 * _NORMAL / length
+            units = 200.0
+            times = 2.0
+            angle = 2.0 * _NORMAL / length
         elif dim < 16:
-            units, times, angle = 4500.0, 9.0, 2.0**-35
+            units = 4500.0
+            times = 9.0
+            angle = 2.0**-35
         else:
-            units, times = 700.0, 3.0
+            units = 700.0
+            times = 3.0
             angle = 2.0**-35 if dim < 64 else 18.0 * _NORMAL / math.sqrt(dim - 3.0)
         moved = (units * _UNIT + angle) * length + times * _NORMAL * math.sqrt(dim)
         return (
@@ -195,7 +202,9 @@ class Randomizer:
 
     def _seed_error(self, cap: Cap) -> float:
         """Return a bound on what the computed test of a seed adds to epsilon: the accepted mass depends slightly on the row."""
-        dim, ratio, mass = self.dim, math.exp(-cap.log_ratio), math.exp(cap.log_mass)
+        dim = self.dim
+        ratio = math.exp(-cap.log_ratio)
+        mass = math.exp(cap.log_mass)
         accepted = mass + (1.0 - mass) * ratio
         error = (2.0 * dim + 64.0) * _UNIT + 2.0**-39
         if self.gaussian:
@@ -420,7 +429,9 @@ class Reports:
         """Wrap the array that a release returned."""
         payload.flags.writeable = False
         made = cls.__new__(cls)  # the kernel's array needs neither checks nor a copy
-        made.randomizer, made.payload, made.private = randomizer, payload, private
+        made.randomizer = randomizer
+        made.payload = payload
+        made.private = private
         return made
 
     def __len__(self) -> int:
@@ -508,7 +519,8 @@ def directions(randomizer: Randomizer, whole: npt.NDArray[np.int32]) -> FloatArr
     """Return unit vectors (n, dim) of integer reports, zeros for zeros; PrivUnitG: the vectors, clipped to `length_limit`."""
     wide = whole.astype(np.int64)
     # In parts whose sums cannot overflow: the bits do not depend on the other reports.
-    high, low = wide >> 16, wide & 65535
+    high = wide >> 16
+    low = wide & 65535
     parts = [
         np.sum(a * b, axis=1, dtype=np.int64).astype(np.float64)
         for a, b in ((high, high), (high, low), (low, low))

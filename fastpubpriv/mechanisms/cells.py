@@ -35,7 +35,8 @@ class RowGroups:
 
 def cells_between(edges: Sequence[FloatArray], groups: RowGroups | None) -> tuple[int, int]:
     """Return the number of columns, and the number of cells in all columns and groups."""
-    number, cells = 1 if groups is None else groups.number, sum(len(cuts) + 1 for cuts in edges)
+    number = 1 if groups is None else groups.number
+    cells = sum(len(cuts) + 1 for cuts in edges)
     return (
         (len(edges) // number, cells)
         if groups is not None and groups.own

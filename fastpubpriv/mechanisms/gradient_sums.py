@@ -249,7 +249,8 @@ class WeightedMinimum(Measurement[Fraction, Released]):
 
     def gradient_error(self) -> float:
         """Return a bound on the distance between the computed and the exact gradient of a step."""
-        dim, radius = len(self.start), self.radius * LONGER
+        dim = len(self.start)
+        radius = self.radius * LONGER
         far = float(np.sqrt(np.sum(self.start**2))) + self.reach
         rounded = math.sqrt(dim) * (0.5 + 2.0**-20) * self._row_step(dim)
         # Rounding of <w, z>, in any order of addition, and of w; then of the residual, whose exp is accurate to 2^-48.
@@ -288,7 +289,8 @@ class WeightedMinimum(Measurement[Fraction, Released]):
     def descend(self, private_sum: Callable[[LinearGradientQuery], IntArray], n: int) -> FloatArray:
         """Return the last iterate minus `start`, a private value."""
         dim = len(self.start)
-        moved, step = np.zeros(dim), self._row_step(dim)
+        moved = np.zeros(dim)
+        step = self._row_step(dim)
         for _ in range(self.steps):
             query = self.query(self.start + moved)
             known = query.zeros()

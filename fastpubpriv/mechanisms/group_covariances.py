@@ -79,7 +79,8 @@ def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
 
 def _jacobi(matrix: list[list[Decimal]]) -> tuple[list[Decimal], Any]:
     """Return eigenvalues and eigenvectors (columns) by cyclic Jacobi rotations, which converge quadratically."""
-    a, dim = np.array(matrix, dtype=object), len(matrix)
+    a = np.array(matrix, dtype=object)
+    dim = len(matrix)
     vectors = np.array(
         [[Decimal(int(i == j)) for j in range(dim)] for i in range(dim)], dtype=object
     )
@@ -112,7 +113,8 @@ ROUNDING = 1e-3
 CONDITION_FLOOR = 1e-8
 # Nor does one whose trace is outside these bounds: below, products underflow and their relative error has no bound; above,
 # 1 + TOLERANCE times a covariance may be infinite.
-LEAST_TRACE, LARGEST_TRACE = 1e-280, 1e308
+LEAST_TRACE = 1e-280
+LARGEST_TRACE = 1e308
 GOOD = Fraction(4, 5)  # required share of agreeing pairs
 # With fewer groups, two groups may have no common neighbor after one group has changed.
 MIN_GROUPS = 10
@@ -137,7 +139,8 @@ class GroupQuery(Query):
 
     def zeros(self) -> tuple[IntArray, list[FloatArray]]:
         """Return the position of the next row; count, sum and sum of products of the rows of each group."""
-        dim, groups = self.base.dim, self.groups
+        dim = self.base.dim
+        groups = self.groups
         return np.zeros(1, dtype=np.int64), [
             np.zeros(groups),
             np.zeros((dim, groups)),
@@ -147,7 +150,8 @@ class GroupQuery(Query):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         position, (count, first, second) = accumulators
-        dim, matrix = self.base.dim, self.base.dense
+        dim = self.base.dim
+        matrix = self.base.dense
         center = np.zeros(dim) if self.base.center is None else self.base.center
         mapped = np.zeros((dim, len(chunk)))
         for column in range(dim):
@@ -161,7 +165,8 @@ class GroupQuery(Query):
         while done < len(chunk):
             slot = int(position[0]) % self.groups
             taken = min(self.groups - slot, len(chunk) - done)
-            here, values = slice(slot, slot + taken), mapped[:, done : done + taken]
+            here = slice(slot, slot + taken)
+            values = mapped[:, done : done + taken]
             count[here] += usable[done : done + taken]
             first[:, here] += values
             for i in range(dim):
@@ -233,10 +238,12 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
     counts = np.zeros((-(-groups // step), groups), dtype=np.int64)
 
     def work(part: int) -> None:
-        begin, end = part * step, min((part + 1) * step, groups)
+        begin = part * step
+        end = min((part + 1) * step, groups)
         with np.errstate(all="ignore"):
             both = valid[begin:end, None] & valid[None, begin:]
-            one, others = (..., slice(begin, end), None), (..., None, slice(begin, groups))
+            one = (..., slice(begin, end), None)
+            others = (..., None, slice(begin, groups))
             for large, small in ((stretched[one], plain[others]), (stretched[others], plain[one])):
                 both &= _positive(
                     [[large[i, j] - small[i, j] for j in range(i + 1)] for i in range(dim)]

@@ -95,7 +95,9 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         """Charge `cost`, run the pass and add noise."""
         groups, columns = self.middle.shape
         grid = account.spend(cost).group_grid(groups, columns, rows.n)
-        bound, weight, event = grid.bound, grid.weight, grid.event
+        bound = grid.bound
+        weight = grid.weight
+        event = grid.event
         shape = (grid.sums, columns, groups)
         moments = GroupMomentsQuery(
             shape=shape,
@@ -109,7 +111,8 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         )
         query = partial(executor.run, moments, rows)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)
-        std, stretch = event.noise_std / bound, bound / weight
+        std = event.noise_std / bound
+        stretch = bound / weight
         return MomentsReleased(
             count=value[0].T * stretch,
             total=value[1].T,

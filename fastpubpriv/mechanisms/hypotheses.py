@@ -111,12 +111,10 @@ class Hypotheses:
             # A component of weight 0 has no effect, whatever its parameters.
             usable = _usable(means, spreads) | (weights == 0.0)
             valid = np.isfinite(weights).all(axis=1) & usable.all(axis=1)
-        weights, means, spreads, usable = (
-            weights[valid],
-            means[valid],
-            spreads[valid],
-            usable[valid],
-        )
+        weights = weights[valid]
+        means = means[valid]
+        spreads = spreads[valid]
+        usable = usable[valid]
         totals = weights.sum(axis=1)
         if (weights < 0.0).any() or (np.abs(totals - 1.0) > _SUM_ERROR).any():
             worst = int(
@@ -164,7 +162,8 @@ class Hypotheses:
         dim = next(iter(shapes))[0]
         all_names = [getattr(mixture, "columns", None) for mixture in mixtures]
         names = next((labels for labels in all_names if labels is not None), None)
-        size, components = len(mixtures), max(len(mixture.weights) for mixture in mixtures)
+        size = len(mixtures)
+        components = max(len(mixture.weights) for mixture in mixtures)
         weights = np.zeros((size, components))
         means = np.zeros((size, components, dim))
         covariances = np.tile(np.eye(dim), (size, components, 1, 1))
@@ -230,7 +229,8 @@ class Hypotheses:
             away = points - self.means[chosen, c]
             spread = self.spreads[chosen, c]
             if self.axis_aligned:
-                distance, log_det = (away * away / spread).sum(axis=1), float(np.log(spread).sum())
+                distance = (away * away / spread).sum(axis=1)
+                log_det = float(np.log(spread).sum())
             else:
                 distance = np.einsum("ij,ij->i", away, np.linalg.solve(spread, away.T).T)
                 log_det = float(np.linalg.slogdet(spread)[1])

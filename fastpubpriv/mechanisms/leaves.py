@@ -110,11 +110,13 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        k, work = self.routes.n_labels, routing_cost(self.routes)
+        k = self.routes.n_labels
+        work = routing_cost(self.routes)
         lineage = self.routes.lineage
         grid = account.spend(cost).cluster_grid("count", 1, rows.n, clusters=k, lineage=lineage)
         query = LeafQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
-        ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
+        ask = partial(executor.run, query, rows)
+        unit = 1.0 / grid.quant_bound
         value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
         std = grid.event.noise_std * unit
         answers = [Released(value=count, noise_std=std, event=grid.event) for count in value]
@@ -136,7 +138,8 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = _check(self.routes, self.affines, self.radii)
-        spending, lineage = account.spend(cost), self.routes.lineage
+        spending = account.spend(cost)
+        lineage = self.routes.lineage
         grid = spending.cluster_grid("moment", dim, rows.n, clusters=k, lineage=lineage)
         maps = tuple(
             affine.on_grid(grid, radius)

@@ -121,14 +121,16 @@ class Intervals:
     @classmethod
     def between(cls, hypotheses: Hypotheses, *, threads: int | None = None) -> Intervals:
         """Find the roots of all pairs."""
-        size, components = hypotheses.size, hypotheses.n_components
+        size = hypotheses.size
+        components = hypotheses.n_components
         if hypotheses.dim != 1:
             raise InputError('exact sets are for one column; pass method="densities"')
         if size > MOST_EXACT_SETS:
             raise InputError(
                 f'exact sets are found for up to {MOST_EXACT_SETS} hypotheses, got {size}; pass method="cells" or a shorter list'
             )
-        weights, means = hypotheses.weights, hypotheses.means.reshape(size, components)
+        weights = hypotheses.weights
+        means = hypotheses.means.reshape(size, components)
         std = np.sqrt(hypotheses.spreads.reshape(size, components))
         with np.errstate(divide="ignore", over="ignore"):
             constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
@@ -286,7 +288,8 @@ class CodesQuery(Query):
         """See `Query.add`."""
         (codes, rooms), *totals = accumulators
         points = np.ascontiguousarray(chunk, dtype=np.float64)
-        table, n = self.table, len(points)
+        table = self.table
+        n = len(points)
         # Many rows, as the parameters of a long list are read once per block, but a block cannot be interrupted.
         workers = available_cpus() if self.threads is None else self.threads
         affordable = _BLOCK_WORK // (
@@ -384,11 +387,14 @@ class DensitySets:
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation`."""
-        counts, n, size = count_pairs(self.table, rows, executor), rows.n, len(self.masses)
+        counts = count_pairs(self.table, rows, executor)
+        n = rows.n
+        size = len(self.masses)
         worst = np.zeros((len(counts), size), dtype=np.int64)
 
         def work(panel: int) -> None:
-            first, last = panel * PANEL, min((panel + 1) * PANEL, size)
+            first = panel * PANEL
+            last = min((panel + 1) * PANEL, size)
             held = counts[panel][: last - first, : size - first].astype(np.int64)
             pair = np.arange(first, size) > np.arange(first, last)[:, None]
             own = np.abs(shares(self.masses[first:last, first:], self.draws, n) - held) * pair
@@ -424,10 +430,13 @@ class ScheffeSets:
         cls, hypotheses: Hypotheses, n: int, *, own_only: bool = False, threads: int | None = None
     ) -> ScheffeSets:
         """Build exact sets in one column; with `own_only`, a hypothesis uses only the sets of pairs that contain it."""
-        intervals, size = Intervals.between(hypotheses, threads=threads), hypotheses.size
-        own, expected = None, np.empty((size, len(intervals.places)), dtype=np.int64)
+        intervals = Intervals.between(hypotheses, threads=threads)
+        size = hypotheses.size
+        own = None
+        expected = np.empty((size, len(intervals.places)), dtype=np.int64)
         if own_only:
-            table, upper = np.zeros((size, size), dtype=np.int64), np.triu_indices(size, 1)
+            table = np.zeros((size, size), dtype=np.int64)
+            upper = np.triu_indices(size, 1)
             table[upper] = np.arange(len(upper[0]))
             own = (table + table.T)[~np.eye(size, dtype=bool)].reshape(size, size - 1)
             expected = np.empty(own.shape, dtype=np.int64)
@@ -506,7 +515,8 @@ def _held_in_cells(
 def _unions(inside: BoolArray, numbers: np.ndarray[Any, Any]) -> IntArray:
     """Return sums (sets, k) over the cells of each set (sets, cells), of integers (cells, k) that add up to less than 2^53."""
     # These sums are exact in double precision, so they do not depend on the order of addition.
-    blocks, values = range(0, len(inside), _BLOCK), numbers.astype(np.float64)
+    blocks = range(0, len(inside), _BLOCK)
+    values = numbers.astype(np.float64)
     return np.concatenate([inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
 
 
@@ -515,7 +525,8 @@ def _in_order(counts: list[PairCounts], size: int) -> IntArray:
     width = counts[0].shape[0]
     table = np.zeros((size, size), dtype=np.int64)
     for panel, column in enumerate(counts):
-        first, last = panel * width, min((panel + 1) * width, size)
+        first = panel * width
+        last = min((panel + 1) * width, size)
         table[first:last, first:] = column[: last - first, : size - first]
     return table[np.triu_indices(size, 1)]
 
@@ -524,7 +535,8 @@ def _in_order(counts: list[PairCounts], size: int) -> IntArray:
 # the noise
 STEPS = 4
 # at least one code per step; codes end at 32 nats
-CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0
+CLIP_LEAST = STEPS / CODES_PER_NAT
+CLIP_MOST = 31.0
 _CODES_HELD = 2**26  # codes in memory at once
 _PANELS = 64  # panels summed at once
 

@@ -198,9 +198,11 @@ def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: floa
         )
     if size < 2:
         return 1
-    low, high = 0, closed_form_rows(size, accuracy, epsilon, failure_prob)
+    low = 0
+    high = closed_form_rows(size, accuracy, epsilon, failure_prob)
     while slack_at(size, high, epsilon, failure_prob) > accuracy / 2.0:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (
@@ -234,7 +236,8 @@ class LossQuery(ArrayQuery):
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
-        rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
+        rows = chunk[:, :-1].astype(np.float64)
+        labels = chunk[:, -1].astype(np.float64)
         values: Any = self.loss.values
         sums = accumulators[0]
         with np.errstate(all="ignore"):
@@ -272,7 +275,8 @@ class LossChoice(Measurement[Fraction, Chosen]):
     ) -> Chosen:
         """Charge, score and select."""
         # Work of a prediction and a loss for each model; for a custom loss, also a call.
-        work, models = 3 * self.weights.size + (0 if self.loss.ours else CALL), (len(self.weights),)
+        work = 3 * self.weights.size + (0 if self.loss.ours else CALL)
+        models = (len(self.weights),)
         query = LossQuery(
             shape=models,
             scale=-1,

@@ -170,7 +170,8 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
         cost: tuple[Fraction, Fraction],
     ) -> StableRelease:
         """Charge, run the pass, add noise and keep the counts that reach the threshold."""
-        partitions, n = self.partitions, rows.n
+        partitions = self.partitions
+        n = rows.n
         for partition in partitions:
             if any(not 0 <= column < rows.dim for column in partition.columns):
                 raise InputError(f"a partition names a column outside of the {rows.dim} columns")

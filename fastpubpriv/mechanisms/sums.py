@@ -420,7 +420,8 @@ class RadialQuery(ArrayQuery):
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
-        dim, cells = self.row_map.out_dim, 0 if self.edges_sq is None else len(self.edges_sq) + 1
+        dim = self.row_map.out_dim
+        cells = 0 if self.edges_sq is None else len(self.edges_sq) + 1
         shapes = (2, dim), (dim, dim), (cells,)
         return tuple(np.zeros(shape, dtype=np.int64) for shape in shapes)
 
@@ -472,14 +473,13 @@ class RadialPieces(Measurement[Fraction, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> Released:
         """Charge `cost`, run the pass and add noise."""
-        dim, spending = self.affine.out_dim, account.spending
+        dim = self.affine.out_dim
+        spending = account.spending
         of_sums = spending.at((cost - self.squares - self.counted) / 2)
         grid = of_sums.grid("sum", dim, rows.n)
         bound, times = spending.at(self.squares).square_bound(grid, dim)
-        limit, length = (
-            float(grid.clip_steps),
-            float(calibration.clip_steps(bound, dim)) if bound else 1.0,
-        )
+        limit = float(grid.clip_steps)
+        length = float(calibration.clip_steps(bound, dim)) if bound else 1.0
         unit = self.radius / 2.0 / limit
         row_map = self.affine.row_map(
             quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit
@@ -503,10 +503,12 @@ class RadialPieces(Measurement[Fraction, Released]):
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=event, unit=1.0)
         counts, sums, squares = np.split(noisy, [cells, cells + 2 * dim])
-        moment, std = None, event.noise_std * unit
+        moment = None
+        std = event.noise_std * unit
         if bound:
             step = (self.radius / length) ** 2 / times
-            value, noise = squares.reshape(dim, dim) * step, event.noise_std * step
+            value = squares.reshape(dim, dim) * step
+            noise = event.noise_std * step
             value = symmetrized(value, triangle=False)
             moment = Released(value=value, noise_std=noise, event=event, spectral_std=noise)
         return Released(
@@ -587,7 +589,8 @@ class CountedMoment(Measurement[Fraction, Released]):
         left = account.spend(cost - self.counted)
         gram, event, unit = self.moment.priced_query(left, rows.n)
         counted = left.at(self.counted)
-        scale, row_map = counted.count_steps(event), gram.row_map
+        scale = counted.count_steps(event)
+        row_map = gram.row_map
         cells = len(self.counts.edges) + 1
         draws = cells + math.prod(gram.shape)
         query = RadialQuery(
@@ -709,7 +712,8 @@ class SoftGrams(SymmetricMeasurement):
 
     def priced_query(self, spending: Spending, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
-        parts, side = self.parts, self.side
+        parts = self.parts
+        side = self.side
         shape = spending.moment_shape(side, parts)
         grid = spending.grid("shared", side, n, parts=parts)
         step = grid.step(self.radius)
@@ -744,7 +748,8 @@ class AxisFeatures:
 
     def __call__(self, chunk: Any) -> FloatArray:
         """Map a chunk, in blocks that stay in the cache."""
-        n, dim = len(chunk), len(self.center)
+        n = len(chunk)
+        dim = len(self.center)
         out = np.empty((n, 2 * dim))
         with np.errstate(all="ignore"):
             for begin in range(0, n, BLOCK):

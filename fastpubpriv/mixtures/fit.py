@@ -41,7 +41,8 @@ class Gaussians:
     @classmethod
     def of(cls, weights: FloatArray, means: FloatArray, covariances: FloatArray) -> Gaussians:
         """Return the mixture of weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
-        roots, inverses = np.empty_like(covariances), np.empty_like(covariances)
+        roots = np.empty_like(covariances)
+        inverses = np.empty_like(covariances)
         for place, covariance in enumerate(covariances):
             # Columns are scaled to unit variance, since their units may differ by many orders of magnitude.
             scale = np.sqrt(np.diag(covariance))
@@ -100,7 +101,10 @@ SHELLS = (0.5, 0.95, 0.999)  # probabilities of a component within its shells
 SURE = 0.9  # largest responsibility below which a row lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
-DRAWS, LEAST_DRAWS, DRAWN_NUMBERS, DRAWN_AT_ONCE = 100_000, 20_000, 1 << 22, 1 << 17
+DRAWS = 100_000
+LEAST_DRAWS = 20_000
+DRAWN_NUMBERS = 1 << 22
+DRAWN_AT_ONCE = 1 << 17
 # maximum rows that are counted, spread over all: more take time and hardly increase the power
 MOST_COUNTED = 200_000
 SEED = 20_227
@@ -108,7 +112,9 @@ SEED = 20_227
 CHANCE = 0.5 * 0.1666
 # A fit is poor if its gap exceeds chance by POOR and a chi-square test rejects at level FALSE_ALARMS. If the expected gap of
 # shells by chance exceeds BLIND, the count is uninformative.
-POOR, FALSE_ALARMS, BLIND = 0.005, 1e-3, 0.03
+POOR = 0.005
+FALSE_ALARMS = 1e-3
+BLIND = 0.03
 LEAST_SHARE = 1e-3  # minimum share of a component by which its gap is divided
 MOST_OPEN = 0.1  # predicted total variation of a component above which it gets a reason
 
@@ -146,13 +152,12 @@ def expected_cells(at: Gaussians, axes: FloatArray, public: FloatArray) -> tuple
     """Return the mixture's cell probabilities (cells,), from draws rounded as ties of public rows show, and their number."""
     tied, steps = _ties(public)
     known = (tied >= LEAST_TIED) & np.isfinite(steps)  # without a lattice, values would be distinct
-    origin, steps = public[0][known], steps[known]
+    origin = public[0][known]
+    steps = steps[known]
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
-    counts, block = (
-        np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64),
-        max(64, DRAWN_AT_ONCE // at.dim),
-    )
+    counts = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64)
+    block = max(64, DRAWN_AT_ONCE // at.dim)
     for number, begin in enumerate(range(0, size, block)):
         rows = draw_normals((min(block, size - begin), at.dim), random_state=SEED + number)
         for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):

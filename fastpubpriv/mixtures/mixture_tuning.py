@@ -22,10 +22,13 @@ LEAST_GAP = 1.3  # minimum ratio of radii of a public gap that is tested on priv
 # maximum number of gaps that a node tests, each with an equal part of the histogram's share
 ATTEMPTS = 2
 # Length of a histogram beyond the gap on either side and width of its bins, in logarithms of the radius; minimum number of bins.
-OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
+OVERHANG = 0.25
+BIN_WIDTH = 0.1
+LEAST_BINS = 3
 WIDEST_GAP = 1e3  # maximum ratio of radii that a histogram covers
 # maximum rows in a valley: share of the smaller side, plus noise deviations
-VALLEY_SHARE, VALLEY_NOISE = 0.03, 2.0
+VALLEY_SHARE = 0.03
+VALLEY_NOISE = 2.0
 
 # ---- Public rows alone: k-means, and coordinates for searches (the same command).
 RESTARTS, MOST_LLOYD = 10, 100  # restarts of k-means, and maximum iterations of each
@@ -34,12 +37,15 @@ RESTART_ROWS = 10_000
 # maximum rows per piece, evenly spaced, in the search for a gap: thousands would fill every gap
 GAP_ROWS = 50
 # Maximum rows, rounds and restarts of the fits that choose coordinates.
-MOST_SCALING_ROWS, SCALING_ROUNDS, SCALING_RESTARTS = 2_000, 2, 3
+MOST_SCALING_ROWS = 2_000
+SCALING_ROUNDS = 2
+SCALING_RESTARTS = 3
 # added to variances within groups, over a column's variance, since values are rounded
 LEAST_WITHIN = 1e-3
 # A fit is as good as the best if its log likelihood is within MARGIN nats plus MARGIN_PER_ROW nats per row. The first protects few
 # public rows of groups in different units against one column; the second, thousands against whitening nearly collinear columns.
-MARGIN, MARGIN_PER_ROW = 5.0, 0.05
+MARGIN = 5.0
+MARGIN_PER_ROW = 0.05
 WIDER = 1.2  # minimum factor by which whitening must widen a gap if its fit is only equally good
 
 # ---- Fits of public rows that may differ in scale by any factor.
@@ -58,7 +64,8 @@ FEWEST_ROWS = 2  # minimum public rows per component to estimate any shape
 # squared distance to the nearest component over the variance that is assumed with fewer
 WITHIN = 16.0
 # Minimum rows per component for excluding distant rows, and their distance over that of typical rows.
-TYPICAL, FAR = 4, 20.0
+TYPICAL = 4
+FAR = 20.0
 SETTLED_FIT = 1e-8  # change of the log likelihood per row below which iterations end
 LEAST_VARIANCE = 1e-14  # minimum variance over a column's variance
 
@@ -77,29 +84,35 @@ DIAGONAL_EARLY = 1.0, 0.5  # factor of MOST_EARLY in rounds of variances alone
 # only the rounds that need a wide clip radius precede it. Pooled public rows are then a better start than a search.
 NOISY = 0.4
 # maximum share of early rounds, and maximum rounds of the chosen start
-BEFORE_LAST, MOST_MORE = 0.3, 8
+BEFORE_LAST = 0.3
+MOST_MORE = 8
 # maximum rounds of each start before the choice; number of rounds with a wider clip radius
 EARLY_ROUNDS = 2
 # change of means, in deviations, and relative change of variances, below which early rounds end
 SETTLED = 0.1
 # minimum rows of an early round, in total and per covariance entry
-LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
+LEAST_EARLY_ROWS = 50_000
+EARLY_ROWS_PER_ENTRY = 25
 # Rows for the choice of a start: these suffice for an error of a hundredth of a nat per row from sampling, and from noise.
-CHOICE_ROWS, CHOICE_STDS = 6_000, 100.0
+CHOICE_ROWS = 6_000
+CHOICE_STDS = 100.0
 
 # ---- A round.
 INSIDE = 0.95  # share of a component's rows within the clip radius
 # Squared clip radius of early rounds, and of a first round by labels, over that of the last round.
-EARLY_CLIP, LABELED_CLIP = 1.6, 4.0
+EARLY_CLIP = 1.6
+LABELED_CLIP = 4.0
 # the same ratios of the clip radius itself, in axis-aligned rounds
-AXIS_EARLY_CLIP, AXIS_LABELED_CLIP = 1.25, 1.5
+AXIS_EARLY_CLIP = 1.25
+AXIS_LABELED_CLIP = 1.5
 LIFT = 0.35  # squared constant coordinate of a lifted row, over the squared clip radius
 CLIP_NATS = 4.0  # clip of log densities in a choice among starts
 MOST_CHANGE = 0.1, 12.0  # minimum and maximum factor by which a round changes variances
 # noise of a mean, in deviations, above which a round leaves an axis-aligned component unchanged
 MOST_HIDDEN = 0.5
 # rows, and noise deviations of its count, below which a component is lost
-LEAST_ROWS, LEAST_STDS = 10, 5.0
+LEAST_ROWS = 10
+LEAST_STDS = 5.0
 # ratio of budgets of successive iterations without public rows: only the noise of the last one
 # remains
 GROWTH = 3
@@ -117,14 +130,17 @@ LLOYD_ROUNDS = 5  # iterations without public rows
 # ---- Lists from public rows (`python -m benchmarks.papers c-public`).
 ITERATE_FROM = 1_500  # rows of one column from which EM is more accurate than a list
 # starts and Bayesian bootstraps of the fits; iterations
-PLAIN_STARTS, BOOTSTRAPS, BOOTSTRAP_STEPS = 20, 100, 60
+PLAIN_STARTS = 20
+BOOTSTRAPS = 100
+BOOTSTRAP_STEPS = 60
 PRIOR = 0.3  # weight, in rows, of the prior that a std is the harmonic mean over the components
 DEPTH = 6.0  # difference of log likelihood in nats at which a fit gets 1 / e as many perturbations
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
 # ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-univariate`).
 # Relative rows of the blocks: scales (unless known), places, cells, choice.
-LINE_SHARES, LINE_KNOWN_SHARES = (15, 15, 40, 30), (20, 45, 35)
+LINE_SHARES = (15, 15, 40, 30)
+LINE_KNOWN_SHARES = (20, 45, 35)
 LINE_SCALES, LINE_LEAST_ROWS = 20, 16  # maximum number of scales; minimum rows of a call
 # scales that are used if none was found
 ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]
@@ -132,12 +148,15 @@ ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]
 CELLS_PER_SCALE = 4.0
 EXCESS = 2.5  # z-score, with noise and sampling, required of the excess pairs of a scale
 # Approximate number of cells of a column; rows per cell, four noise standard deviations at epsilon = 1.
-LINE_CELLS, ROWS_PER_CELL = 320, 12.0
+LINE_CELLS = 320
+ROWS_PER_CELL = 12.0
 # Maximum number of released cells that are cut (of a scale, and of all), and of cuts.
-MOST_PIECES, MOST_CUTS = 100, 1024
+MOST_PIECES = 100
+MOST_CUTS = 1024
 DOUBLINGS = 24  # cells of doubling width on each side of an island
 # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
-UNEVEN, LEAST_TEETH = 0.5, 4.0
+UNEVEN = 0.5
+LEAST_TEETH = 4.0
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells
 BEAM = 32  # number of subsets of atoms kept and refined for each size
 JITTER = 0.7  # size of perturbations of a fit in standard errors, also of public rows
@@ -151,7 +170,8 @@ ANCHOR_SHARES = (14, 14, 18, 8, 8, 24, 14)
 ANCHOR_LEAST_ROWS, ANCHOR_STEPS = 32, 4  # minimum rows of a call; number of EM iterations
 CONFUSED = 0.1  # maximum misclassified rows of a cut, over the rows of the lighter side
 # maximum number of anchor columns, and of combinations of their modes
-MOST_ANCHORS, MOST_COMBINATIONS = 4, 256
+MOST_ANCHORS = 4
+MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
@@ -166,9 +186,11 @@ GROUPS = 32  # number of groups of equal probability under the mixture into whic
 FINE_STEP = 0.5
 # A fit is poor if its total variation beyond chance exceeds POOR_CELLS, and POOR_SPREAD times the root sum of squares of the
 # groups' standard deviations (2.5 standard deviations of chance).
-POOR_CELLS, POOR_SPREAD = 0.02, 0.44
+POOR_CELLS = 0.02
+POOR_SPREAD = 0.44
 # Bins in the tails of a Gaussian that a threshold hides, and noise standard deviations, that may look like ties.
-HIDDEN_BINS, HIDDEN_STDS = 4.0, 3.0
+HIDDEN_BINS = 4.0
+HIDDEN_STDS = 3.0
 # std of a component, in steps between values, from which a density is an adequate model
 STEPS_WIDE = 2.0
 # ratio of ties to those expected from rounding above which rounding does not explain them

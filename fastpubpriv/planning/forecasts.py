@@ -30,7 +30,8 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 MOST_COUNT = 2**53
 # Search ranges of rows and of budgets in rho or epsilon, within the limits of the budget types.
 MOST_ROWS = 2**40
-LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
+LEAST_AMOUNT = 2.0**-28
+MOST_AMOUNT = 2.0**9
 STRIDE = 16  # ratio of the ends of the first bracket of a search
 # maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
 MOST_AMOUNTS: dict[type[Budget], float] = {PureDP: 32.0}  # of notions with another limit
@@ -77,10 +78,12 @@ def turning_point(
     while not holds(high):
         if high >= highest:
             return math.inf
-        low, high = high, min(highest, high * STRIDE)
+        low = high
+        high = min(highest, high * STRIDE)
     if high == start:
         while low > lowest:
-            high, low = low, max(lowest, low // STRIDE if isinstance(low, int) else low / STRIDE)
+            high = low
+            low = max(lowest, low // STRIDE if isinstance(low, int) else low / STRIDE)
             if not holds(low):
                 break
         else:

@@ -343,7 +343,8 @@ def plan(
     wanted = math.inf if error is None else validation.positive("error", error)
     if n_priv is None:
         assert budget is not None
-        solved_for, given_budget = "n_priv", budget
+        solved_for = "n_priv"
+        given_budget = budget
         least = forecasts.turning_point(
             2, 1, forecasts.MOST_ROWS, lambda n: predict(n, given_budget)[0] <= wanted, 1.0
         )

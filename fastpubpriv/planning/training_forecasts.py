@@ -47,7 +47,8 @@ def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[
     n = float(n_priv + n_pub)
     # 1 / n_pub < cost / n^2 + 1 / n is n_priv^2 < n_pub (cost - n_priv).
     spare = cost - n_priv
-    public, private = 1.0 / n_pub if n_pub else math.inf, cost / n**2 + 1.0 / n
+    public = 1.0 / n_pub if n_pub else math.inf
+    private = cost / n**2 + 1.0 / n
     return {
         "minimax_public": public,
         "minimax_private": private,
@@ -114,7 +115,8 @@ def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArra
     # sampling variation of draws (a fifth, with 200 rows). For classes, `r_squared` is that of log-odds with logistic noise.
     order = np.argsort(draw_uniforms((n_pub, dim + 1), 0), axis=0)
     levels = (order + 0.5) / n_pub
-    x, noise = ndtri(levels[:, :-1]), levels[:, -1]
+    x = ndtri(levels[:, :-1])
+    noise = levels[:, -1]
     signal = x.sum(axis=1) / math.sqrt(dim)
     if not LOSSES[loss].classes:
         label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * ndtri(noise)

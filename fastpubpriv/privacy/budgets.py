@@ -569,8 +569,10 @@ class Composition:
         lineage: tuple[str, ...] = ()
         stay = move = cost
         if clusters is not None and clusters.worst:
-            lineage, unit = clusters.lineage, cost / clusters.worst
-            stay, move = unit * clusters.stay, unit * clusters.move
+            lineage = clusters.lineage
+            unit = cost / clusters.worst
+            stay = unit * clusters.stay
+            move = unit * clusters.move
         before = self._by_case.get(lineage, (Fraction(0), Fraction(0)))
         self._by_case[lineage] = before[0] + stay, before[1] + move
 

@@ -156,7 +156,8 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
         return _usable_epsilon(budget, draws)
     if not isinstance(budget, ZCDP):
         raise BudgetError(f"budget must be PureDP, ApproxDP or ZCDP, got {type(budget).__name__}")
-    low, high = Fraction(0), Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
+    low = Fraction(0)
+    high = Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
     for _ in range(140):
         middle = (low + high) / 2
         low, high = (middle, high) if pure_to_zcdp(middle) <= budget.rho else (low, middle)

@@ -133,13 +133,13 @@ def _finest(
     """Return the grid of the largest m in 8 ... 40 at which the largest affordable Q, by sensitivity(Q, dim), fits into int64."""
     # A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
     name = "rho" if law == "gaussian" else "epsilon"
-    amount, dim, n = positive(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
+    amount = positive(value, name)
+    dim = whole(dim, "dim")
+    n = whole(n, "n", at_least=0)
     highest = _MAX_ROW if power == 1 else GRAM_QUANT_MAX
     if not cells:
-        highest, least = (
-            min(highest, math.isqrt(_MAX_ROW_SQ // dim)),
-            max(least, 8 * (math.isqrt(dim - 1) + 1)),
-        )
+        highest = min(highest, math.isqrt(_MAX_ROW_SQ // dim))
+        least = max(least, 8 * (math.isqrt(dim - 1) + 1))
     problem = (
         f"no integer grid for {stated or f'{name} = {show(amount)}'}, {dim} columns, {n} rows (pass a budget between 1e-6 and 1e3, "
         "fewer columns (project with a public matrix), or fewer rows)"
@@ -275,7 +275,8 @@ def sampled_sum_grid(
     """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one."""
     multiplier = noise_multiplier_for(ApproxDP(epsilon, delta), sampling, steps)
     # Noise of 2^m steps is at least `multiplier` norms of Q steps: 4 Q^2 / (2 4^m) is at most the rho of full batches.
-    rho, stated = 2 / Fraction(multiplier) ** 2, f"noise_multiplier = {show(Fraction(multiplier))}"
+    rho = 2 / Fraction(multiplier) ** 2
+    stated = f"noise_multiplier = {show(Fraction(multiplier))}"
     grid = _finest("gaussian", rho, dim, n, lambda q, _: 4 * q * q, stated=stated)
     event = SampledGaussianEvent(
         sampling, grid.event.worst, grid.log2_scale, grid.dim, steps, delta
@@ -299,7 +300,8 @@ def stable_event(
 ) -> StableHistogramEvent:
     """Return the event at (epsilon, delta) with the least count that is almost surely released; both laws if `law` is None."""
     # That count is taken to be count_threshold + 2 count_noise_std.
-    e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
+    e = exact(epsilon, "epsilon")
+    d = exact(delta, "delta")
     if e <= 0 or not 0 < d < 1:
         raise BudgetError(
             f"a stable histogram needs epsilon > 0 and delta in (0, 1), got {show(e)}, {show(d)}"
@@ -353,7 +355,8 @@ def _candidates(
     else:
         sizes = [lambda s: math.floor(epsilon * 2**s / (2 * m))]
         if m >= _KOV_FROM:
-            goal, pieces = float_down(delta) / 2, 2 * m
+            goal = float_down(delta) / 2
+            pieces = 2 * m
             high = min(float(epsilon), 30.0)
             best = largest(
                 lambda x: optimal_composition_delta(x, 0, pieces, epsilon) <= goal,

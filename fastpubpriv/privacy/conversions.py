@@ -152,7 +152,8 @@ def gdp_epsilon(delta: Number, mu: Number) -> float:
     >>> f"{gdp_epsilon(1e-6, 1.0):.4f}"
     '4.8866'
     """
-    d, m = delta_in(delta), real(mu, "mu", float_up)
+    d = delta_in(delta)
+    m = real(mu, "mu", float_up)
     if gdp_delta(0, m) <= d:
         return 0.0
     high = _up(m * m / 2 + m * math.sqrt(-2 * math.log(d)))
@@ -167,7 +168,8 @@ def gdp_mu(epsilon: Number, delta: Number) -> float:
     >>> f"{1 / gdp_mu(1, 1e-5):.5f}"
     '3.73063'
     """
-    e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
+    e = real(epsilon, "epsilon", float_down)
+    d = delta_in(delta)
     high = 2 * (math.sqrt(2 * e) + 10 + math.sqrt(-2 * math.log1p(-d)))
     while gdp_delta(e, high) <= d:  # delta close to 1 admits any mu
         high *= 2
@@ -203,7 +205,8 @@ def zcdp_delta(epsilon: Number, rho: Number) -> float:
     >>> f"{zcdp_delta(1, 0.030557):.4g}"
     '1e-05'
     """
-    e, r = real(epsilon, "epsilon", float_down, zero=True), real(rho, "rho", float_up)
+    e = real(epsilon, "epsilon", float_down, zero=True)
+    r = real(rho, "rho", float_up)
     # The derivative in s, (1 + 2s) rho - epsilon - log1p(1/s), increases.
     s = smallest(lambda s: (1 + 2 * s) * r - e - math.log1p(1 / s) > 0, 1e-300, 1e300)
     terms = (s * ((1 + s) * r), -s * e, -s * math.log1p(1 / s), -math.log1p(s))
@@ -219,7 +222,8 @@ def zcdp_epsilon(delta: Number, rho: Number) -> float:
     >>> f"{zcdp_epsilon(1e-6, 0.5):.2f}"
     '5.22'
     """
-    d, r = delta_in(delta), real(rho, "rho", float_up)
+    d = delta_in(delta)
+    r = real(rho, "rho", float_up)
     log_inverse = -math.log(d)
     # epsilon(s) = (1+s) rho + (log(1/delta) - log1p(s))/s - log1p(1/s) is least where rho s^2 = log(1/delta) -
     # log1p(s).
@@ -238,7 +242,8 @@ def zcdp_rho(epsilon: Number, delta: Number) -> float:
     >>> f"{zcdp_rho(1, 1e-6):.6f}"
     '0.024356'
     """
-    e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
+    e = real(epsilon, "epsilon", float_down)
+    d = delta_in(delta)
     low = bun_steinke_rho(e, d)
     # no conversion of rho-zCDP can beat the Gaussian mechanism itself
     high = gdp_rho(e, d) * 1.01 + low
@@ -254,7 +259,8 @@ def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
     >>> bun_steinke_epsilon(1e-6, 0.5) > zcdp_epsilon(1e-6, 0.5)  # the tight conversion asks for less
     True
     """
-    d, r = delta_in(delta), real(rho, "rho", float_up)
+    d = delta_in(delta)
+    r = real(rho, "rho", float_up)
     return _up(r + 2 * math.sqrt(r * -math.log(d)))
 
 
@@ -266,7 +272,8 @@ def bun_steinke_rho(epsilon: Number, delta: Number) -> float:
     >>> f"{bun_steinke_rho(1, 1e-5):.6f}"
     '0.020820'
     """
-    e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
+    e = real(epsilon, "epsilon", float_down)
+    d = delta_in(delta)
     log_inverse = -math.log(d)
     root = e / (math.sqrt(log_inverse + e) + math.sqrt(log_inverse))
     value = root * root
@@ -350,7 +357,8 @@ def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, flo
     >>> group_approx(1.0, 0.0, 3)
     (3.0, 0.0)
     """
-    g, e = whole(group, "group"), real(epsilon, "epsilon", float_up)
+    g = whole(group, "group")
+    e = real(epsilon, "epsilon", float_up)
     d = real(delta, "delta", float_up, zero=True)
     if d == 0:
         return float_up(exact(epsilon, "epsilon") * g), 0.0
@@ -402,7 +410,8 @@ def advanced_composition(
     >>> f"{epsilon:.2f}"
     '6.31'
     """
-    e, times = real(epsilon, "epsilon", float_up), whole(count, "count")
+    e = real(epsilon, "epsilon", float_up)
+    times = whole(count, "count")
     if e > 700:
         raise BudgetError(
             f"advanced_composition needs epsilon <= 700, got {e}; use basic_composition"
@@ -432,10 +441,8 @@ def optimal_composition_delta(
     times = whole(count, "count")
     if times > _COUNT_MAX:
         raise BudgetError(f"count must be at most {_COUNT_MAX}, got {times}")
-    e, goal = (
-        real(epsilon, "epsilon", float_up),
-        real(target_epsilon, "target_epsilon", float_down, zero=True),
-    )
+    e = real(epsilon, "epsilon", float_up)
+    goal = real(target_epsilon, "target_epsilon", float_down, zero=True)
     d = real(delta, "delta", float_up, zero=True)
     if d >= 1:
         return 1.0
@@ -532,15 +539,11 @@ def stable_delta(
         return min(1.0, -math.expm1(-histograms * single) * (1 + _ROUNDING))
     profile: Callable[[FloatArray, IntArray], FloatArray]
     if law == "gaussian":
-        most, profile = (
-            _WHOLE_GRID,
-            partial(_gaussian_profile, math.ldexp(step, -log2_scale) * (1 + _ROUNDING)),
-        )
+        most = _WHOLE_GRID
+        profile = partial(_gaussian_profile, math.ldexp(step, -log2_scale) * (1 + _ROUNDING))
     else:
-        most, profile = (
-            _KOV_BLOCKS,
-            np.vectorize(partial(_laplace_profile, float_up(piece)), otypes=[np.float64]),
-        )
+        most = _KOV_BLOCKS
+        profile = np.vectorize(partial(_laplace_profile, float_up(piece)), otypes=[np.float64])
     # The maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end.
     edges = np.unique(
         np.linspace(0, histograms + 1, min(histograms + 1, most) + 1).astype(np.int64)

@@ -241,8 +241,10 @@ class GaussianEvent(IntegerEvent):
 
     law: ClassVar[str] = "gaussian"
     gdp = True
-    sensitivity_field, recorded = "squared_sensitivity", ("log2_scale", "rho")
-    triangle, spectral_factor = False, 1.0
+    sensitivity_field = "squared_sensitivity"
+    recorded = ("log2_scale", "rho")
+    triangle = False
+    spectral_factor = 1.0
 
     squared_sensitivity: int
     log2_scale: int
@@ -287,8 +289,10 @@ class LaplaceEvent(IntegerEvent):
 
     law: ClassVar[str] = "laplace"
     beside_gaussian = True
-    sensitivity_field, recorded = "l1_sensitivity", ("log2_scale", "epsilon")
-    triangle, spectral_factor = True, math.sqrt(2.0)
+    sensitivity_field = "l1_sensitivity"
+    recorded = ("log2_scale", "epsilon")
+    triangle = True
+    spectral_factor = math.sqrt(2.0)
 
     l1_sensitivity: int
     log2_scale: int
@@ -516,10 +520,8 @@ class SampledGaussianEvent(IntegerEvent):
     """
 
     law: ClassVar[str] = "gaussian"
-    sensitivity_field, recorded = (
-        "squared_sensitivity",
-        ("log2_scale", "sampling_rate", "steps", "epsilon"),
-    )
+    sensitivity_field = "squared_sensitivity"
+    recorded = ("log2_scale", "sampling_rate", "steps", "epsilon")
 
     sampling: Sampling
     squared_sensitivity: int

@@ -194,11 +194,9 @@ class Ledger:
         file = LedgerFile(path, timeout)
         header = file.locked(lambda held: file.read_from(held, Position())[0][0], write=False)
         try:
-            total, relation, label = (
-                Budget.from_dict(header["total"]),
-                Neighbors(header["relation"]),
-                header["label"],
-            )
+            total = Budget.from_dict(header["total"])
+            relation = Neighbors(header["relation"])
+            label = header["label"]
             label = None if label is None else _short_text(label, "label")
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LedgerError(
@@ -378,7 +376,8 @@ class Ledger:
         if not spent + amount <= self._total:
             parts = zip((spent + amount).amounts, self._total.amounts, strict=True)
             over = max(Fraction(0), *(a - b for a, b in parts))
-            tiny, more = over < max(self._total.amounts) * Fraction(1, 10**14), ""
+            tiny = over < max(self._total.amounts) * Fraction(1, 10**14)
+            more = ""
             if tiny:
                 more = f" by {float(over):.1g}: a sum of rounded floats; pass 0.3 or a Fraction, not 0.1 + 0.2"
             raise BudgetError(

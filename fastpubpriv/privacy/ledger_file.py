@@ -369,7 +369,10 @@ class LedgerFile:
         ):
             raise self._error("is not a fastpubpriv ledger; pass another path")
         records: list[dict[str, Any]] = []
-        offset, check, last, rest = position.offset, position.check, position.last, b""
+        offset = position.offset
+        check = position.check
+        last = position.last
+        rest = b""
         while offset + len(rest) < size:
             piece = self._read(file, min(_PIECE, size - offset - len(rest)), offset + len(rest))
             if not piece:
@@ -382,7 +385,8 @@ class LedgerFile:
                         f"is corrupt at byte {offset}: a line was changed, lost or doubled, which cannot be repaired"
                     )
                 records.append(decoded[0])
-                check, last = decoded[1], line + b"\n"
+                check = decoded[1]
+                last = line + b"\n"
                 offset += len(last)
             if len(rest) >= _MAX_LINE:
                 raise self._error(

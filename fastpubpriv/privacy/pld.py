@@ -127,7 +127,8 @@ def _add(epsilon: FloatArray, *, q: float, z: float, s: float) -> FloatArray:
 
 _TAIL = 1 / 40000  # fraction of delta for each tail that counts as an infinite loss
 # amount that the grid may add to epsilon, relative and absolute
-_EXCESS, _EXCESS_MAX = 2.5e-4, 1e-3
+_EXCESS = 2.5e-4
+_EXCESS_MAX = 1e-3
 _CELLS = 2**21  # maximum number of cells of one half of the grid of one step
 _WINDOW = 2**23  # maximum number of cells of the grid of the sum
 _LOG_WRAPPED = math.log(1e-9)  # log of the tilted probability outside the window
@@ -178,10 +179,12 @@ def loss_law(step: StepProfile, above: FloatArray, below: FloatArray) -> LossLaw
     """Return the pessimistic loss distribution of one step on the grid `above` (0 = above[0] < ...) and the negated `below`."""
     # The chords of the profile for epsilon < 0 are the mirror image of those of the swapped pair: a mass r at the loss e of (Q, P)
     # is a mass e^-e r at the loss -e of (P, Q). Both halves therefore keep relative accuracy in their tails.
-    up, down = step.above(above), step.below(below)
+    up = step.above(above)
+    down = step.below(below)
     # Both are the total variation distance.
     up[0] = down[0] = max(up[0], down[0])
-    up, down = falling(up), falling(down)
+    up = falling(up)
+    down = falling(down)
     positive = half_masses(above, up)
     negative = half_masses(below, down) * np.exp(-below[1:])
     left = (down[0] - math.exp(-below[1]) * down[1]) / -math.expm1(-below[1])
@@ -210,7 +213,8 @@ def reach(profile: Profile, tail: float) -> float:
 
 def least(rises: Callable[[float], bool]) -> float:
     """Return the approximate minimizer in [1e-10, 1e6] of a convex function that increases where `rises(t)`."""
-    low, high = math.log(1e-10), math.log(1e6)
+    low = math.log(1e-10)
+    high = math.log(1e6)
     while high - low > 1e-3:
         middle = (low + high) / 2
         low, high = (low, middle) if rises(math.exp(middle)) else (middle, high)
@@ -290,7 +294,8 @@ class Curve:
         """Bisect for the least epsilon >= 0 whose delta is at most `delta`; BudgetError if none is in the window."""
         if self.delta(0.0) <= delta:
             return 0.0
-        low, high = max(self.first, 0) - 1, self.first + self.mass.size - 1
+        low = max(self.first, 0) - 1
+        high = self.first + self.mass.size - 1
         if self.delta(high * self.step) > delta:
             raise BudgetError(
                 f"delta = {delta:.3g} is below what the floating-point accountant can show"
@@ -298,7 +303,8 @@ class Curve:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.delta(middle * self.step) <= delta else (middle, high)
-        bottom, top = max(low * self.step, 0.0), high * self.step
+        bottom = max(low * self.step, 0.0)
+        top = high * self.step
         for _ in range(30):  # between two grid points
             between = (bottom + top) / 2
             bottom, top = (bottom, between) if self.delta(between) <= delta else (between, top)
@@ -368,7 +374,8 @@ def solved(
 
 def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
     """Return an upper bound on the delta of `steps` steps at this epsilon."""
-    least, outside = 1.0, 1e-9
+    least = 1.0
+    outside = 1e-9
     for _ in range(6):  # until the omitted tails are small relative to delta
         rough = rough_law(step, outside / steps)
         t = tilt_for(rough.growth, steps, epsilon)
@@ -402,7 +409,8 @@ def summed(
             break
         width = short(2 * width)  # coarser, hence more pessimistic
     length = fft.next_fast_len(math.ceil((top - bottom) / width) + 4, real=True)
-    first, middle = math.floor(bottom / width), round(mean / width)
+    first = math.floor(bottom / width)
+    middle = round(mean / width)
     with np.errstate(divide="ignore", under="ignore"):
         tilted = np.exp(np.log(law.masses) + (t * law.losses - center))
     sums = power(np.rint(law.losses / width).astype(np.int64), tilted, middle, steps, length)
@@ -420,7 +428,8 @@ def power(
     spectrum = fft.rfft(folded)
     # The power underflows to zero at most frequencies: skip their logarithms.
     left = spectrum.real**2 + spectrum.imag**2 > math.exp(-2.0 * _LOG_LEAST / steps)
-    some, raised = spectrum[left], np.zeros_like(spectrum)
+    some = spectrum[left]
+    raised = np.zeros_like(spectrum)
     with np.errstate(under="ignore"):
         raised[left] = np.exp(steps * np.log(np.abs(some))) * np.exp(1j * (steps * np.angle(some)))
     return np.asarray(fft.irfft(raised, length))
@@ -443,7 +452,8 @@ def untilted(
     # Log of the factors that undo the tilt; losses at which a factor overflows are dropped.
     scale = steps * growth - t * losses
     keep = (scale <= _LOG_RANGE) & (mean - losses <= _LOG_RANGE)
-    losses, scale = losses[keep], np.exp(scale[keep])
+    losses = losses[keep]
+    scale = np.exp(scale[keep])
     masses = np.maximum(sums[keep], 0.0) * scale
     with np.errstate(under="ignore"):
         discounted = masses * np.exp(mean - losses)

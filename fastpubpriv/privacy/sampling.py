@@ -236,7 +236,8 @@ def epsilon_of(
     >>> f"{epsilon_of(100, FullBatch(), 1000, 1e-5):.4f}"
     '2.5944'
     """
-    z, count = _multiplier(noise_multiplier), _checked_steps(sampling, steps, relation)
+    z = _multiplier(noise_multiplier)
+    count = _checked_steps(sampling, steps, relation)
     d = delta_in(delta)
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
@@ -259,7 +260,8 @@ def delta_of(
     >>> f"{delta_of(5.2292, Poisson(1 / 54), 5000, 2.0):.3g}"
     '9.74e-06'
     """
-    z, count = _multiplier(noise_multiplier), _checked_steps(sampling, steps, relation)
+    z = _multiplier(noise_multiplier)
+    count = _checked_steps(sampling, steps, relation)
     e = real(epsilon, "epsilon", float_down, zero=True)
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
@@ -316,7 +318,8 @@ def noise_multiplier_for(
         raise BudgetError(
             "Gaussian noise on sums of rows needs a budget ApproxDP(epsilon=..., delta=...) or ZCDP(rho=...)"
         )
-    epsilon, delta = float_down(budget.epsilon), delta_in(budget.delta)
+    epsilon = float_down(budget.epsilon)
+    delta = delta_in(budget.delta)
     if squared is not None:
         return root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
     start = float(sampling.rate) * jump(relation) * math.sqrt(count)
@@ -386,7 +389,8 @@ def _least_multiplier(
     # the goal, shows that no multiplier smaller by more than `precision` suffices.
     floor, ceiling = (float(bound) for bound in _MULTIPLIERS)
     low, high = 0.0, math.inf  # no bound known yet
-    slope, points = known or -1.0, []
+    slope = known or -1.0
+    points = []
     for _ in range(200):
         epsilon = epsilon_at(z)
         if epsilon <= goal:

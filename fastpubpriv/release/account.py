@@ -91,7 +91,8 @@ class Charges:
     def _pay(self, event: Event) -> None:
         """Add the price of an event; raise BudgetError, and change nothing, if it is not covered."""
         try:
-            price, delta = event.price(self.notion), event.own_delta
+            price = event.price(self.notion)
+            delta = event.own_delta
         except BudgetError as error:
             raise self._refusal(error) from None
         if event.gdp or self.notion is not ApproxDP:
@@ -113,7 +114,8 @@ class Charges:
             paid_ahead = self._steps_left(event)
             if not covered:
                 raise self._refusal(EXCEEDED)
-            self._paid_ahead, self.composed = paid_ahead, True
+            self._paid_ahead = paid_ahead
+            self.composed = True
         self._left = self._left[0] - price, self._left[1] - delta
 
     def _steps_left(self, event: Event) -> dict[Event, int]:
@@ -217,7 +219,8 @@ class TreeBudget:
 
     def enter(self, lineage: tuple[str, ...], depth: int) -> None:
         """Register a node; raise BudgetError if that breaks a condition of the bound."""
-        name, above = self.book.name, 0
+        name = self.book.name
+        above = 0
         for paid in self._paid:
             common = sum(itertools.takewhile(bool, map(operator.eq, paid, lineage)))
             if common == len(lineage):
@@ -265,13 +268,15 @@ class NodeBudget(BudgetAccount):
             )
         unit = event.price(ZCDP) / clusters.worst if clusters.worst else Fraction(0)
         # A move leaves one node and enters another, so entering or leaving costs half as much.
-        stay, move = self._stay + unit * clusters.stay, self._move + unit * clusters.move
+        stay = self._stay + unit * clusters.stay
+        move = self._move + unit * clusters.move
         if max(stay, move) > self.allowance:
             raise BudgetError(f"{book.name}: a release would exceed the budget of its node")
         if self._lineage is None:
             self.scope.enter(clusters.lineage, self._depth)
             self._lineage = clusters.lineage
-        self._stay, self._move = stay, move
+        self._stay = stay
+        self._move = move
         book.add(event)
 
 
@@ -342,7 +347,8 @@ class Account(Charges, BudgetAccount):
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
         super().__init__(name, budget, draws, reserved)
-        self.budget, self.relation = budget, relation
+        self.budget = budget
+        self.relation = relation
         self._person = person
         self.price, self.rows_per_person = person_budget(budget, rows_per_person), rows_per_person
         many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"

@@ -53,7 +53,8 @@ def exp_bounds(x: Fraction) -> tuple[int, int]:
     """Return integers with low <= 2^BITS e^-x <= high, for x >= 0."""
     halvings = math.floor(x).bit_length() + _FIRST
     scaled = x * Fraction(2**BITS, 2**halvings)
-    low, high = _series(math.ceil(scaled))[0], _series(math.floor(scaled))[1]
+    low = _series(math.ceil(scaled))[0]
+    high = _series(math.floor(scaled))[1]
     for _ in range(halvings):
         low = low * low >> BITS
         high = -(-high * high >> BITS)
@@ -265,10 +266,13 @@ def release_stable(
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
             )
-    unit, shape, transcript = 1.0 / event.step, (event.histograms,), current()
+    unit = 1.0 / event.step
+    shape = (event.histograms,)
+    transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
-    begin, stable = 0, []
+    begin = 0
+    stable = []
     for index, ((keys, counts), bound) in enumerate(
         zip(iterate_guarded(iter(exact)), slots, strict=True)
     ):
@@ -307,7 +311,8 @@ def _above(
 ) -> tuple[IntArray, IntArray]:
     """Return keys and noisy integers that reach the threshold. Noise is drawn in pieces for `slots` bins."""
     pieces = -(-slots // _PIECE)
-    keys_above, values = [keys[:0]] * pieces, [counts[:0]] * pieces
+    keys_above = [keys[:0]] * pieces
+    values = [counts[:0]] * pieces
 
     def work(piece: int) -> None:
         at = piece * _PIECE

@@ -110,7 +110,8 @@ def _draw(
         begin = 0
         for chunk in even_chunks(rows, fitting):
             # After reading, as in `release`: a process forked meanwhile would share the key, and is refused one here.
-            key, n = keys.fresh(), chunk.shape[0]
+            key = keys.fresh()
+            n = chunk.shape[0]
             size = max(-(-n // _PIECES), _PIECE_NANOSECONDS // row_nanoseconds)
             for first in range(0, n, size):
                 part = slice(first, min(first + size, n))

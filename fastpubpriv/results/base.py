@@ -98,7 +98,8 @@ def read_json(text: Any, kind: str) -> dict[str, Any]:
 
 def read_field(name: str, kind: Any, value: Any) -> Any:
     """Parse the JSON value of a field by its type; a value of a type without a rule is returned unchanged."""
-    origin, parts = get_origin(kind), [each for each in get_args(kind) if each is not type(None)]
+    origin = get_origin(kind)
+    parts = [each for each in get_args(kind) if each is not type(None)]
     if len(parts) < len(get_args(kind)) and value is None:
         return None
     if origin in (UnionType, Union):
@@ -115,7 +116,8 @@ def read_field(name: str, kind: Any, value: Any) -> Any:
     if kind is Budget:
         return Budget.from_dict(value)
     if origin is Literal or kind is Reason:
-        fine, words = value in (parts or [*map(str, Reason)]), "known words"
+        fine = value in (parts or [*map(str, Reason)])
+        words = "known words"
     else:
         test, words = _KINDS.get(origin or kind, (None, ""))
         fine = test is None or test(value)
@@ -204,7 +206,8 @@ _KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
 # The delta at which a zCDP budget is converted to (epsilon, delta) in texts.
 READERS_DELTA = Fraction(1, 10**6)
 # Maximum number of rows and columns of a table in a text or page; a data frame has all of them.
-MOST_ROWS, MOST_COLUMNS = 60, 20
+MOST_ROWS = 60
+MOST_COLUMNS = 20
 ROUNDED_COLUMNS = 10  # maximum number of columns of a table for a terminal
 
 
@@ -256,7 +259,8 @@ def with_reasons(parts: PartReasons) -> list[TableColumn]:
     """Return the columns "status" and "reasons" of the parts; an empty list without parts."""
     if not parts:
         return []
-    statuses, words = [status_of(each) for each in parts], [", ".join(each) for each in parts]
+    statuses = [status_of(each) for each in parts]
+    words = [", ".join(each) for each in parts]
     return [TableColumn("status", statuses), TableColumn("reasons", words)]
 
 
@@ -595,7 +599,8 @@ class Value:
                 )
         sizes = {name: len(value) for name, value in data.items() if type(value) is list}
         sizes |= {"dim": data["dim"]} if "dim" in data else {}
-        kinds, parsed = _type_hints(cls), {}
+        kinds = _type_hints(cls)
+        parsed = {}
         # in order of definition, so that `dim` is checked before arrays
         for name, field in fields.items():
             if name in data and (value := data[name]) is not None and field.metadata:
@@ -790,7 +795,8 @@ class Result(Value):
             number = re.search(r"at most (\d+) rows of each", str(data.get("relation")))
             data["rows_per_person"] = int(number[1]) if number else 1
         fields = super(Result, cls)._fields_of(data)
-        columns, parts = fields.get("columns"), fields.get("part_reasons", ())
+        columns = fields.get("columns")
+        parts = fields.get("part_reasons", ())
         fields["spent"] = read_price(fields["spent"])
         for wrong, fault in (
             (

@@ -17,7 +17,8 @@ from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.reasons import PartReasons, Reason
 
-OTHER, MISSING = "(other)", "(missing)"
+OTHER = "(other)"
+MISSING = "(missing)"
 FEW_STDS = 4.0  # standard errors of a number of rows below which there may be none
 Part = str | float
 Key = tuple[Part, ...]
@@ -163,12 +164,11 @@ class CountResult(Result):
         Rank 1 is the largest count. "(other)" and "(missing)" have no rank: both bounds are 0.
         """
         lower, upper = self.confidence_interval(level, simultaneous=True)
-        first, last = (
-            np.zeros(len(self.keys), dtype=np.int64),
-            np.zeros(len(self.keys), dtype=np.int64),
-        )
+        first = np.zeros(len(self.keys), dtype=np.int64)
+        last = np.zeros(len(self.keys), dtype=np.int64)
         named = self.named
-        lows, highs = np.sort(lower[named]), np.sort(upper[named])
+        lows = np.sort(lower[named])
+        highs = np.sort(upper[named])
         first[named] = 1 + len(named) - np.searchsorted(lows, upper[named], side="right")
         last[named] = len(named) - np.searchsorted(highs, lower[named], side="left")
         return first, last
@@ -372,16 +372,12 @@ class GroupMeans(Result):
         """
         level = validation.confidence_level(level)
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
-        middle, z = (
-            np.where(np.isnan(self.mean), 0.0, self.mean),
-            deviations(self.noise_law, level, together),
-        )
+        middle = np.where(np.isnan(self.mean), 0.0, self.mean)
+        z = deviations(self.noise_law, level, together)
         with np.errstate(over="ignore"):
             width = z * self.standard_error
-            lower, upper = (
-                middle - np.hypot(width, self.tail_below),
-                middle + np.hypot(width, self.tail_above),
-            )
+            lower = middle - np.hypot(width, self.tail_below)
+            upper = middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
     @property
@@ -421,10 +417,8 @@ class GroupMeans(Result):
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count, names = (
-            np.clip(self.count, 0.0, float(self._most_rows)).reshape(-1),
-            ("std_lower", "std_upper"),
-        )
+        count = np.clip(self.count, 0.0, float(self._most_rows)).reshape(-1)
+        names = ("std_lower", "std_upper")
         spread, *ends = (
             part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level))
         )

@@ -122,15 +122,15 @@ class Description(Result):
         `x_pub` is ignored; it exists because other results draw public rows.
         """
         # Quantiles and mean of a numeric column share a line, the shares of a text column a group of lines; each has its unit.
-        d, names, estimates = self.numbers, list(self.labels[: self.numbers]), []
+        d = self.numbers
+        names = list(self.labels[: self.numbers])
+        estimates = []
         groups: plots.Groups = [("", [j]) for j in range(d)]
         if self.means is not None and self.quantiles is not None:
             shares = ", ".join(f"{q:g}" for q in self.quantiles.q)
             lower, upper = (end.ravel() for end in self.quantiles.confidence_interval(level))
-            places, values = (
-                np.repeat(np.arange(d), len(self.quantiles.q)),
-                self.quantiles.quantile.ravel(),
-            )
+            places = np.repeat(np.arange(d), len(self.quantiles.q))
+            values = self.quantiles.quantile.ravel()
             estimates = [
                 plots.Estimate(f"quantiles {shares}", values, lower, upper, places, "tick"),
                 plots.Estimate("mean", self.means.mean, *self.means.confidence_interval(level)),
@@ -205,10 +205,8 @@ class Description(Result):
                 if report.rows_used is None
                 else report.rows_used
             )
-            missing, present = (
-                [*self.means.missing_rows.tolist(), *missing],
-                [*known.tolist(), *present],
-            )
+            missing = [*self.means.missing_rows.tolist(), *missing]
+            present = [*known.tolist(), *present]
             estimates.append(("mean", self.means.mean, self.means.confidence_interval(level)))
             estimates.append(("std", self.standard_deviation, self.confidence_interval(level)))
             lower, upper = self.quantiles.confidence_interval(level)
@@ -222,7 +220,8 @@ class Description(Result):
             added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
             # the interval ends of others are at the right of the table
             near = 3 if name == "mean" else 1
-            first, last = first + added[:near], last + added[near:]
+            first = first + added[:near]
+            last = last + added[near:]
         rows = np.ones(self.dim)
         tops = [""] * self.numbers
         for counts in self.texts:
@@ -298,7 +297,8 @@ def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) ->
 
 def _of_numbers(described: Any, j: int, level: float) -> str:
     """Return the HTML card of a numeric column."""
-    means, quantiles = described.means, described.quantiles
+    means = described.means
+    quantiles = described.quantiles
     (lower, upper), (low, high) = (
         means.confidence_interval(level),
         described.confidence_interval(level),
@@ -323,7 +323,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
 def _of_texts(described: Any, counts: CountResult, level: float) -> str:
     """Return the HTML card of a text column."""
     published, (lower, upper) = counts.published, counts.confidence_interval(level)
-    shares_of, used = _shares_in_words(counts), rows_counted(counts)
+    shares_of = _shares_in_words(counts)
+    used = rows_counted(counts)
     among = "unknown" if math.isnan(used) else f"{used:,.0f}"
     estimates = [
         (

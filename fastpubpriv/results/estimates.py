@@ -212,7 +212,8 @@ class MeanResult(Result):
         """
         lower, upper = self.confidence_interval(level)
         most_rows = float(self._most_rows)
-        missing, error = np.zeros(self.dim), 0.0
+        missing = np.zeros(self.dim)
+        error = 0.0
         if self.report is not None:
             rows_used = self.report.rows_used
             missing = self.missing_rows if rows_used is None else most_rows - rows_used
@@ -398,7 +399,8 @@ class PCAResult(Result):
             np.asarray, (self.along, self.along_std, self.along_below, self.along_above)
         )
         width = normal_quantile(0.5 + level / 2.0) * std
-        lower, upper = along - width - below, along + width + above
+        lower = along - width - below
+        upper = along + width + above
         return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(
             upper, self.eigenvalues
         )
@@ -516,7 +518,8 @@ class GaussianResult(Result):
         Those of the last two are (dim, dim). They include noise, sampling, and rows beyond the clip radius, whose effect is bounded
         from the outer of two released pieces; they are extended to contain the shrunk estimate. NaN without a `report`.
         """
-        level, kind = validation.confidence_level(level), validation.choice("of", of, KINDS)
+        level = validation.confidence_level(level)
+        kind = validation.choice("of", of, KINDS)
         points = {
             "mean": self.mean,
             "standard_deviation": np.sqrt(np.diag(self.covariance)),

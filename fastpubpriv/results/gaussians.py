@@ -58,12 +58,11 @@ class GaussianReport(Value):
             getattr(self, f"{kind}{part}") for part in ("", "_std", "_below", "_above")
         )
         width = normal_quantile(0.5 + level / 2.0) * std
-        lower, upper = (
-            np.minimum(value - width - below, point),
-            np.maximum(value + width + above, point),
-        )
+        lower = np.minimum(value - width - below, point)
+        upper = np.maximum(value + width + above, point)
         if kind == "correlation":
-            lower, upper = np.clip(lower, -1.0, 1.0), np.clip(upper, -1.0, 1.0)
+            lower = np.clip(lower, -1.0, 1.0)
+            upper = np.clip(upper, -1.0, 1.0)
             for ends in (lower, upper):
                 np.fill_diagonal(ends, 1.0)
         elif kind == "covariance":
@@ -146,7 +145,8 @@ def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray
     ):
         if not math.isfinite(end):
             continue
-        outside, inside = sign * points[:, axis] - end, []
+        outside = sign * points[:, axis] - end
+        inside = []
         for i, here in enumerate(outside):
             before = outside[i - 1]
             if (before > 0.0) != (here > 0.0):

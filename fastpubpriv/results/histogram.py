@@ -207,7 +207,8 @@ def _bins_of(
             side[:, 0].tolist() if len(own) == 1 else list(map(tuple, side.tolist()))
             for side in (item.lower, item.upper)
         ]
-        counts, frequency = np.minimum(item.counts, most), np.minimum(item.frequency, 1.0)
+        counts = np.minimum(item.counts, most)
+        frequency = np.minimum(item.frequency, 1.0)
         numbers = zip(*ends, counts.tolist(), frequency.tolist(), strict=True)
         rows += [
             (place if index == "histogram" else i, ", ".join(own), item.level, *line)

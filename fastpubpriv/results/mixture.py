@@ -187,7 +187,8 @@ class MixtureResult(Mixture):
         )
         details = [("Found", components)]
         if (gap := self.diagnostics.get("fit_gap")) is not None:
-            null, unexplained = self.diagnostics["fit_null"], self.diagnostics["unexplained"]
+            null = self.diagnostics["fit_null"]
+            unexplained = self.diagnostics["unexplained"]
             fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"
             details.append(
                 ("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component")

@@ -110,8 +110,10 @@ class LinearModel(Result):
     design: Mapping[str, Any]
 
     def _fits_together(self) -> bool:
-        design, p = self.design, len(self.terms)
-        texts, names = design.get("texts", {}), design.get("classes", ())
+        design = self.design
+        p = len(self.terms)
+        texts = design.get("texts", {})
+        names = design.get("classes", ())
         if self.coefficients.shape[-1] != p or not isinstance(texts, Mapping):
             return False
         wanted = (
@@ -345,7 +347,8 @@ class TrainingResult(LinearModel):
             away = middle - terms @ self.public_coefficients - self.public_intercept
             alone = np.einsum("ij,jk,ik->i", with_one, self.public_covariance, with_one)
             variance = np.fmin(variance, alone + away**2)
-        level, known = validation.confidence_level(level), self.label_quantiles
+        level = validation.confidence_level(level)
+        known = self.label_quantiles
         outside = math.floor((1.0 - level) / 2.0 * (len(known) + 1) + 1e-9)
         upper = max(normal_quantile(0.5 + level / 2.0), float(np.abs(known).max(initial=0.0)))
         lower, upper = (known[outside - 1], known[-outside]) if outside >= 1 else (-upper, upper)
@@ -410,7 +413,8 @@ class TrainingResult(LinearModel):
             ("Estimate", "public rows alone" if self.method == "throw_away" else together),
         ]
         if np.isnan(self._known):
-            needed, terms = "five" if self.loss == "logistic" else "two", len(self.terms) + 1
+            needed = "five" if self.loss == "logistic" else "two"
+            terms = len(self.terms) + 1
             # The public fit interpolates the rows, so that it does not show the residual variance.
             guessed = (
                 "; what was predicted is a guess, and may be far too small"
@@ -426,10 +430,8 @@ class TrainingResult(LinearModel):
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
             details.append(("Drift", f"public rows disagree with private ones, {text}"))
-        known, scale = (
-            np.array([self.intercept, *self.coefficients]),
-            np.sqrt(np.diag(self.covariance)),
-        )
+        known = np.array([self.intercept, *self.coefficients])
+        scale = np.sqrt(np.diag(self.covariance))
         public = np.array([self.public_intercept, *self.public_coefficients])
         numbers = base.with_ends("coefficient", known, self._ends(level), scale)
         alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
@@ -508,7 +510,8 @@ class DescentResult(LinearModel):
     _sampling = ("standard_error",)
 
     def _fits_together(self) -> bool:
-        outputs, parts = len(self.coefficients), len(self.part_reasons)
+        outputs = len(self.coefficients)
+        parts = len(self.part_reasons)
         together = (
             parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
         )
@@ -532,7 +535,8 @@ class DescentResult(LinearModel):
         return lower.reshape(known.shape), upper.reshape(known.shape)
 
     def _table(self, level: float) -> Table:
-        terms, single = ("intercept", *self.terms), len(self.coefficients) == 1
+        terms = ("intercept", *self.terms)
+        single = len(self.coefficients) == 1
         classes = self.design.get("classes") or [f"{label:g}" for label in self.classes]
         known = np.column_stack([self.intercept, self.coefficients])
         if not (single or self.part_reasons):

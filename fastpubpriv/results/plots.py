@@ -32,13 +32,18 @@ NOISE_LOOK: dict[str, Any] = {
     "capsize": 3.0,
 }
 # Maximum number of lines of a forest plot, its width in inches, and its font size in points, legible at half the width on a phone.
-MOST_LINES, WIDTH, FONT = 60, 5.8, 9.0
+MOST_LINES = 60
+WIDTH = 5.8
+FONT = 9.0
 # Minimum share of a common axis that each group must occupy; maximum length of an axis over that of its most precise part.
-LEAST_OF_AXIS, MOST_OF_AXIS = 0.01, 10.0
+LEAST_OF_AXIS = 0.01
+MOST_OF_AXIS = 10.0
 # The same maximum for mixtures; components lighter than LIGHT times the heaviest do not determine the axes.
-MOST_OF_PLANE, LIGHT = 2.0, 0.05
+MOST_OF_PLANE = 2.0
+LIGHT = 0.05
 # Maximum number of columns of a heat map with names, and with printed values.
-MAX_NAMED, MAX_NUMBERED = 40, 12
+MAX_NAMED = 40
+MAX_NUMBERED = 12
 
 
 # Lowest and highest values of the columns, (dim,) each.
@@ -93,7 +98,8 @@ class Bars(NamedTuple):
 
 def public_estimate(rows: FloatArray, level: float) -> Estimate:
     """Return the mean of public rows (m, dim) with its Student interval, which needs at least two values in a column."""
-    mean, counts = np.nanmean(rows, axis=0), np.isfinite(rows).sum(axis=0).tolist()
+    mean = np.nanmean(rows, axis=0)
+    counts = np.isfinite(rows).sum(axis=0).tolist()
     if len(rows) < 2:
         return Estimate("public rows", mean)
     squares = np.nansum((rows - mean) ** 2, axis=0)
@@ -220,7 +226,8 @@ def _axis_ends(
     """Return axis limits: the first estimate and the shorter half of its intervals, extended by others up to `most` times that."""
     parts = [part for part in parts if len(part.mean)]
     zeros = [0.0] * (zero or any(part.style == "bar" for part in parts))
-    points, spans = [], []
+    points = []
+    spans = []
     for part in parts:
         span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part._ends])
         span = span[np.isfinite(span).all(axis=1)]
@@ -268,7 +275,8 @@ def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float
         lw=0.4 * size,
         zorder=depth,
     )
-    below, above = np.fmin(lower, part.mean) < low, np.fmax(upper, part.mean) > high
+    below = np.fmin(lower, part.mean) < low
+    above = np.fmax(upper, part.mean) > high
     for beyond, end, marker in ((below, low, "<"), (above, high, ">")):
         if beyond.any():
             axes.plot(
@@ -336,11 +344,14 @@ def plot_histograms(
 
 def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
     """Draw the bars of one histogram: rows, or rows per unit if bins differ in width."""
-    lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
+    lower = item.lower
+    upper = np.minimum(item.upper, np.finfo(np.float64).max)
     width = upper - lower
-    middle, equal = (lower + upper) / 2.0, bool(np.ptp(width) <= 1e-6 * width.max())
+    middle = (lower + upper) / 2.0
+    equal = bool(np.ptp(width) <= 1e-6 * width.max())
     unit = np.ones_like(width) if equal else width
-    least, most = np.maximum(item.counts - noise, 0.0) / unit, (item.counts + noise) / unit
+    least = np.maximum(item.counts - noise, 0.0) / unit
+    most = (item.counts + noise) / unit
     span = np.abs(np.concatenate([lower, upper]))
     smallest = max(float(span[span > 0.0].min()), float(width.min()))
     axes.set_ylabel("rows" if equal else "rows per unit", fontsize=FONT)
@@ -363,11 +374,14 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
         share = item.counts / item.counts.sum()
         before = np.cumsum(share)
         core = (before >= 0.05) & (before - share <= 0.95)
-        low, high = item.lower[core].min(), item.upper[core].max()
+        low = item.lower[core].min()
+        high = item.upper[core].max()
         reach = np.where((before < 0.005) | (before - share > 0.995), 0.5, 1.0) * (high - low)
-        below, above = item.upper < low - reach, item.lower > high + reach
+        below = item.upper < low - reach
+        above = item.lower > high + reach
         near = ~(below | above)
-        low, high = item.lower[near].min(), item.upper[near].max()
+        low = item.lower[near].min()
+        high = item.upper[near].max()
         axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
         for far, edge, side, value in (
             (below, 0.01, "left", item.upper),
@@ -401,7 +415,10 @@ def plot_ellipses(
     box: Box | None,
 ) -> Any:
     """Draw ellipses of all pairs of columns of a Gaussian, clipped to the range `box`, over the public rows `points`."""
-    dim, mean, covariance, names = result.dim, result.mean, result.covariance, result.labels
+    dim = result.dim
+    mean = result.mean
+    covariance = result.covariance
+    names = result.labels
     side = max(1.7, (WIDTH - 0.6) / max(dim, 2))
     figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
@@ -472,7 +489,8 @@ def plot_ellipses(
 def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, place: int) -> None:
     # If the spread of a column is below the rounding error of its mean, the axis would have length zero.
     reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
-    low, high = float(middle) - reach, float(middle) + reach
+    low = float(middle) - reach
+    high = float(middle) + reach
     if ends is not None:  # a margin beyond the bounds, so that they are visible
         low = min(max(low, float(ends[0][place]) - 0.1 * reach), float(middle))
         high = max(min(high, float(ends[1][place]) + 0.1 * reach), float(middle))
@@ -605,10 +623,8 @@ def _shown_part(
 ) -> tuple[float, float]:
     """Return axis limits from `extents` (2, k) of components and the central 99 % of `rows`; light or distant ones may be cut."""
     light = weights < LIGHT * weights.max()
-    sure, public = (
-        extents[:, ~light].ravel(),
-        np.quantile(rows, (0.005, 0.995)) if len(rows) else rows,
-    )
+    sure = extents[:, ~light].ravel()
+    public = np.quantile(rows, (0.005, 0.995)) if len(rows) else rows
     rest = [np.append(each[light], public) for each in (extents.mean(axis=0), *extents)]
     first, last = _axis_ends(
         [Estimate("", sure), Estimate("", rest[0], rest[1], rest[2])], False, MOST_OF_PLANE
@@ -623,7 +639,8 @@ def _shown_part(
 def _densities(
     axes: Any, result: Any, labels: Sequence[str], points: FloatArray, box: Box | None
 ) -> None:
-    means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
+    means = result.means[:, 0]
+    spreads = np.sqrt(result.covariances[:, 0, 0])
     extents = np.stack([means - 4.0 * spreads, means + 4.0 * spreads])
     low, high = _shown_part(result.weights, extents, points[:, 0], box and (box[0][0], box[1][0]))
     # The grid resolves every component, however narrow.
@@ -656,7 +673,8 @@ def _densities(
 
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
     """Return the outline (len(turn), 2) in the plane of a ball |projection (x - origin) - center| <= radius, on its row space."""
-    projection, origin = ball.get("projection"), ball.get("origin")
+    projection = ball.get("projection")
+    origin = ball.get("origin")
     shape = (
         plane
         if projection is None
@@ -680,7 +698,8 @@ def _plane(
     box: Box | None,
 ) -> None:
     middle, plane, names = plane_of(result)
-    projected, around = (points - middle) @ plane.T, circle(level)
+    projected = (points - middle) @ plane.T
+    around = circle(level)
     curves: list[Any] = []
     extents = np.empty((2, len(result.weights), 2))
     for index in range(len(result.weights)):
@@ -697,7 +716,8 @@ def _plane(
         axes.plot(*center, "+", color=color, ms=9, mew=1.8, zorder=4)
     turn = around / math.sqrt(-2.0 * math.log1p(-level))
     for i, ball in enumerate(balls):
-        at, label = _outline(ball, middle, plane, turn), "released ball" if i == 0 else None
+        at = _outline(ball, middle, plane, turn)
+        label = "released ball" if i == 0 else None
         axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
     # The components determine the limits, as released balls and public rows may lie far outside of them.
     ends = [

@@ -39,7 +39,8 @@ def in_order(below: FloatArray, total: float) -> FloatArray:
     """Return ranks that do not fall, between 0 and `total`, from ranks as counted."""
     within = np.clip(below, 0.0, total)
     # The running maximum from the left is biased upwards, the running minimum from the right downwards.
-    most, least = np.maximum.accumulate(within), np.minimum.accumulate(within[::-1])[::-1]
+    most = np.maximum.accumulate(within)
+    least = np.minimum.accumulate(within[::-1])[::-1]
     return np.asarray((most + least) / 2.0)
 
 
@@ -217,10 +218,8 @@ class QuantileResult(Result):
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        scale, noise = (
-            np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0,
-            self.noise_rows.reshape(-1),
-        )
+        scale = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0
+        noise = self.noise_rows.reshape(-1)
         columns = [
             TableColumn("q", np.tile(self.q, len(self._lines))),
             *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
@@ -297,7 +296,8 @@ class GroupQuantiles(QuantileResult):
         return [not all(line) for line in np.reshape(unseen, (-1, len(self.q)))]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
-        k, groups = len(self.q), len(self.groups)
+        k = len(self.q)
+        groups = len(self.groups)
         names = (
             []
             if self.dim == 1

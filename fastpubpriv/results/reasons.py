@@ -34,7 +34,9 @@ class Reason(StrEnum):
     def __new__(cls, word: str, level: Status, sentence: str) -> Reason:
         """Create a member: a string with two attributes."""
         member = str.__new__(cls, word)
-        member._value_, member.level, member.sentence = word, level, sentence
+        member._value_ = word
+        member.level = level
+        member.sentence = sentence
         return member
 
     UNRESOLVED = (
@@ -149,7 +151,8 @@ def with_clipped(parts: PartReasons, clipped: Sequence[bool]) -> PartReasons:
 
 def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:
     """Return the status of a result, with the numbers of its parts, and each reason with its sentence, as (name, text) pairs."""
-    status, of_parts = status_of(reasons), [status_of(each) for each in parts]
+    status = status_of(reasons)
+    of_parts = [status_of(each) for each in parts]
     counted = ", ".join(f"{of_parts.count(each)} {each}" for each in STATUSES if each in of_parts)
     status_text = f"{status} ({counted})" if reasons and len(parts) > 1 else status
     return [("Status", status_text), *((reason.value, reason.sentence) for reason in reasons)]

@@ -145,18 +145,14 @@ class Loss:
 
     def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
         """Return the residuals of many rows: (k,), or (k, outputs) for `scores`. Raise InputError, quoting no row, on failure."""
-        predicted, known = (
-            np.asarray(scores, dtype=np.float64),
-            np.asarray(labels, dtype=np.float64),
-        )
+        predicted = np.asarray(scores, dtype=np.float64)
+        known = np.asarray(labels, dtype=np.float64)
         try:
             with np.errstate(all="ignore"):
                 if self.residuals is not None:
                     return np.asarray(self.residuals(predicted, known), dtype=np.float64)
-                plain, residuals = (
-                    getattr(self.residual, "py_func", self.residual),
-                    np.empty(predicted.shape),
-                )
+                plain = getattr(self.residual, "py_func", self.residual)
+                residuals = np.empty(predicted.shape)
                 for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
                     if self.scores:
                         plain(one, float(label), residuals[index])
@@ -416,7 +412,8 @@ LOSSES = {
 }
 
 
-_MOST_PASSES, _LARGEST = 200, 1e30
+_MOST_PASSES = 200
+_LARGEST = 1e30
 
 
 def minimum(

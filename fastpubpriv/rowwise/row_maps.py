@@ -112,7 +112,8 @@ class AffineMap(_Value):
 
     def on_grid(self, grid: Any, radius: float) -> RowMap:
         """Return the map that clips to `radius` on a `Grid` of `privacy.calibration`."""
-        step, limit = grid.step(radius), float(grid.clip_steps)
+        step = grid.step(radius)
+        limit = float(grid.clip_steps)
         return self.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / step, limit=limit)
 
 
@@ -137,10 +138,8 @@ class RowMap(AffineMap):
                 raise InputError(
                     f"a lower matrix has a row for each of {self.dim} columns or more, got {lines[0]}"
                 )
-        out_dim, bound = (
-            integer("out_dim", self.out_dim, minimum=1, maximum=_DIM_MAX),
-            self.quant_bound,
-        )
+        out_dim = integer("out_dim", self.out_dim, minimum=1, maximum=_DIM_MAX)
+        bound = self.quant_bound
         if out_dim * bound**2 > _EXACT:
             raise InputError(
                 f"out_dim * quant_bound**2 must be at most 2**53 for exact checks: use quant_bound <= "
@@ -228,7 +227,8 @@ class Split(_Value):
     radius_sq: float = 0.0  # BALL only
 
     def __post_init__(self) -> None:
-        origin, centers = _array("origin", self.origin, 1), _array("centers", self.centers, 2)
+        origin = _array("origin", self.origin, 1)
+        centers = _array("centers", self.centers, 2)
         out_dim = len(origin)
         object.__setattr__(self, "origin", origin)
         object.__setattr__(self, "centers", centers)

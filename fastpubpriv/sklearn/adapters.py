@@ -66,7 +66,8 @@ _spent: list[Budget] = []
 
 def _searching() -> tuple[bool, bool]:
     """Return whether a fit is one of a cross-validation, and whether it is part of a search that refits on all rows."""
-    frame, fold = sys._getframe(), False
+    frame = sys._getframe()
+    fold = False
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
@@ -179,7 +180,8 @@ class _Purchase:
     """The debit of one fit: it is counted, and its warnings come before it, so that as errors they lose no result."""
 
     def __init__(self, budget: Budget, has_ledger: bool) -> None:
-        self._budget, self._has_ledger = budget, has_ledger
+        self._budget = budget
+        self._has_ledger = has_ledger
         self._fold, self._search = _searching()
         self._warned_of_scores = False
 
@@ -495,7 +497,8 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         if isinstance(weights_pub, str):
             weights_pub = public_rows(public, columns=[weights_pub], argument="weights_pub")[:, 0]
         for name in named:
-            X, public = without_column(X, name), without_column(public, name)
+            X = without_column(X, name)
+            public = without_column(public, name)
         call, labels, classes = self._model(y, public_labels)
         result = self._spend(
             call, X, public, weights_pub=weights_pub, weights_priv=weights_priv, **labels

@@ -123,7 +123,8 @@ def check_array(
 
 def _needed(nodes: Mapping[Any, Any], chunks: Iterable[Any]) -> dict[Any, Any]:
     """Return the tasks that the chunks depend on."""
-    needed, waiting = {}, list(chunks)
+    needed = {}
+    waiting = list(chunks)
     while waiting:
         key = waiting.pop()
         if key not in needed:

@@ -81,7 +81,8 @@ def points(
     """Return rows (n, dim) or (dim,) at which a released result is evaluated, float64, in the order of its columns."""
     # They may be private, so no message quotes them. If dim is 1, one dimension is rows of one number. Columns of a frame or table
     # are matched by name, others left out. InputError unless they are numbers of that shape and, if requested, `finite`.
-    names, order = _names_of(rows), None
+    names = _names_of(rows)
+    order = None
     if columns is not None and names is not None:
         if set(columns) < set(names):  # a column that is not needed, such as the label, may be text
             return points(_chosen(rows, set(columns)), dim, columns, finite=finite)
@@ -125,7 +126,8 @@ def term_values(
     """Return the terms (n, p) of a model from cells (n, dim), row by row; a missing cell is NaN or infinite."""
     # A term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (category `level`) or OTHER. `fill` (dim,) replaces
     # missing numbers; if it is NaN, the term stays not finite.
-    where, kind = np.asarray(source, dtype=np.int64), np.asarray(role, dtype=np.int64)
+    where = np.asarray(source, dtype=np.int64)
+    kind = np.asarray(role, dtype=np.int64)
     with np.errstate(all="ignore"):
         cells: FloatArray = rows[:, where].astype(np.float64, copy=False)
         if not kind.any() and not np.isfinite(fill).any():

@@ -73,7 +73,8 @@ class Tasks:
     @classmethod
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
         """Wrap every task in `Guarded` under a new key: a scheduler may know an unguarded task under the old one."""
-        name, nodes = _fresh("chunk"), nodes_of(graph)
+        name = _fresh("chunk")
+        nodes = nodes_of(graph)
         if any(isinstance(node, spec.Task) and node.is_coro for node in nodes.values()):
             raise InputError(
                 "a task of the Dask collection is a coroutine, whose errors Dask logs: build it from plain functions"
@@ -192,10 +193,10 @@ class DaskCluster:
 
         def follow() -> Any:
             root, *others = client.get(planned.graph, [planned.root, *watched], sync=False)
-            rows_of, total = (
-                dict(zip((future.key for future in others), planned.watched.values(), strict=True)),
-                0,
+            rows_of = dict(
+                zip((future.key for future in others), planned.watched.values(), strict=True)
             )
+            total = 0
             try:
                 waiting = distributed.as_completed(others)
                 del others
@@ -268,33 +269,41 @@ class _Plan:
                     key, remote.merged, spec.TaskRef(self._sent_key), *map(spec.TaskRef, parts)
                 )
                 above.append(key)
-            leaves, level = above, level + 1
+            leaves = above
+            level = level + 1
         return leaves[0]
 
     def _chunks(
         self, rows: Rows, begin: int, end: int
     ) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
         """Return positions and tasks of the chunks of a range; of several chunks, only the needed rows are transferred."""
-        places, chunks = [], []
+        places = []
+        chunks = []
         reached = remote.reach(rows, begin, end, self._sources)
         ranges = Counter(place.source for place in reached)
         for place in reached:
-            source, starts = self._sources[place.source], self._starts[place.source]
+            source = self._sources[place.source]
+            starts = self._starts[place.source]
             first = int(np.searchsorted(starts, place.begin, side="right")) - 1
             last = int(np.searchsorted(starts, place.end, side="left"))
             numbers = [number for number in range(first, last) if source.counts[number]]
             whole = len(numbers) == 1 and ranges[place.source] == 1
             for number in numbers:
-                at, stop = int(starts[number]), int(starts[number + 1])
+                at = int(starts[number])
+                stop = int(starts[number + 1])
                 chunk = spec.TaskRef(source.tasks.chunks[number])
                 if not whole:
-                    low, high = max(place.begin, at), min(place.end, stop)
+                    low = max(place.begin, at)
+                    high = min(place.end, stop)
                     key = (f"fastpubpriv-take-{self._name}", len(self.graph))
-                    count, part = source.counts[number], (low - at, high - at)
+                    count = source.counts[number]
+                    part = (low - at, high - at)
                     self.graph[key] = spec.Task(
                         key, remote.extracted, source.form, count, *part, chunk
                     )
-                    at, stop, chunk = low, high, spec.TaskRef(key)
+                    at = low
+                    stop = high
+                    chunk = spec.TaskRef(key)
                 places.append(ChunkPosition(place.source, at, stop))
                 chunks.append(chunk)
         return tuple(places), chunks
@@ -375,7 +384,8 @@ class DaskRows(Rows):
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         first = 0
         for number, count in enumerate(self.counts):
-            low, high = max(begin - first, 0), min(end - first, count)
+            low = max(begin - first, 0)
+            high = min(end - first, count)
             first += count
             if low < high:
                 held = ArrayRows(self._dask.fetch(self, number, low, high), "dask")

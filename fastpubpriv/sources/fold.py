@@ -36,7 +36,9 @@ _INLINE_WORK_ASKED = _INLINE_WORK
 _CHUNK_WORK = 20_000_000  # maximum per chunk: an interrupt waits for at most one chunk
 # Least and most chunks per thread (several, for load balancing), and the work per chunk that is aimed at between the two: each
 # chunk costs some microseconds of Python code under the interpreter lock.
-_CHUNKS_PER_THREAD, _MOST_CHUNKS_PER_THREAD, _SHARED_CHUNK_WORK = 4, 16, 500_000
+_CHUNKS_PER_THREAD = 4
+_MOST_CHUNKS_PER_THREAD = 16
+_SHARED_CHUNK_WORK = 500_000
 # limit on the chunks of a sequential source that were read but not yet added
 _IN_FLIGHT_BYTES = 1 << 26
 

@@ -237,7 +237,8 @@ def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
             else frame.rename(lambda _: "label")
         )
         return open.private_rows(frame, columns=_asked(["label"], {"label": texts}))
-    cells, place_of = call_guarded(lambda: list(open.label_cells(y))), places(texts)
+    cells = call_guarded(lambda: list(open.label_cells(y)))
+    place_of = places(texts)
     if not cells:
         raise InputError(
             "the classes are text: pass labels as an array, a list or a series of text, or name their column by label="

@@ -568,7 +568,8 @@ def refuse_shared_memory(
 ) -> None:
     """Raise InputError if public and private data are one object or file, or share memory; `columns` are those to be read."""
     # Contents are not compared, as that would read private rows. Only memory that NumPy can address is checked.
-    x_priv, x_pub = source_of(x_priv), source_of(x_pub)
+    x_priv = source_of(x_priv)
+    x_pub = source_of(x_pub)
     if x_priv is x_pub:
         raise InputError(
             "x_priv and x_pub are the same object: rows are private or public, not both"

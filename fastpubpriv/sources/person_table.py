@@ -48,7 +48,8 @@ SPOOL_BYTES = 1 << 30
 _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individual|student|employee"
 _PERSON = re.compile(rf"[pu]?id|({_NOUNS})[ _]?(id|no|nr|number|key)", re.IGNORECASE)
 # public constants of the hashes
-_MARK, _COPY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+_MARK = np.uint64(0x9E3779B97F4A7C15)
+_COPY = np.uint64(0xD1B54A32D192ED03)
 _BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 buckets for a person
 
 _UNREAD = "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
@@ -132,7 +133,9 @@ class PersonTable(DerivedTable):
             raise InputError(
                 "no row has an identifier of a person: name the column that has them by person="
             )
-        self.source, self.keep, self.n = source, keep, n
+        self.source = source
+        self.keep = keep
+        self.n = n
         self.persons = Persons(name_of_persons(person), rows_per_person)
         self.choice: dict[str, Any] | None = None
         self.person = person if isinstance(person, str) else None
@@ -214,7 +217,8 @@ class PersonTable(DerivedTable):
 
 def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArray, int]:
     """Return for each row its target among persons * k rows (-1: dropped), and the number of persons, ordered by their hash."""
-    to, persons = _room((ids.n,), -1), 0
+    to = _room((ids.n,), -1)
+    persons = 0
     for bucket in _buckets(_records(ids, source, person), 24 * ids.n > SPOOL_BYTES):
         places = _of_bucket(*bucket, k)
         there = np.flatnonzero(places >= 0)
@@ -237,7 +241,8 @@ def _room(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
 def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray:
     """Return the positions of k rows per person of a bucket, -1 if there are fewer; row order only breaks ties of equal rows."""
     order = np.lexsort((content, mark))
-    mark, content = mark[order], content[order]
+    mark = mark[order]
+    content = content[order]
     first = np.ones(len(mark), dtype=bool)
     first[1:] = mark[1:] != mark[:-1]
     at = np.arange(len(mark))
@@ -289,7 +294,8 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.
         raise InputError(
             "x_priv and person differ in length: one identifier for each row is needed"
         )
-    begin, stream = 0, RowStream(ids)
+    begin = 0
+    stream = RowStream(ids)
     for contents in _hashes(cells, words):
         identifiers = stream.read(begin, begin + len(contents))
         there = np.flatnonzero(~np.isnan(identifiers[:, 0]))
@@ -308,7 +314,8 @@ def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
         )[0]
         for name in names
     ]
-    begin, stream = 0, RowStream(cells if words is None else words)
+    begin = 0
+    stream = RowStream(cells if words is None else words)
     for chunk in cells.chunks():
         beside = chunk if words is None else stream.read(begin, begin + len(chunk))
         begin += len(chunk)
@@ -362,7 +369,8 @@ def _other_names(source: Any, person: str | None) -> list[Any] | None:
 
 def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
     """Return an array of `count` rows filled in one pass with the selected rows; NaN where a person has no more rows."""
-    out, begin = _room((count, rows.dim), np.nan), 0
+    out = _room((count, rows.dim), np.nan)
+    begin = 0
     for chunk in rows.chunks():
         place = to[begin : begin + len(chunk)]
         there = np.flatnonzero(place >= 0)
@@ -376,7 +384,9 @@ def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
 
 def _added(rows: Rows, of_row: IntArray, count: int, keep: str) -> FloatArray:
     """Return the sum or mean of the finite numbers of each person, (count, dim), added in row order; 0 or NaN if there are none."""
-    total, counts, begin = np.zeros((count, rows.dim)), np.zeros((count, rows.dim)), 0
+    total = np.zeros((count, rows.dim))
+    counts = np.zeros((count, rows.dim))
+    begin = 0
     with np.errstate(all="ignore"):
         for chunk in rows.chunks():
             person = of_row[begin : begin + len(chunk)]

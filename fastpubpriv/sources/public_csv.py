@@ -121,9 +121,11 @@ def _header(name: str, join_quoted: bool) -> list[str]:
     try:
         names = next(map(names_of, read_lines(name, join_quoted)), None)
     except UnicodeDecodeError:
-        names, reason = None, "the first line is not UTF-8 text; save the file as UTF-8"
+        names = None
+        reason = "the first line is not UTF-8 text; save the file as UTF-8"
     except (OSError, EOFError) as error:
-        names, reason = None, str(error)
+        names = None
+        reason = str(error)
     if names is None:
         raise InputError(f"{name!r} cannot be read as a CSV file: {reason}")
     return names

@@ -107,7 +107,8 @@ class WorkerRows(RandomAccessRows):
         """Return rows `begin` to `end`; raise KernelError if this worker does not hold all of them."""
         blocks = [np.empty((0, self.dim), self._dtype)]
         for first, rows in self._held:
-            low, high = max(begin, first), min(end, first + rows.n)
+            low = max(begin, first)
+            high = min(end, first + rows.n)
             if low < high:
                 blocks.append(rows.block(low - first, high - first).astype(self._dtype, copy=False))
         if sum(len(chunk) for chunk in blocks) != end - begin:

@@ -150,13 +150,15 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
         children = [node.predicate, node.truthy, node.falsy]
     elif kind == "Cast":
         children = [node.expr]
-        source, target = visitor.get_dtype(node.expr), visitor.get_dtype(number)
+        source = visitor.get_dtype(node.expr)
+        target = visitor.get_dtype(number)
         if node.options == 0 and not (
             target.is_float() and _plain(source) and source != polars.String
         ):
             _refuse(what, "a strict cast, which fails for some values")
     elif kind == "Function":
-        name, children = str(node.function_data[0]), list(node.input)
+        name = str(node.function_data[0])
+        children = list(node.input)
         constant = all(
             type(visitor.view_expression(other)).__name__ == "Literal" for other in children[1:]
         )
@@ -482,7 +484,8 @@ def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> R
             f"factory must be a function that returns a fresh iterable of arrays, got {type(factory).__name__}: "
             "pass lambda: iterable if it can be iterated again and again"
         )
-    n, dim = integer("n", n, minimum=1), integer("dim", dim, minimum=1)
+    n = integer("n", n, minimum=1)
+    dim = integer("dim", dim, minimum=1)
 
     def pieces() -> Iterator[Chunk]:
         items = call_foreign(lambda: iter(factory()))

@@ -122,7 +122,10 @@ class Rows(Opaque, ABC):
             raise InputError("the data has no rows (n = 0): at least one row is needed")
         if dim < 1:
             raise InputError("the data has no columns (dim = 0): at least one column is needed")
-        self.n, self.dim, self.kind, self.columns = n, dim, kind, columns
+        self.n = n
+        self.dim = dim
+        self.kind = kind
+        self.columns = columns
 
     @property
     def rows_per_person(self) -> int:
@@ -151,7 +154,8 @@ class Rows(Opaque, ABC):
         InputError
             The range is outside the rows, the source cannot be read, or lacks the declared number of rows. Never for values.
         """
-        begin, end = integer("begin", begin), integer("end", self.n if end is None else end)
+        begin = integer("begin", begin)
+        end = integer("end", self.n if end is None else end)
         if not 0 <= begin <= end <= self.n:
             raise InputError(
                 f"rows {begin} to {end} are not a range within the {self.n} rows of this source"
@@ -363,7 +367,8 @@ class RowStream:
     __slots__ = ("_at", "_chunks", "_held", "_rows", "_size")
 
     def __init__(self, rows: Rows, chunk_rows: int | None = None) -> None:
-        self._rows, self._size = rows, chunk_rows
+        self._rows = rows
+        self._size = chunk_rows
         self._chunks: Iterator[Chunk] | None = None
 
     def read(self, begin: int, end: int) -> Chunk:

@@ -402,7 +402,8 @@ class RestartedRows(Rows):
     ) -> None:
         names = None if labels is None else tuple(map(name_of, labels))
         super().__init__(n, dim if names is None else len(names), kind, names)
-        self._open, self._hint = open_at, hint
+        self._open = open_at
+        self._hint = hint
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         position, chunks = self._open(begin, chunk_rows)
@@ -470,7 +471,8 @@ def is_texts(obj: object) -> bool:
 
 def texts_rows(cells: Any, columns: TextColumns) -> Rows:
     """Return the cells of a list or array as rows of one column, called "0", which is read as text."""
-    place_of, listed = places(columns.texts["0"]), list(cells)
+    place_of = places(columns.texts["0"])
+    listed = list(cells)
     return ColumnRows(
         len(listed), "array", ["0"], [lambda begin, end: place_of(listed[begin:end])], _F64, []
     )
@@ -766,7 +768,8 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     held: list[NDArray[Any]] = []
 
     def reader(label: Any) -> ColumnReader:
-        column, kind = series[label], kinds[label]
+        column = series[label]
+        kind = kinds[label]
         if isinstance(label, Coded) and kind not in (
             "String",
             "Utf8",

@@ -59,7 +59,8 @@ def read_lines(path: str, join_quoted: bool = False) -> Iterator[TextLines]:
     """Yield all lines of a file (plain, `.gz` or `.bz2`) in order; any bytes after the last line feed are a line."""
     # With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
     pending = bytearray()
-    at_start, odd = True, 0
+    at_start = True
+    odd = 0
     with _opened(path) as stream:
         while piece := stream.read(_PIECE_BYTES):
             codes = np.frombuffer(piece, np.uint8)
@@ -83,7 +84,8 @@ def count_lines(path: str, join_quoted: bool = False) -> int:
     """Return the number of lines that `read_lines` yields."""
     if join_quoted:
         return sum(len(lines) for lines in read_lines(path, join_quoted))
-    count, last = 0, b"\n"
+    count = 0
+    last = b"\n"
     with _opened(path) as stream:
         while piece := stream.read(_PIECE_BYTES):
             count += piece.count(b"\n")
@@ -135,9 +137,11 @@ class LineCells:
 
     def texts(self, index: int) -> Any:
         """Return cell `index` of each line as Arrow text, without the quotes around a quoted cell; an empty cell is missing."""
-        lines, complete = self.lines, self.complete
+        lines = self.lines
+        complete = self.complete
         # The cells of an incomplete line are empty, hence missing.
-        begin, end = lines.begin.copy(), lines.begin.copy()
+        begin = lines.begin.copy()
+        end = lines.begin.copy()
         begin[complete] = (
             lines.begin[complete] if index == 0 else self.commas[self.first + index - 1] + 1
         )
@@ -158,7 +162,8 @@ def split_cells(lines: TextLines, width: int) -> LineCells:
     quotes = np.flatnonzero(lines.text == QUOTE)
     complete = np.ones(len(lines), bool)
     if len(quotes):
-        first, last = np.searchsorted(quotes, lines.begin), np.searchsorted(quotes, lines.end)
+        first = np.searchsorted(quotes, lines.begin)
+        last = np.searchsorted(quotes, lines.end)
         complete = (last - first) % 2 == 0
         # The remaining quotes are paired within lines, so consecutive positions are pairs.
         quotes = quotes[_covered(len(quotes), first[complete], last[complete])]

@@ -51,7 +51,8 @@ class View(Rows):
         rows = sources[0]
         require_one_order(*sources)
         super().__init__(n, dim, rows.kind if kind is None else kind, columns)
-        self._rows, self.sources = rows, sources
+        self._rows = rows
+        self.sources = sources
         # constructor arguments after the sources: public values that can be pickled
         self.arguments = arguments
         self.random_access = all(source.random_access for source in sources)
@@ -122,7 +123,8 @@ class Slice(View):
     __slots__ = ("_begin",)
 
     def __init__(self, rows: Rows, begin: int, end: int) -> None:
-        begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
+        begin = integer("begin", begin, minimum=0)
+        end = integer("end", end, minimum=0)
         if not begin < end <= rows.n:
             raise InputError(
                 f"rows {begin} to {end} are not a block within the {rows.n} rows of this source"

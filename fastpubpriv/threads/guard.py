@@ -62,7 +62,8 @@ class _Replacing:
         replaced: Callable[[BaseException], BaseException],
         kind: type[BaseException] = BaseException,
     ) -> None:
-        self._replaced, self._kind = replaced, kind
+        self._replaced = replaced
+        self._kind = kind
 
     def __enter__(self) -> None:
         return None

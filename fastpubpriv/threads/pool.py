@@ -27,7 +27,8 @@ POLL_SECONDS = 0.05
 # Memory that must be free before a thread is started: its stack, and the buffers of all threads.
 _THREAD_BYTES = 64 << 20
 # longest waits for steps at work after an interrupt or error, and at exit
-_STOP_SECONDS, _EXIT_SECONDS = 0.1, 1.0
+_STOP_SECONDS = 0.1
+_EXIT_SECONDS = 1.0
 _MAX_THREADS = max(64, os.cpu_count() or 1)  # cached: a system call takes microseconds
 
 T = TypeVar("T")
@@ -107,7 +108,8 @@ class _Loop(Generic[T]):
         self.step = step
         self.items: deque[T] = deque()
         self.errors: deque[BaseException] = deque()
-        self.running, self.ended = 0, False
+        self.running = 0
+        self.ended = False
         self.change = threading.Condition()
 
     def start(self, count: int) -> None:
@@ -204,7 +206,8 @@ def run_steps(
             del item  # it must not stay alive while the next one is fetched
             between()
         return
-    loop, most = _Loop(step), 2 * workers if count is None else count
+    loop = _Loop(step)
+    most = 2 * workers if count is None else count
     try:
         loop.start(min(workers, most) - 1)
         for item in items:

@@ -132,7 +132,8 @@ def make_semi_private(
     ApproxDP(epsilon=4.0, delta=1e-05)
     """
     torch = import_torch()
-    hidden, shown = TensorTable(torch, private, "private"), TensorTable(torch, public, "public")
+    hidden = TensorTable(torch, private, "private")
+    shown = TensorTable(torch, public, "public")
     validation.choice("public_gradient", public_gradient, PUBLIC_GRADIENTS)
     count = validation.integer("steps", steps, minimum=1)
     size = validation.integer("batch_rows", batch_rows, minimum=1)
@@ -215,14 +216,14 @@ class SemiPrivateTraining:
         batch_rows: int,
         priv_weight: float,
     ) -> None:
-        self._run, self._measurement, self._public, self._optimizer = (
-            run,
-            measurement,
-            public,
-            optimizer,
-        )
-        self._batch_rows, self._priv_weight = batch_rows, priv_weight
-        self.steps, self.steps_done = steps, 0
+        self._run = run
+        self._measurement = measurement
+        self._public = public
+        self._optimizer = optimizer
+        self._batch_rows = batch_rows
+        self._priv_weight = priv_weight
+        self.steps = steps
+        self.steps_done = 0
 
     def __repr__(self) -> str:
         return f"SemiPrivateTraining(steps_done={self.steps_done}, steps={self.steps}, spent={self.spent!r})"
@@ -371,7 +372,8 @@ class TensorTable:
             counts = kind.fitting(x, y)
             x[~counts], y[~counts] = kind.example
             return x, y, counts.cpu().numpy()
-        pairs, counts = [], np.ones(len(places), dtype=bool)
+        pairs = []
+        counts = np.ones(len(places), dtype=bool)
         for i, place in enumerate(places.tolist()):
             try:
                 pair = self.item(place)
@@ -395,7 +397,9 @@ class RowGradients:
         from opacus import GradSampleModule
         from opacus.validators import ModuleValidator
 
-        self._torch, self._loss, self.example = torch, loss, example
+        self._torch = torch
+        self._loss = loss
+        self.example = example
         if not isinstance(module, torch.nn.Module):
             raise InputError(f"module must be a torch.nn.Module, got {type(module).__name__}")
         if not example[0].is_floating_point():
@@ -466,7 +470,8 @@ class RowGradients:
     def gradients(self, x: Any, y: Any) -> Any:
         """Return the gradients of k rows as a NumPy array, (k, size) float32 or float64."""
         for p in self.parameters:
-            p.grad, p.grad_sample = None, None
+            p.grad = None
+            p.grad_sample = None
         values = self._loss(self._module(x.to(self._device)), y.to(self._device))
         if tuple(values.shape) != (len(x),):
             raise InputError("loss must return one number for each row: pass reduction='none'")
@@ -475,7 +480,8 @@ class RowGradients:
             [p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1
         )
         for p in self.parameters:
-            p.grad, p.grad_sample = None, None
+            p.grad = None
+            p.grad_sample = None
         return gradients.detach().cpu().numpy()
 
 
@@ -517,13 +523,11 @@ class PublicBatches:
         clip_norm: float,
         form: str,
     ) -> None:
-        self._torch, self._table, self._size, self._clip_norm, self._form = (
-            torch,
-            table,
-            size,
-            clip_norm,
-            form,
-        )
+        self._torch = torch
+        self._table = table
+        self._size = size
+        self._clip_norm = clip_norm
+        self._form = form
         self.rows_of, self.n = rows_of, table.n
         # The batches of public rows are public, so a fixed seed is used.
         self._generator = torch.Generator().manual_seed(0)

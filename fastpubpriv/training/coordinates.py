@@ -45,11 +45,13 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
     fold = np.arange(m) % folds
     variances = np.zeros(p)
     for k in range(folds):
-        part, others = centered[fold != k], centered[fold == k]
+        part = centered[fold != k]
+        others = centered[fold == k]
         if few:
             # Centered at the mean of that part, since about the mean of all rows a single held-out row lies in the span of the
             # others. Directions in which the part does not vary share one variance.
-            middle, unseen = part.mean(axis=0), max(0, p - len(part) + 1)
+            middle = part.mean(axis=0)
+            unseen = max(0, p - len(part) + 1)
             _, tried = np.linalg.eigh((part - middle).T @ (part - middle))
             held = np.mean(((others - middle) @ tried) ** 2, axis=0) * (
                 len(part) / (len(part) + 1.0)
@@ -77,10 +79,13 @@ def risen(values: FloatArray) -> FloatArray:
     means: list[float] = []
     counts: list[int] = []
     for value in values.tolist():
-        mean, count = value, 1
+        mean = value
+        count = 1
         while means and means[-1] >= mean:
-            before, length = means.pop(), counts.pop()
-            mean, count = (mean * count + before * length) / (count + length), count + length
+            before = means.pop()
+            length = counts.pop()
+            mean = (mean * count + before * length) / (count + length)
+            count = count + length
         means.append(mean)
         counts.append(count)
     return np.repeat(np.array(means, dtype=np.float64), counts)
@@ -106,7 +111,8 @@ class Whitener:
         values = np.where(
             flat, values.mean(), np.maximum(values, tuning.LEAST_VARIANCE * values[-1])
         )
-        root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
+        root = (vectors / np.sqrt(values)) @ vectors.T
+        inverse = (vectors / values) @ vectors.T
         return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
 
     def __call__(self, terms: FloatArray) -> FloatArray:
@@ -141,7 +147,8 @@ def some(rows: FloatArray) -> FloatArray:
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
     """Return the weighting of public rows (m, D) by `spread`; for several, (k, D), its fields have a first axis of length k."""
     # Second moments below one are filled up evenly over the rows.
-    squares, spreads = public**2, np.atleast_2d(spread)
+    squares = public**2
+    spreads = np.atleast_2d(spread)
     moments = squares.mean(axis=0)
     missing = np.maximum(1.0 - moments, 0.0)
     # Products of vectors, so that each spread has the bits that it has alone.
@@ -150,10 +157,8 @@ def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
     lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
     left = np.array([each @ squares for each in lever]) / len(public)
     shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
-    share, shares = (
-        np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1),
-        np.maximum(shares, 1e-3),
-    )
+    share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
+    shares = np.maximum(shares, 1e-3)
     if spread.ndim > 1:
         return Weighting(spread=spread, radius=radius, share=share, shares=shares, lever=lever)
     return Weighting(
@@ -168,7 +173,8 @@ def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
 def water_filled(variance: FloatArray, precision: float | FloatArray, floor: float) -> FloatArray:
     """Precisions (D,) with sum `precision`, a share `floor` of it even, that minimize sum(1 / (1 / variance + precision))."""
     # Also for each of several variances (k, D) and precisions (k,).
-    held, precision = 1.0 / np.atleast_2d(variance), np.atleast_1d(precision)
+    held = 1.0 / np.atleast_2d(variance)
+    precision = np.atleast_1d(precision)
     count, dim = held.shape
     known = np.sort(held, axis=1)
     budget = (1.0 - floor) * precision
@@ -239,7 +245,10 @@ class Rotation:
     _merged: RowMap | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        merged, center, matrix, design = None, self.row_map.center, self.row_map.matrix, self.design
+        merged = None
+        center = self.row_map.center
+        matrix = self.row_map.matrix
+        design = self.design
         plain = not design.role.any() and not np.isfinite(design.fill).any()
         if (
             plain
@@ -267,7 +276,8 @@ class Rotation:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Map rows (k, dim + 1) to (k, D + 1) float32, and a weight if any; an ignored row has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
-        out, cells = np.empty((len(chunk), self.out_width), dtype=self.dtype), chunk[:, :label]
+        out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
+        cells = chunk[:, :label]
         if self._merged is None:
             cells = np.ascontiguousarray(
                 self.design.standardize(cells.astype(np.float64, copy=False))

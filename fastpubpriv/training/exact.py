@@ -97,7 +97,8 @@ def risk(pieces: Fraction, relative: float) -> float:
 
 def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
-    known, dim = problem.posterior, problem.dim
+    known = problem.posterior
+    dim = problem.dim
     if 16.0 * dim * noise**2 / problem.counted >= tuning.QUIET or len(known.labels) < max(
         tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC
     ):
@@ -241,11 +242,15 @@ def measure_curvature(
     run: Session, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
 ) -> PooledMoment:
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
-    dim, m, n, weights = problem.dim, len(public), problem.counted, np.ones(len(public))
+    dim = problem.dim
+    m = len(public)
+    n = problem.counted
+    weights = np.ones(len(public))
     query = SecondMoment(
         affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step
     )
-    lengths, wide = np.sum(public**2, axis=1), plan.joint
+    lengths = np.sum(public**2, axis=1)
+    wide = plan.joint
     plain, noise, clipped, left = released_curvature(
         run, plan.count, query, lengths, n, dim, wide=wide
     )
@@ -280,10 +285,13 @@ def released_curvature(
             moment=replace(query, radius=radius),
             counted=count.shares.cells,
         )
-        name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
+        name = "norms of the rows' curvature, and curvature"
+        cost = count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
-        moment, norms, radius = released.moment, count.shown(released.value, lengths), radius**2
+        moment = released.moment
+        norms = count.shown(released.value, lengths)
+        radius = radius**2
     else:
         norms = count.count_norms(
             run, query.affine, lengths, name=f"norms of the rows' curvature{again}"
@@ -318,7 +326,9 @@ def pooled_curvature(
 ) -> PooledMoment:
     """Pool the curvature `plain` of the private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
-    matrix, error, left = plain, noise, included[0]
+    matrix = plain
+    error = noise
+    left = included[0]
     if m > 2 * dim:
         # A few long rows make the mean of all uncertain.
         spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
@@ -326,7 +336,8 @@ def pooled_curvature(
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
             matrix, left = (weight * a + (1.0 - weight) * b for a, b in ((plain, near), included))
-            error, clipped = noise * math.sqrt(weight), clipped * weight
+            error = noise * math.sqrt(weight)
+            clipped = clipped * weight
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(tuning.LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
@@ -352,7 +363,8 @@ def pooled_curvature(
 
 def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     """Whether the mean of the private rows is outside the range of public ones, or they have categories that no public row has."""
-    axis, turn = problem.posterior.turn[0], problem.posterior.turn
+    axis = problem.posterior.turn[0]
+    turn = problem.posterior.turn
     share = float(axis @ moment.plain @ axis)
     if not share > tuning.SIGNIFICANT * moment.plain_noise:
         return False
@@ -381,9 +393,11 @@ def shape_of_squares(radial: RadialMean) -> FloatArray:
     released = radial.squares
     if released is None:
         return np.eye(radial.dim)
-    dim, whole = radial.dim, np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / radial.n
+    dim = radial.dim
+    whole = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / radial.n
     whole -= np.outer(radial.mean, radial.mean)
-    size, noise = float(np.trace(whole)) / dim, released.spectral_std / radial.n / math.sqrt(2.0)
+    size = float(np.trace(whole)) / dim
+    noise = released.spectral_std / radial.n / math.sqrt(2.0)
     if not size > noise:
         return np.eye(dim)
     apart = whole / size - np.eye(dim)
@@ -396,7 +410,9 @@ def learn_exact(
     run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows
 ) -> Fitted:
     """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
-    known, rotation, dim = problem.posterior, problem.rotation, problem.dim
+    known = problem.posterior
+    rotation = problem.rotation
+    dim = problem.dim
     at_start = partial(row_score, problem.loss, start.mean, rotation)
     on_rows = run.on(rows)
 
@@ -406,7 +422,8 @@ def learn_exact(
             * factors(problem.loss, known.rows @ slope, known.labels, curvature=curvature)[:, None]
         )
 
-    bends, scores = public(start.mean, curvature=True), public(start.mean)
+    bends = public(start.mean, curvature=True)
+    scores = public(start.mean)
     curvature = measure_curvature(
         on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True))
     )
@@ -509,17 +526,16 @@ class ExactStep:
         lengths = np.linalg.norm(self.start_scores @ self.half, axis=1)
         inside = np.minimum(1.0, self.radial.radius / np.maximum(lengths, 1.0 / LARGEST))
         lacks = np.maximum(inside - self.curvature.included, 0.0)
-        more, matrix = (
-            (self.public_bends.T * lacks) @ self.public_bends / self.m,
-            self.curvature.matrix,
-        )
+        more = (self.public_bends.T * lacks) @ self.public_bends / self.m
+        matrix = self.curvature.matrix
         return np.asarray(np.linalg.solve(matrix + more, matrix @ step))
 
     def _bent(self, step: FloatArray) -> FloatArray:
         """Second-order change (D,) of a step, from public rows: half is added, and `BENT_OFF` of it widens the intervals."""
         if self.mean_score is None:
             return np.zeros_like(step)
-        begin, small = self.start.mean, tuning.SLIGHT * step
+        begin = self.start.mean
+        small = tuning.SLIGHT * step
         straight = (self.mean_score(begin + small) - self.mean_score(begin)) / tuning.SLIGHT
         return self.half @ (
             self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight)
@@ -533,7 +549,8 @@ class ExactStep:
 
     def _far_out(self, rows: FloatArray) -> FloatArray:
         """Bound (q,) on the effect of undetected rows on maps (q, D) of the mean score, if detected norms are far out already."""
-        norms, scores = self.radial.norms, self.public_scores @ self.half
+        norms = self.radial.norms
+        scores = self.public_scores @ self.half
         if norms.law is None:
             return np.zeros(len(rows))
         end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - tuning.LIGHT_END) / (
@@ -558,7 +575,8 @@ class ExactStep:
             * math.sqrt((self._noise_sq + self.radial.sampling_std**2) / curvature.raised)
             * more
         )
-        low, high = np.minimum(taken * more, 0.0) - doubt, np.maximum(taken * more, 0.0) + doubt
+        low = np.minimum(taken * more, 0.0) - doubt
+        high = np.maximum(taken * more, 0.0) + doubt
         if public is not None:
             off, (reach, _) = (
                 curvature.unseen.T @ public - taken,
@@ -572,7 +590,8 @@ class ExactStep:
         """Half-width of the interval of the public fit alone for linear maps (k, D), and whether its rows show no tail."""
         # The larger of two errors: with equal residual variances, and with each row's residual, which is too small for few rows.
         # The degrees of freedom follow from the effective number of rows that determine a number.
-        dim, m = self.radial.dim, self.m
+        dim = self.radial.dim
+        m = self.m
         values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
         inverse = (
             along / np.maximum(values, tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST))
@@ -590,7 +609,8 @@ class ExactStep:
 
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
-        own, to_user = self.radial.functional(self.half), self.to_user @ self.half
+        own = self.radial.functional(self.half)
+        to_user = self.to_user @ self.half
         bent = self._bent(own.value)
         given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
@@ -609,7 +629,8 @@ class ExactStep:
         hidden = self.curvature.hidden_parts(self.to_user)
         rests = np.sum(hidden, axis=1) > tuning.MUCH
         along = self.to_user @ self.curvature.unseen * rests[:, None]
-        middle, half = along @ lacks, np.sqrt(along**2 @ lack_half**2)
+        middle = along @ lacks
+        half = np.sqrt(along**2 @ lack_half**2)
         drift = max(apart, 1.0) if self._is_drift(apart) else 1.0
         enough = not shifted and self.m >= tuning.POOLED * self.radial.dim
         worth = (
@@ -617,7 +638,8 @@ class ExactStep:
             if enough and apart < tuning.ALIKE
             else 0.0
         )
-        exact, alone = given.value + bent_user / 2.0, self.to_user @ public + self.offset
+        exact = given.value + bent_user / 2.0
+        alone = self.to_user @ public + self.offset
         begin = self.to_user @ self.start.mean + self.offset
         center = begin + exact + worth * (alone - begin - exact)
         # The estimate, which the intervals are extended to, has the step that far rows change.
@@ -667,7 +689,9 @@ class ExactStep:
         self, mean_tail: float, *, agree: bool
     ) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
         """Return the estimate as a function of start, exact step and public fit, in any coordinates; pooled if they `agree`."""
-        dim, noise, own_sq = self.radial.dim, self._noise_sq, self.radial.sampling_std**2
+        dim = self.radial.dim
+        noise = self._noise_sq
+        own_sq = self.radial.sampling_std**2
         # Predicted variance of the start, and its observed squared error beyond that: the step from far off is taken whole.
         known = self.start.drift * self._public_sq + 1.0 / LARGEST
         start_sq = 1.0 / (1.0 / max(self.start_noise * noise, 1.0 / LARGEST) + 1.0 / known)
@@ -690,7 +714,8 @@ class ExactStep:
         lean = known if self.radial.reason is not None else 0.0
 
         def estimated(start: FloatArray, step: FloatArray, alone: FloatArray) -> FloatArray:
-            exact, moved = start + step, start + trust * step
+            exact = start + step
+            moved = start + trust * step
             estimate = moved + point_worth * (alone - moved)
             return estimate + lean * (exact + known * (alone - exact) - estimate)
 
@@ -698,7 +723,8 @@ class ExactStep:
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
         """Covariance (D, D) of the center of the intervals, for a weight `worth` of public rows and a squared lack of the step."""
-        inverse, half = self._inverse, self.half
+        inverse = self._inverse
+        half = self.half
         sampled = (1.0 - worth) ** 2 * self.radial.sampling_std**2 + worth**2 * self._public_sq
         noise = (
             self._noise_sq * inverse

@@ -100,7 +100,8 @@ class DataSpec:
             return None
         if not isinstance(given, Mapping):
             return _pair("x_bounds", given, len(names))
-        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
+        low = np.full(len(names), np.nan)
+        high = np.full(len(names), np.nan)
         for name, pair in given.items():
             if name not in names:
                 raise InputError(f"x_bounds names a column {name!r} that there is not")
@@ -115,7 +116,8 @@ class DataSpec:
     def label_unit(self, labels: FloatArray) -> tuple[float, float, float]:
         """Return the center and the unit of labels (m,), and the least relevant residual in that unit."""
         wanted = None if self.y_scale is None else validation.positive("y_scale", self.y_scale)
-        center, scale = float(labels.mean()), float(labels.std())
+        center = float(labels.mean())
+        scale = float(labels.std())
         constant = not scale > 1e-12 * abs(center)
         if constant:
             if wanted is None:
@@ -164,7 +166,8 @@ class DataSpec:
 
 def chosen_classes(labels: FloatArray, stated: DataSpec, *, two: bool) -> tuple[float, ...]:
     """Return the classes (exactly two if `two`) in the order in which they are stated, else those of labels (m,), ascending."""
-    classes, given = np.unique(labels), stated.classes
+    classes = np.unique(labels)
+    given = stated.classes
     if given is not None:
         if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
             raise InputError(
@@ -411,7 +414,8 @@ def usable_rows(
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
     """Return the design of public rows (m, dim + 1), which of them are usable, and the classes of a loss of classes."""
     # Without `standard` columns keep their units, and there is no design. Rows without a label do not affect the design.
-    design, usable = None, np.isfinite(table[:, -1])
+    design = None
+    usable = np.isfinite(table[:, -1])
     if usable.sum() < 2:
         raise InputError(FEW)
     complete = np.logical_and.reduce(np.isfinite(table[usable, :-1]), axis=1)

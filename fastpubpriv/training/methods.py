@@ -67,7 +67,8 @@ from fastpubpriv.training.public_fits import (
 
 def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fraction:
     """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
-    m, dim = len(posterior.labels), len(posterior.mean)
+    m = len(posterior.labels)
+    dim = len(posterior.mean)
     if dim < tuning.CENTER_FEW * m:
         return Fraction(0)
     weight = weighting(posterior.typical, np.ones(dim))
@@ -111,7 +112,9 @@ def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Ce
     """Release the mean of the rotated rows of `run` and move the problem there."""
     posterior = problem.posterior
     assert isinstance(posterior, Posterior)
-    m, dim, n = len(posterior.labels), len(posterior.mean), problem.counted
+    m = len(posterior.labels)
+    dim = len(posterior.mean)
+    n = problem.counted
     weights = weighting(posterior.typical, np.ones(dim))
     rows = ResidualSum(
         slope=np.zeros(dim),
@@ -135,9 +138,11 @@ def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Ce
 
 def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Centered:
     """Return the problem about `mean` (p,), in whitened coordinates, whose entries have the error variance `doubt`."""
-    posterior, rotation = problem.posterior, problem.rotation
+    posterior = problem.posterior
+    rotation = problem.rotation
     assert isinstance(posterior, Posterior)
-    axis, moved = posterior.turn[0], mean @ posterior.turn[1:]
+    axis = posterior.turn[0]
+    moved = mean @ posterior.turn[1:]
     spread = float(moved**2 @ posterior.variance) + doubt * posterior.spread
     # Rows become root (terms - center) + offset: the released mean is subtracted in the offset, so that no matrix is inverted.
     row_map = replace(rotation.row_map, offset=posterior.turn[0] - moved)
@@ -235,7 +240,8 @@ def _learn_public(
 
 def public_fit(problem: TrainingProblem) -> Fitted:
     """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
-    known, none = problem.posterior, np.zeros((problem.dim,) * 2)
+    known = problem.posterior
+    none = np.zeros((problem.dim,) * 2)
     if not problem.exact:
         bias = shrinkage_bias(problem, known.covariance)
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
@@ -245,11 +251,9 @@ def public_fit(problem: TrainingProblem) -> Fitted:
         else np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
     )
     covariance = robust_covariance(*linearized(known, exact))
-    center, shrunk, zeros = (
-        problem.in_units(exact),
-        problem.in_units(known.mean),
-        np.zeros(problem.dim),
-    )
+    center = problem.in_units(exact)
+    shrunk = problem.in_units(known.mean)
+    zeros = np.zeros(problem.dim)
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
@@ -273,7 +277,8 @@ def public_fit(problem: TrainingProblem) -> Fitted:
 def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
     if isinstance(problem, GradientProblem):
         return softmax.draws(problem)
-    known, dim = problem.posterior, problem.dim
+    known = problem.posterior
+    dim = problem.dim
     most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
     after = 2 * DRAWS + 2 * dim * dim + 2 * dim if problem.exact else 0
     return (most + 1) * dim + problem.rotation.weighted + after
@@ -329,11 +334,14 @@ def _learn_steps(
 ) -> tuple[Fitted, Rows]:
     """Run Newton steps at a total cost of `left`; return the fit and the rows in the coordinates of the problem."""
     noise = partial(left.std, "sum", problem.dim)
-    known, rotation, moved = problem.posterior, problem.rotation, None
+    known = problem.posterior
+    rotation = problem.rotation
+    moved = None
     if isinstance(known, Posterior) and plan.center:
         once = each_row(run.rows, rotation, rotation.out_width)  # one pass: not cached
         moved = release_center(run.on(once), problem, left.part(plan.center).allowance)
-        known, rotation = moved.posterior, moved.rotation
+        known = moved.posterior
+        rotation = moved.rotation
     rows = mapped_rows(run.rows, rotation, run.executor)
     on_rows = run.on(rows)
     step_cost = left.part(plan.share).allowance
@@ -374,10 +382,8 @@ def _learn_steps(
         fitted = replace(
             fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part
         )
-    shrunk, clipped = (
-        shrinkage_bias(problem, fitted.covariance),
-        counted_bias(problem, plan.clip, state.lever),
-    )
+    shrunk = shrinkage_bias(problem, fitted.covariance)
+    clipped = counted_bias(problem, plan.clip, state.lever)
     bias = np.copysign(np.hypot(shrunk, clipped), clipped)
     return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows
 
@@ -428,7 +434,8 @@ def requested(
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
             return loss, record, method
-    name, stepwise = METHODS.choose(method), is_stepwise(loss)
+    name = METHODS.choose(method)
+    stepwise = is_stepwise(loss)
     if name == NEWTON.name and not (stepwise or loss is LOSSES["softmax"]):
         kind = getattr(loss, "name", type(loss).__name__)
         raise InputError(

@@ -83,7 +83,8 @@ class NewtonState:
         self._measured.append((measured, variance, self.mean, self.error))
         self._pool(None, sampling)
         self._pool(self.private_mean, sampling)
-        public, dim = self._posterior, len(measured)
+        public = self._posterior
+        dim = len(measured)
         apart = (self.private_mean - public.mean) ** 2
         disagreement = float(np.sum(apart / (public.variance + 1.0 / self.private_precision)))
         self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
@@ -286,13 +287,13 @@ def _simulated(
     posterior: Posterior, n_priv: float, noises: Mapping[int, float], clips: Sequence[Bound]
 ) -> list[list[float]]:
     """Predicted squared error for each number of steps and clip, with the radius and share of the first step throughout."""
-    unit, plans = posterior.unexplained, [(count, bound) for count in noises for bound in clips]
-    bounds, steps = [bound for _, bound in plans], np.array([count for count, _ in plans])
+    unit = posterior.unexplained
+    plans = [(count, bound) for count in noises for bound in clips]
+    bounds = [bound for _, bound in plans]
+    steps = np.array([count for count, _ in plans])
     error = np.full(len(plans), posterior.spread)
-    variance, pooled = (
-        np.tile(posterior.variance, (len(plans), 1)),
-        np.zeros((len(plans), len(posterior.variance))),
-    )
+    variance = np.tile(posterior.variance, (len(plans), 1))
+    pooled = np.zeros((len(plans), len(posterior.variance)))
     laws = [bound.at(math.sqrt(unit + posterior.spread)) for bound in bounds]
     here = np.array([(law.bound, law.inside, law.energy) for law in laws]).T
     per_step = np.array([noises[count] for count, _ in plans])
@@ -313,7 +314,8 @@ def _simulated(
         total = precision(radius, share)
         spreads = np.sqrt(water_filled(variance, total, tuning.EVEN) / total[:, None])
         first = weighting(posterior.typical, spreads)
-        radius, share = first.radius, first.share
+        radius = first.radius
+        share = first.share
     relative = (first.shares / share[:, None]) ** 2
     for step in range(int(steps[-1])):
         on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
@@ -341,12 +343,17 @@ def newton(
     posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
 ) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
-    state, public = NewtonState(posterior), posterior.typical
-    per_step, gain, m, dim = noise(plan.share), 1.0, len(posterior.labels), len(posterior.mean)
+    state = NewtonState(posterior)
+    public = posterior.typical
+    per_step = noise(plan.share)
+    gain = 1.0
+    m = len(posterior.labels)
+    dim = len(posterior.mean)
     # whether so many public rows misjudge the curvature
     unsure = tuning.FEW * dim <= m < tuning.MANY * dim
     for step in range(plan.steps):
-        scale, error = state.scale, state.error
+        scale = state.scale
+        error = state.error
         clip = plan.clip.at(scale)
 
         def precision(
@@ -379,11 +386,14 @@ def plan_logistic(
     posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = tuning.STEPS[-1]
 ) -> NewtonPlan:
     """Return the plan with the number of steps, at most `most`, of least predicted error, from public numbers."""
-    m, h = len(posterior.labels), posterior.curvature
-    public, best = posterior.typical, None
+    m = len(posterior.labels)
+    h = posterior.curvature
+    public = posterior.typical
+    best = None
     for steps in (each for each in tuning.STEPS if each <= most):
         per_step = noise(Fraction(1, steps))
-        variance, pooled = posterior.variance, np.zeros_like(h)
+        variance = posterior.variance
+        pooled = np.zeros_like(h)
         weights = _weights(public, variance, h, n_priv, per_step)
         total = (weights.radius * per_step / n_priv) ** -2
         for _ in range(steps):
@@ -418,9 +428,12 @@ def newton_logistic(
     posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
 ) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
-    state, public = NewtonState(posterior), posterior.typical
-    m, per_step = len(posterior.labels), noise(plan.share)
-    h, factors = posterior.curvature, some(posterior.factors)
+    state = NewtonState(posterior)
+    public = posterior.typical
+    m = len(posterior.labels)
+    per_step = noise(plan.share)
+    h = posterior.curvature
+    factors = some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)
         h = mean_curvature(public, state.mean, weights.lever * factors, m)

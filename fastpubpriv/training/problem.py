@@ -162,14 +162,18 @@ def make_problem(
 ) -> tuple[TrainingProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)
-    share, spread = 1.0, 1.0
+    share = 1.0
+    spread = 1.0
     if given is not None and stated.weight_cap is not None:
-        share, spread = float(given.mean()), float(given @ given) / float(given.sum())
+        share = float(given.mean())
+        spread = float(given @ given) / float(given.sum())
     if given is not None:
-        table, given = table[given > 0.0], given[given > 0.0]
+        table = table[given > 0.0]
+        given = given[given > 0.0]
     design, usable, pair = usable_rows(table, names, stated, loss)
     assert design is not None
-    used, counted = table[usable], None if given is None else given[usable]
+    used = table[usable]
+    counted = None if given is None else given[usable]
     center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
@@ -179,14 +183,13 @@ def make_problem(
     )
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
-    factors, labeled = None, (terms, labels, weights, whitener)
+    factors = None
+    labeled = (terms, labels, weights, whitener)
     if pair is not None:
         first, second = stated.class_weights(pair, used[:, -1], counted)
         if first != second:
-            loss, factors = (
-                weighted_logistic(float(first), float(second)),
-                np.where(labels == 1.0, second, first),
-            )
+            loss = weighted_logistic(float(first), float(second))
+            factors = np.where(labels == 1.0, second, first)
     importance = EVEN
     if counted is not None or factors is not None:
         importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
@@ -277,7 +280,8 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     # target's equation, if beyond two standard errors; for a coefficient that few rows determine, with the standard error.
     known = problem.posterior
     assert isinstance(known, Posterior)
-    rows, residuals = some(known.rows), some(known.residuals) / known.scale
+    rows = some(known.rows)
+    residuals = some(known.residuals) / known.scale
     m, dim = rows.shape
     if m < 2 * dim:
         return np.zeros(len(problem.to_user))
@@ -293,7 +297,8 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     step = np.linalg.solve(robust + ridge, rows.T * (lever * clipped))
     step -= np.linalg.solve(plain + ridge, rows.T * aimed)
     each = problem.to_user @ step * known.scale
-    bias, error = each.sum(axis=1), np.sqrt(m) * each.std(axis=1)
+    bias = each.sum(axis=1)
+    error = np.sqrt(m) * each.std(axis=1)
     # A standard error from few rows is uncertain itself, hence Student's quantile.
     behind = np.maximum(np.append(m, rows_behind(problem)), tuning.LEAST_BEHIND)
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
@@ -306,7 +311,8 @@ def linearized(
     known: Posterior | LogisticPosterior, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Rows (m, D) and residuals (m,) of the least squares that the loss of the public rows is near coefficients `at`."""
-    rows, off = known.rows, known.labels - known.rows @ at
+    rows = known.rows
+    off = known.labels - known.rows @ at
     if isinstance(known, LogisticPosterior):
         p = chances(rows @ at)
         bends = np.sqrt(np.maximum(known.factors * p * (1.0 - p), 1e-12))

@@ -27,10 +27,8 @@ from fastpubpriv.training.inputs import Importance
 
 # Candidate prior strengths: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
 # large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.
-_RATIOS, _LINEAR_MODEST = (
-    np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]),
-    37,
-)
+_RATIOS = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]])
+_LINEAR_MODEST = 37
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 EVEN = Importance(weights=1.0, sample=slice(None))  # of public rows without weights
 
@@ -145,9 +143,12 @@ def linear_posterior(
 ) -> Posterior:
     """The posterior of standardized public terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
     # Rows are weighted by `importance`, and the posterior keeps the rows of its sample.
-    sample, near = importance.sample, weights[importance.sample]
-    size, weights = len(near), weights * importance.weights
-    rows, root = whitener(terms), np.sqrt(weights)
+    sample = importance.sample
+    near = weights[importance.sample]
+    size = len(near)
+    weights = weights * importance.weights
+    rows = whitener(terms)
+    root = np.sqrt(weights)
     noise, spread = marginal_likelihood(
         (terms - whitener.mean) * root[:, None],
         (labels - np.average(labels, weights=weights)) * root,
@@ -161,7 +162,8 @@ def linear_posterior(
     blank = noise <= 0.0
     if blank:
         # Equal labels are uninformative about coefficients and residuals: both have the size of the stated resolution.
-        noise, spread = floor**2, floor**2 / terms.shape[1]
+        noise = floor**2
+        spread = floor**2 / terms.shape[1]
     noise = max(noise, floor**2)
     precision = (
         (rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)
@@ -175,11 +177,14 @@ def linear_posterior(
         weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, tuning.MOST_LEVERAGE
     )
     residuals = ((labels - rows @ mean) / (1.0 - leverage))[sample]
-    rows, labels, root = rows[sample], labels[sample], np.sqrt(near)
+    rows = rows[sample]
+    labels = labels[sample]
+    root = np.sqrt(near)
     if blank:
         # Normal quantiles, in an order that is unrelated to that of the rows.
         residuals = floor * special.ndtri(np.modf((np.arange(len(labels)) + 0.5) * _GOLDEN)[0])
-    fitted, usual = rows @ mean, residuals * root
+    fitted = rows @ mean
+    usual = residuals * root
     scale = residual_scale(residuals, usual, floor)
     # Few rows estimate the remaining variance up to a factor 1 +- sqrt(2 / m); the upper end is used, as too small is worse.
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
@@ -205,7 +210,8 @@ def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     """Covariance (D, D) of least squares of rows (m, D), m > D, for residuals (m,) of unequal variances (HC3)."""
     basis, values, axes = np.linalg.svd(rows, full_matrices=False)
     least = tuning.COLLINEAR * values[0]
-    weak, basis = axes[values <= least], basis[:, values > least]
+    weak = axes[values <= least]
+    basis = basis[:, values > least]
     leverage = np.minimum(np.sum(basis**2, axis=1), 1.0 - 1e-9)
     # A row that alone determines a coefficient has no residual of its own.
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
@@ -277,12 +283,15 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     inside = max(float(np.mean(np.abs(residuals) < bound)), tuning.LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
     change = (clipped / inside - residuals) * scale
-    bias_sq, total_sq, doubt = 0.0, 0.0, float(change.var()) / m
+    bias_sq = 0.0
+    total_sq = 0.0
+    doubt = float(change.var()) / m
     deviation = fitted - fitted.mean()
     spread = float(deviation.std())
     for direction in (np.ones(m), deviation / spread if spread > 0.0 else np.zeros(m)):
         moved = change * direction
-        mean_sq, error_sq = float(moved.mean()) ** 2, float(moved.var()) / m
+        mean_sq = float(moved.mean()) ** 2
+        error_sq = float(moved.var()) / m
         total_sq += mean_sq
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
     # The chosen bound has a small estimated bias by selection: for intervals nothing is subtracted, and its error is added.
@@ -337,7 +346,8 @@ def huber_posterior(
     importance: Importance = EVEN,
 ) -> Posterior:
     """As `linear_posterior`, for the coefficients that minimize the Huber loss; `threshold` is in the unit of the labels."""
-    sample, counted = importance.sample, weights * importance.weights
+    sample = importance.sample
+    counted = weights * importance.weights
     shortened, left = _shortened(terms, labels, counted, whitener, threshold, len(weights[sample]))
     known = linear_posterior(
         terms,
@@ -347,7 +357,8 @@ def huber_posterior(
         label_resolution=label_resolution,
         importance=importance,
     )
-    residuals, near = known.residuals, weights[sample]
+    residuals = known.residuals
+    near = weights[sample]
     if not known.blank:
         # The leave-one-out correction is that of the shortened residual.
         residuals = left[sample] + (known.residuals - (known.labels - known.rows @ known.mean))
@@ -376,8 +387,10 @@ def _shortened(
     size: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Return pseudo-labels (m,) whose least squares minimize the Huber loss, and the residuals (m,) at the minimum."""
-    rows, root = whitener(terms), np.sqrt(weights)
-    shape, centered = whitener.ridge(0.0), (terms - whitener.mean) * root[:, None]
+    rows = whitener(terms)
+    root = np.sqrt(weights)
+    shape = whitener.ridge(0.0)
+    centered = (terms - whitener.mean) * root[:, None]
     gram = (rows.T * weights) @ rows
     weights_fit = np.zeros(rows.shape[1])
     weights_fit[0] = float(np.median(labels))
@@ -478,16 +491,19 @@ def _descended(
     little: Callable[[float], float],
 ) -> FloatArray:
     """Minimize a convex function: `move` returns its gradient and a step to subtract, which is halved until it decreases it."""
-    current, best = start, value(start)
+    current = start
+    best = value(start)
     for _ in range(_MOST_STEPS):
         slope, step = move(current)
-        length, gain = 1.0, 0.25 * float(slope @ step)
+        length = 1.0
+        gain = 0.25 * float(slope @ step)
         while not (reached := value(current - length * step)) <= best - length * gain:
             length /= 2.0
             if length <= 1e-9:
                 return current
         done = best - reached <= little(best)
-        current, best = current - length * step, reached
+        current = current - length * step
+        best = reached
         if done:
             break
     return current
@@ -495,7 +511,8 @@ def _descended(
 
 def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray) -> FloatArray:
     """Coefficients (D,) of the logistic loss with Jeffreys' prior, which are finite for separable classes (Firth 1993)."""
-    mean, tiny = np.zeros(rows.shape[1]), 1e-9 * np.eye(rows.shape[1])
+    mean = np.zeros(rows.shape[1])
+    tiny = 1e-9 * np.eye(rows.shape[1])
     for _ in range(tuning.FIRTH_STEPS):
         p = chances(rows @ mean)
         basis = np.linalg.svd(
@@ -517,11 +534,13 @@ def ridge_precision(
     rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener
 ) -> FloatArray:
     """Return the prior precision of coefficients of whitened public rows (m, D), with a strength by five-fold log-loss."""
-    shape, folds = whitener.ridge(tuning.INTERCEPT_RIDGE), min(tuning.FOLDS, len(rows))
+    shape = whitener.ridge(tuning.INTERCEPT_RIDGE)
+    folds = min(tuning.FOLDS, len(rows))
     held = np.arange(len(rows)) % folds == np.arange(folds)[:, None]
     few = len(rows) < 2 * rows.shape[1]
     strengths = _STRENGTHS[_STRENGTHS >= tuning.MODEST_RIDGE] if few else _STRENGTHS
-    losses, fits = np.zeros(len(strengths)), np.zeros((folds, len(shape)))
+    losses = np.zeros(len(strengths))
+    fits = np.zeros((folds, len(shape)))
     for index, strength in enumerate(strengths):
         fits = _folded_fits(rows, labels, weights * ~held, strength * shape, fits)
         losses[index] = float(np.sum(weights * held * _losses(fits @ rows.T, labels)))
@@ -542,7 +561,8 @@ def _folded_fits(
         losses = np.sum(weights * _losses(scores, labels), axis=1)
         return np.asarray(losses + 0.5 * np.sum(w @ precision * w, axis=1))
 
-    current, best = starts, values(starts)
+    current = starts
+    best = values(starts)
     inverse: Any = None
     for turn in range(_MOST_STEPS):
         p = chances(current @ rows.T)
@@ -551,13 +571,15 @@ def _folded_fits(
             curvature = (rows.T * (weights * p * (1.0 - p))[:, None, :]) @ rows + precision
             inverse = np.linalg.inv(curvature)
         step = (inverse @ slope[..., None])[..., 0]
-        length, gain = np.ones((len(step), 1)), 0.25 * np.sum(slope * step, axis=1)
+        length = np.ones((len(step), 1))
+        gain = 0.25 * np.sum(slope * step, axis=1)
         while not np.all(
             low := (reached := values(current - length * step)) <= best - length[:, 0] * gain
         ):
             length = np.where(low[:, None], length, length / 2.0 if length.min() > 1e-9 else 0.0)
         done = best - reached <= 1e-6 * np.maximum(1.0, np.abs(best))
-        current, best = current - length * step, reached
+        current = current - length * step
+        best = reached
         if done.all():
             break
     return current
@@ -641,22 +663,26 @@ def logistic_posterior(
 ) -> LogisticPosterior:
     """The posterior of public standardized terms (m, p) with weights (m,), labels (m,) of 0 and 1 and `factors` (m,) of classes."""
     # Rows are weighted by `importance`, and its sample represents the private rows.
-    rows, near, sample = whitener(terms), weights, importance.sample
+    rows = whitener(terms)
+    near = weights
+    sample = importance.sample
     weights = weights * importance.weights
     ridge = ridge_precision(rows, labels, weights, whitener)
     mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
     p = chances(rows @ mean)
     values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
-    rows, mean = rows @ turn, turn.T @ mean
-    near_rows, p, near_labels = rows[sample], p[sample], labels[sample]
-    energy, some_factors = (
-        np.ones(rows.shape[1]),
-        np.ones(len(near_rows)) if factors is None else factors[sample],
-    )
+    rows = rows @ turn
+    mean = turn.T @ mean
+    near_rows = rows[sample]
+    p = p[sample]
+    near_labels = labels[sample]
+    energy = np.ones(rows.shape[1])
+    some_factors = np.ones(len(near_rows)) if factors is None else factors[sample]
     if factors is not None:
         # Along each coordinate, and at least that of all rows.
-        squares, bends = (some_factors * (near_labels - p)) ** 2, some_factors * p * (1.0 - p)
+        squares = (some_factors * (near_labels - p)) ** 2
+        bends = some_factors * p * (1.0 - p)
         least = tuning.LEAST_CURVATURE_OF_CLASSES * float(some_factors.mean())
         over_all = float(squares.mean()) / max(float(bends.mean()), least)
         along = squares @ near_rows**2
@@ -683,7 +709,8 @@ def mean_curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -
     scores = rows @ w
     p = chances(scores)
     weights = lever * p * (1.0 - p)
-    share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
+    share = min(1.0, (len(w) + 1.0) / m)
+    average = float(weights.mean())
     if m < tuning.FEW * len(w):
         # The spread excludes the intercept, the mean of the scores.
         middle = float(scores.mean())

@@ -126,7 +126,8 @@ class SoftmaxProblem:
     @cached_property
     def rows(self) -> Rotation:
         """The map of private rows to whitened coordinates."""
-        u, units = self.whitener(self.problem.x[:, 1:]), self.problem.units
+        u = self.whitener(self.problem.x[:, 1:])
+        units = self.problem.units
         assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
         dim = u.shape[1]
@@ -236,7 +237,8 @@ def knows(problem: GradientProblem) -> bool:
 
 def _widths(problem: GradientProblem) -> tuple[int, int]:
     """Return the widths of a score and of a packed second derivative."""
-    free, dim = problem.outputs - 1, problem.units.width
+    free = problem.outputs - 1
+    dim = problem.units.width
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 
@@ -298,11 +300,15 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
     plan: SoftmaxPlan = prepared.more
     known = plan.known
     rows = mapped_rows(run.rows, known.rows, run.executor)
-    slope, scores = _start(run, plan, rows), np.zeros(0)
+    slope = _start(run, plan, rows)
+    scores = np.zeros(0)
     for index in range(plan.rounds):
-        score, again = known.at(slope), "" if index == 0 else ", again"
-        scores, curvature = score(known.public), _measure_curvature(run, plan, slope, rows, again)
-        half, inverse = curvature.power(-0.5), curvature.power(-1.0)
+        score = known.at(slope)
+        again = "" if index == 0 else ", again"
+        scores = score(known.public)
+        curvature = _measure_curvature(run, plan, slope, rows, again)
+        half = curvature.power(-0.5)
+        inverse = curvature.power(-1.0)
         measured = plan.radial.measure(
             run.on(each_row(rows, score, score.width)),
             AffineMap(dim=score.width, matrix=half),
@@ -349,7 +355,9 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
 
 def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
     """Coefficients (K - 1, D) by Newton steps with the public curvature, shrunk to the public fit if noise is large."""
-    known, n, m = plan.known, plan.known.problem.n_priv, len(plan.known.public)
+    known = plan.known
+    n = plan.known.problem.n_priv
+    m = len(plan.known.public)
     slope = known.start
     for index in range(tuning.SOFTMAX_STEPS):
         score = known.at(slope)
@@ -377,10 +385,13 @@ def _measure_curvature(
     run: Session, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str
 ) -> PooledMoment:
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
-    known, n = plan.known, plan.known.problem.n_priv
+    known = plan.known
+    n = plan.known.problem.n_priv
     bend = known.at(slope, curvature=True)
-    public, query = bend(known.public), VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
-    on_rows, lengths = run.on(each_row(rows, bend, bend.width)), np.sqrt(np.sum(public**2, axis=1))
+    public = bend(known.public)
+    query = VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
+    on_rows = run.on(each_row(rows, bend, bend.width))
+    lengths = np.sqrt(np.sum(public**2, axis=1))
     mean, noise, clipped, _ = released_curvature(
         on_rows, plan.count, query, lengths, n, slope.size, again
     )

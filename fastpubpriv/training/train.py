@@ -332,7 +332,8 @@ def _fit(
             loss, table, names, rows.n, scaling=scaling, stated=stated
         )
         if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
-            record, settings = methods.NEWTON, None
+            record = methods.NEWTON
+            settings = None
         problem = replace(problem, settings=settings, rows=rows)
     spent = record.spends(given["budget"])
     run = session.start(name, rows, spent, draws=record.draws(problem), **account)

@@ -16,7 +16,8 @@ LEAST_WORTH = 2.0  # minimum effective number of public rows with weights
 FOLDS = 5  # of a cross-validation
 FOLDED_COLUMNS = 200  # columns up to which so many folds are affordable for eigenvalues; two beyond
 # least eigenvalue of the covariance, and that of a flat direction, over the largest
-LEAST_VARIANCE, FLAT = 1e-6, 1e-10
+LEAST_VARIANCE = 1e-6
+FLAT = 1e-10
 NEXT_TO_NONE = 60  # public rows below which they may be too few to estimate errors and residuals
 SOME_ROWS = 1000  # maximum number of public rows for quantiles and shares
 CLIP_QUANTILE = 0.9  # quantile of the norms of public rows that is the clip of private ones
@@ -71,24 +72,30 @@ LEAST_WEIGHT = 1e-3  # least sum of weights over the number of rows: a released 
 
 # ---- Intervals of Newton steps alone.
 # minimum number of public rows behind a coefficient, or its share of them
-ROWS_BEHIND, BEHIND_SHARE = 20.0, 0.1
+ROWS_BEHIND = 20.0
+BEHIND_SHARE = 0.1
 LEAST_BEHIND = 3.0  # minimum of that number in Student's quantile
 SIGNIFICANT_BIAS = 2.0  # standard errors from which a bias is significant
 MOST_QUANTILES = 200  # maximum number of stored quantiles of label errors
 
 # ---- Exact coefficients.
 # Shares of the budget for the start and the Gram matrix; share of the latter for the count of norms.
-START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
+START = Fraction(1, 5)
+GRAM = Fraction(3, 50)
+GRAM_COUNT = Fraction(2, 5)
 SQUARES = Fraction(1, 25)  # share for the squares of scores
 UNCLEAR_SQUARES = 0.5  # relative noise of these squares above which they are not released
 LEAST_SQUARES = 0.25  # least variance of scores along a direction, over the average
 PASSES = 4  # after the start
 # Maximum number of steps of the start; half of it if noise is small relative to sampling and the scores of enough public rows
 # have a kurtosis that is far from heavy, so that clipped steps lead near enough.
-MOST_STEPS, QUIET = 8, 0.03
+MOST_STEPS = 8
+QUIET = 0.03
 # Relative noise below which a wide radius, light tails given, costs next to nothing: so many times the longest public row, and for
 # scores at least so many root mean squares, which leave few rows beyond half of it and next to none beyond all of it.
-NOISELESS, WIDE, WIDE_SCORES = 0.01, 1.25, 6.0
+NOISELESS = 0.01
+WIDE = 1.25
+WIDE_SCORES = 6.0
 # factor of counts, a whole number, from which rounding it down costs next to nothing
 FINE_COUNTS = 100
 SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
@@ -96,11 +103,14 @@ SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, whic
 MOST_DRIFT = 2.0
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
 # alone: pooled with them, private rows could gain a tenth.
-HOPELESS, DROWNED = 30.0, 10.0
+HOPELESS = 30.0
+DROWNED = 10.0
 # public rows per coefficient from which they are pooled; below which they are few
-POOLED, FEW_POOLED = 5, 10
+POOLED = 5
+FEW_POOLED = 10
 # least curvature of a step along a direction, and lower bound of an unseen one
-LEAST_CURVATURE, FLATTEST = 0.02, 3e-5
+LEAST_CURVATURE = 0.02
+FLATTEST = 3e-5
 MUCH = 0.25  # share of a variance, or of all directions
 THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction
 CLIPPED_GRAM = 0.6  # share of the moments beyond the clip that may lie along one direction
@@ -111,12 +121,16 @@ ALIKE = 2.5
 # probability with which public rows of the private population seem to be of another
 BY_CHANCE = 1e-3
 # share of the rows that determine a coefficient; share of these that noise may hide
-FEW_BEHIND, HIDDEN = 0.1, 0.05
+FEW_BEHIND = 0.1
+HIDDEN = 0.05
 # relative error of a second-order change; share of a step that is taken as linear
-BENT_OFF, SLIGHT = 0.6, 1e-4
+BENT_OFF = 0.6
+SLIGHT = 1e-4
 # End of the significant norms, in root mean squares, for light tails and for heavy ones; and the factor by which undetected rows
 # may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
-LIGHT_END, HEAVY_END, PULLED_ALIKE = 7.0, 10.5, 1.2
+LIGHT_END = 7.0
+HEAVY_END = 10.5
+PULLED_ALIKE = 1.2
 SIGNIFICANT = 4.0  # z-score of a significant value
 UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS, HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step

@@ -199,8 +199,10 @@ def test_float_noise_gives_itself_away_and_answers_on_the_grid_do_not():
 
     0 + z keeps all bits of z; 1 + z is a multiple of 2^-53 or coarser. The event "has a finer bit" is decided exactly.
     """
-    rng, runs = np.random.default_rng(4), 200_000
-    zero, one = rng.laplace(size=runs), 1.0 + rng.laplace(size=runs)
+    rng = np.random.default_rng(4)
+    runs = 200_000
+    zero = rng.laplace(size=runs)
+    one = 1.0 + rng.laplace(size=runs)
 
     def finer(values):
         scaled = np.abs(values) * 2.0**53
@@ -269,7 +271,9 @@ def released_count(values, runs, budget):
 
 @pytest.mark.audit
 def test_neighbors_are_no_easier_to_tell_apart_than_declared(monkeypatch):
-    budget, runs, values = ApproxDP(1, 1e-3), 6000, np.full(40, 0.5)
+    budget = ApproxDP(1, 1e-3)
+    runs = 6000
+    values = np.full(40, 0.5)
     neighbor = values.copy()
     neighbor[0] = 1e6
     pair = released_count(neighbor, runs, budget), released_count(values, runs, budget)
@@ -362,7 +366,8 @@ def members(noise, seed, printed, runs=60):
             failure_prob=0.01,
             printed=printed,
         )
-        inside, outside = inside + int(found.member[0]), outside + int(found.member[1])
+        inside = inside + int(found.member[0])
+        outside = outside + int(found.member[1])
     return inside / runs, outside / runs
 
 
@@ -393,7 +398,9 @@ def test_tracing_audits_a_mean():
 def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
     """Confidence 1 - 1e-9 for what must pass; the event is fixed before the runs."""
     traced = partial(audit_weighted_mean, attack="tracing")
-    honest, weak, rows = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5), np.zeros((10, 3))
+    honest = ApproxDP(1.0, 1e-5)
+    weak = ApproxDP(15.0, 1e-5)
+    rows = np.zeros((10, 3))
     levels = [
         weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0]
         for budget in (honest, weak)
@@ -409,7 +416,8 @@ def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
 @pytest.mark.parametrize("kind", [PrivUnit, PrivUnitG])
 def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
     """The randomizer whose reports have a tenth of the standard deviation, held to the price of the honest one."""
-    honest, weak = kind(5, 1.0), kind(5, 25.0)
+    honest = kind(5, 1.0)
+    weak = kind(5, 25.0)
     assert weak.mean_squared_error() < 0.01 * honest.mean_squared_error()
     assert audit_randomizer(honest, attack="tracing", runs=800, confidence=1 - 1e-9).passed
     assert not audit_randomizer(weak, attack="tracing", claim=PureDP(1.0), runs=800).passed

@@ -145,7 +145,9 @@ def second_moment_part(run, rows, other, notion):
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
     # Twenty rows at rest leave the preconditioner isotropic up to the noise, so orthogonal rows stay nearly so.
-    factor, middle, budget = precondition(PUBLIC).factor, PUBLIC.mean(axis=0), BUDGETS["zcdp"]
+    factor = precondition(PUBLIC).factor
+    middle = PUBLIC.mean(axis=0)
+    budget = BUDGETS["zcdp"]
     # orthogonal under the public map too
     far = (middle + 1e12 * factor[:, column] for column in (0, 2))
     rows, other = pair_at(np.tile(middle, (20, 1)), 0, *far)
@@ -163,20 +165,16 @@ def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
 
 
 def test_extreme_rows_of_the_matrix_estimators():
-    budget, pair = (
-        BUDGETS["zcdp"],
-        pair_at(np.full((20, DIM), 5.0), 0, [1e12, 5.0, 5.0], [5.0, 1e12, 5.0]),
-    )
+    budget = BUDGETS["zcdp"]
+    pair = pair_at(np.full((20, DIM), 5.0), 0, [1e12, 5.0, 5.0], [5.0, 1e12, 5.0])
     for run in (
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         lambda x: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=1, **COMMON),
     ):
         assert 0.95 <= record_replay(run, *pair, budget=budget).tightness <= 1.0
     # In l1 the all-equal vectors are extreme: v v^T and the same with alternating signs.
-    budget, pair = (
-        BUDGETS["pure"],
-        pair_at(np.full((5, 4), 5.0), 0, 1e12, 1e12 * np.array([1.0, -1.0, 1.0, -1.0])),
-    )
+    budget = BUDGETS["pure"]
+    pair = pair_at(np.full((5, 4), 5.0), 0, 1e12, 1e12 * np.array([1.0, -1.0, 1.0, -1.0]))
     report = record_replay(
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         *pair,
@@ -260,7 +258,8 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     )
     rows = np.tile([[0.0, 1e9, 0.0], [0.0, 1e9, 0.0], [0.0, 0.0, 1e9], [0.0, 0.0, 1e9]], (10, 1))
     rows[:, 0] = np.arange(40)
-    run, pair = gaussian(ZCDP(0.5), method="pairs", rounds=2), pair_at(rows, (0, 0), 1e12)
+    run = gaussian(ZCDP(0.5), method="pairs", rounds=2)
+    pair = pair_at(rows, (0, 0), 1e12)
     caught("sensitivity", run, pair)
     monkeypatch.undo()
     record_replay(run, *pair, budget=ZCDP(0.5))
@@ -268,7 +267,8 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
 
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
 def test_opposite_extremes_nearly_reach_the_cost(structure):
-    budget, rows = BUDGETS["zcdp"], np.tile(PUBLIC.mean(axis=0), (20, 1))
+    budget = BUDGETS["zcdp"]
+    rows = np.tile(PUBLIC.mean(axis=0), (20, 1))
     # Opposite far rows have the same squares, so the way to the cost is by a moderate one for variances.
     pair = (
         pair_at(rows, (0, 0), 1e12, -1e12) if structure == "mean" else pair_at(rows, (0, 0), 1e12)
@@ -293,7 +293,8 @@ CONSTANT = np.column_stack([PUBLIC[:, :2], np.full(len(PUBLIC), 5.0)])
 @pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
 @pytest.mark.parametrize("notion", COUNTED)
 def test_counts_before_sums(notion, structure):
-    budget, rng = COUNTED[notion], np.random.default_rng(72)
+    budget = COUNTED[notion]
+    rng = np.random.default_rng(72)
     run = ladder(budget, structure, CONSTANT)
     for scale in (1.0, 40.0):
         rows = PUBLIC.mean(axis=0) + scale * rng.standard_normal((300, DIM)) * [1.0, 10.0, 0.1]
@@ -344,7 +345,8 @@ def test_catches_an_incomplete_row_that_counts_twice(monkeypatch):
         counts[-1] += int(np.isnan(chunk).any(axis=1).sum())
 
     rows = PUBLIC.mean(axis=0) + np.random.default_rng(72).standard_normal((300, DIM))
-    run, pair = ladder(COUNTED["zcdp"], "mean", PUBLIC), pair_at(rows, 7, np.full(DIM, np.nan))
+    run = ladder(COUNTED["zcdp"], "mean", PUBLIC)
+    pair = pair_at(rows, 7, np.full(DIM, np.nan))
     record_replay(run, *pair, budget=COUNTED["zcdp"])
     monkeypatch.setattr(sums, "_shells_and_incomplete", doubled)
     caught(None, run, pair, budget=COUNTED["zcdp"])
@@ -415,7 +417,8 @@ def test_catches_edges_that_follow_private_rows(monkeypatch):
         return original(replace(self, edges=self.edges * largest), account, rows, executor, **given)
 
     monkeypatch.setattr(sums.ShellCounts, "release", fitted)
-    rows, budget = np.random.default_rng(73).standard_normal((300, DIM)), COUNTED["zcdp"]
+    rows = np.random.default_rng(73).standard_normal((300, DIM))
+    budget = COUNTED["zcdp"]
     caught(None, ladder(budget, "mean"), pair_at(rows, 4, 1e3), budget)
 
 

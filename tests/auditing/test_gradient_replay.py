@@ -86,7 +86,8 @@ def neighbors(rng, trial, classes):
 
 @pytest.mark.parametrize(("budget", "method", "loss"), CASES)
 def test_neighbors(budget, method, loss):
-    rng, run = np.random.default_rng(4), run_of(method, budget, loss)
+    rng = np.random.default_rng(4)
+    run = run_of(method, budget, loss)
     for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
         report = record_replay(run, *neighbors(rng, trial, classes=3), budget=budget)
         assert report.declared_cost + report.epsilon <= max(
@@ -283,7 +284,8 @@ def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
 @pytest.mark.parametrize(("notion", "times"), [("zcdp", 2), ("approx", 2), ("pure", 4)])
 def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, times):
     """Rows at a right angle then move the curvature by twice what is declared; the l1 bound of pure epsilon is loose for them."""
-    plain, budget = row_kernels.rows_gram, BUDGETS[notion]
+    plain = row_kernels.rows_gram
+    budget = BUDGETS[notion]
 
     def repeated(*given):
         for _ in range(times):

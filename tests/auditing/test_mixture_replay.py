@@ -198,7 +198,8 @@ def caught(monkeypatch, module, name, fault, match):
 
 
 def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
-    original, seen = searches.valley, {}
+    original = searches.valley
+    seen = {}
 
     def peeking(self, *arguments, **options):
         released = original_counts(self, *arguments, **options)

@@ -120,7 +120,8 @@ def test_second_moment_and_counts(pure):
 
     def run(x):
         account = opened(budget, draws=30)
-        rows, affine = private_rows(x), AffineMap(dim=DIM)
+        rows = private_rows(x)
+        affine = AffineMap(dim=DIM)
         gram = release_second_moment(
             account, rows, affine, name="gram", radius=1.0, cost=share, executor=EXECUTOR
         )
@@ -132,7 +133,8 @@ def test_second_moment_and_counts(pure):
 
     for rows, other in neighbors(np.random.default_rng(62), 60):
         record_replay(run, rows, other, budget=budget)
-    orthogonal, turned = np.zeros((5, DIM)), np.zeros((5, DIM))
+    orthogonal = np.zeros((5, DIM))
+    turned = np.zeros((5, DIM))
     orthogonal[0, 0], turned[0, 1] = 1e9, 1e-3  # also from the outermost shell to the innermost
     assert record_replay(run, orthogonal, turned, budget=budget).tightness > 0.5
     turned[0] = [0.0, 1e9, 0.0]
@@ -164,7 +166,8 @@ def honest(x):
 
 
 def branches_on_raw_data(x):
-    account, half = opened(BUG_BUDGET, draws=100), BUG_BUDGET.rho / 2
+    account = opened(BUG_BUDGET, draws=100)
+    half = BUG_BUDGET.rho / 2
     if np.abs(x).max() > 10:
         return noisy_sum(x, 3.0, account, half) + noisy_sum(x, 3.0, account, half)
     return noisy_sum(x, 3.0, account)
@@ -419,7 +422,8 @@ def boxes_by(function):
             )
         )
 
-    added, counted = planted(kernels.rows_sum), planted(kernels.rows_shell_counts)
+    added = planted(kernels.rows_sum)
+    counted = planted(kernels.rows_shell_counts)
     with mock.patch.multiple(sums.kernels, rows_sum=added, rows_shell_counts=counted):
         yield added, counted
 

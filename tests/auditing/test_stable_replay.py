@@ -245,7 +245,8 @@ def neighbors(rng, dim, count):
 
 @pytest.mark.parametrize(("budget", "dim", "options"), CASES)
 def test_replay_passes(budget, dim, options):
-    run, moved = runner(budget, dim, **options), 0
+    run = runner(budget, dim, **options)
+    moved = 0
     for rows, other in neighbors(np.random.default_rng(5), dim, 25):
         report = record_replay(run, rows, other, budget=budget)
         assert report.calls == 1
@@ -258,7 +259,8 @@ def test_replay_passes(budget, dim, options):
 def test_a_pair_reaches_the_whole_cost():
     """A row that leaves the set of one hypothesis for that of another moves scores both ways."""
     arrays = (np.ones((2, 1)), np.array([[[-3.0]], [[3.0]]]), np.ones((2, 1, 1)))
-    rows, other = np.full((10, 1), -3.0), np.full((10, 1), -3.0)
+    rows = np.full((10, 1), -3.0)
+    other = np.full((10, 1), -3.0)
     rows[5:] = 3.0
     other[6:] = 3.0
     for method in ("exact", "cells", "densities"):
@@ -326,7 +328,8 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
 
 
 def test_catches_a_score_in_the_result(monkeypatch):
-    original, leaked = public.HypothesisChoice.release, []
+    original = public.HypothesisChoice.release
+    leaked = []
 
     def leaky(self, account, rows, executor, **options):
         leaked.append(int(self.evaluation.scores(rows, executor).sum()))
@@ -361,7 +364,8 @@ OTHER = pair_at(ROWS_OF_CONTROLS, 4, [0.5, -0.25])[1]
 
 def checked_mean(x):
     """A test whether groups of rows agree, paid from a part kept aside, then a mean with all that is left."""
-    rows, base = private_rows(x), AffineMap(dim=DIM)
+    rows = private_rows(x)
+    base = AffineMap(dim=DIM)
     account = opened(BUDGET, draws=1 + DIM, reserved=ASIDE)
     release_agreement(
         account,
@@ -404,7 +408,8 @@ def mean_of(statistic, *, draws=DIM):
     """The sum of a statistic of the rows, with all of a budget."""
 
     def run(x):
-        rows, account = private_rows(x), opened(BUDGET, draws=draws)
+        rows = private_rows(x)
+        account = opened(BUDGET, draws=draws)
         total = release_statistic_sum(
             account, rows, statistic, name="sum", dim=DIM, radius=3.0, cost=account.allowance, row_cost=DIM,
             executor=EXECUTOR,
@@ -469,7 +474,8 @@ def test_a_learner_that_states_no_delta_is_rejected():
     less = ApproxDP(Fraction(7, 8), BUDGET.delta)
 
     def run(x):
-        rows, base = private_rows(x), AffineMap(dim=DIM)
+        rows = private_rows(x)
+        base = AffineMap(dim=DIM)
         side = opened(ASIDE, draws=1)
         cost = side.approx_left[0], ASIDE.delta / 2
         release_agreement(side, rows, base, GROUPS, name="agreement", cost=cost, executor=EXECUTOR)

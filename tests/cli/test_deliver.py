@@ -51,7 +51,8 @@ class Stream(io.StringIO):
 
 def run(monkeypatch, *arguments, out=None, bug=False):
     """Exit code, standard output and error stream of a command in this process; only a `bug` is called one."""
-    out, err = Stream() if out is None else out, Stream()
+    out = Stream() if out is None else out
+    err = Stream()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
     with pytest.raises(SystemExit) as end:

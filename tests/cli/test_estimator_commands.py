@@ -35,7 +35,8 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made, rng = tmp_path_factory.mktemp("commands"), np.random.default_rng(0)
+    made = tmp_path_factory.mktemp("commands")
+    rng = np.random.default_rng(0)
     for name, rows in {
         "rows": rng.normal(size=(20_000, 3)) @ MIX.T + 5.0, "few": rng.normal(size=(12, 3)) @ MIX.T + 5.0,
         "one": np.zeros((1, 3)), "groups": CENTERS[np.arange(20_000) % 3] + rng.normal(size=(20_000, 2)),
@@ -99,7 +100,8 @@ def test_mixture(outputs, tmp_path):
     assert all(words in said for words in ("Found", "3 of 3 components", "status"))
     assert read()["kind"] == "MixtureResult"
     # Mixture of many columns points to the json.
-    rng, centers = np.random.default_rng(1), 50.0 * np.eye(2, 12)
+    rng = np.random.default_rng(1)
+    centers = 50.0 * np.eye(2, 12)
     for name, n in (("p", 20_000), ("q", 12)):
         np.save(tmp_path / f"{name}.npy", centers[np.arange(n) % 2] + rng.normal(size=(n, 12)))
     files = (
@@ -231,7 +233,8 @@ def test_how_many_rows_of_each_person_is_chosen(outputs):
     options, read = outputs
     auto = ("--columns", "distance", "--rho", "1", "--rows-per-person", "auto")
     call("mean", *auto, "--person", "delay", *options)
-    record, k = read()["releases"][0], read()["rows_per_person"]
+    record = read()["releases"][0]
+    k = read()["rows_per_person"]
     assert record["name"] == "rows per person"
     assert record["rows_per_person"] == k > 1
     assert "belongs to --person" in said(call("mean", *auto, code=2))
@@ -288,7 +291,8 @@ def test_refusals_are_one_line(command, words, message):
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory):
     """Options that name CSV files of visits, and the number of persons of the private one."""
-    rng, folder = np.random.default_rng(4), tmp_path_factory.mktemp("visits")
+    rng = np.random.default_rng(4)
+    folder = tmp_path_factory.mktemp("visits")
     person = np.sort(rng.integers(0, 700, 2_500))
     table = pd.DataFrame(
         {"who": person, "cost": rng.gamma(2.0, 20.0, 2_500), "ward": rng.choice(["n", "s"], 2_500)}

@@ -30,7 +30,8 @@ def plan_of(task):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made, rng = tmp_path_factory.mktemp("hostile"), np.random.default_rng(0)
+    made = tmp_path_factory.mktemp("hostile")
+    rng = np.random.default_rng(0)
     np.save(made / "p.npy", rng.normal(5.0, 1.0, (2000, 3)))
     np.save(made / "one.npy", rng.normal(5.0, 1.0, (2000, 1)))
     np.save(made / "q.npy", rng.normal(5.0, 1.0, (40, 3)))

@@ -70,7 +70,8 @@ def test_files_give_the_same_mean_in_any_pieces():
     Path("parts").mkdir()
     for number, start in enumerate(range(0, len(whole), size)):
         Path(f"parts/{number}").write_bytes(whole[start : start + size])
-    one, parts = answer("r", "--public", "q.npy"), answer("parts", "--public", "q.npy")
+    one = answer("r", "--public", "q.npy")
+    parts = answer("parts", "--public", "q.npy")
     assert one["mean"] == parts["mean"]
     assert (one["n_priv"], one["n_pub"], one["private"]) == (4000, 50, True)
     assert np.abs(np.array(one["mean"]) - 0.3).max() < 0.1
@@ -163,7 +164,8 @@ def test_sums_are_kept_and_go_on(monkeypatch):
     # Stopped in the middle: what was saved is whole, and the run goes on from it.
     monkeypatch.setattr(report_commands, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(collector, "_GROUP_BYTES", 1)
-    honest, calls = report_commands.save, []
+    honest = report_commands.save
+    calls = []
 
     def save(*arguments):
         honest(*arguments)

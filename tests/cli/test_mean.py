@@ -31,7 +31,8 @@ def table(n, seed):
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FASTPUBPRIV_TRACEBACK", raising=False)
-    private, public = table(4000, 0), table(40, 1)
+    private = table(4000, 0)
+    public = table(40, 1)
     private["extra"] = 1.0
     private.to_parquet("p.parquet")
     private.to_csv("p.csv", index=False)
@@ -156,7 +157,8 @@ def test_a_narrow_terminal_cuts_no_number(files, monkeypatch):
     assert text.count("income") > 1  # in several frames
 
 
-P, Q = ["--private", "p.npy"], ["--public", "q.npy"]
+P = ["--private", "p.npy"]
+Q = ["--public", "q.npy"]
 BAD = {
     "no budget": ([*P, *Q], "no privacy budget"),
     "two budgets": ([*P, *Q, "--rho", "1", "--epsilon", "1"], "one budget only"),

@@ -134,21 +134,21 @@ def options_of(*path):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_read_in_the_source_is_what_python_says(command):
     function = COMMANDS[command]
-    found, expected = (
-        options.parameters_of(function.__name__),
-        inspect.signature(function).parameters,
-    )
+    found = options.parameters_of(function.__name__)
+    expected = inspect.signature(function).parameters
     assert list(found) == list(expected)
     docs = " ".join(function.__doc__.split())
     for name, each in found.items():
         assert f"{name} : {each.form} {each.text}" in docs
         assert (each.default is ...) == (expected[name].default is inspect.Parameter.empty)
     # Every parameter has an option with its default.
-    found, expected = options_of(command), inspect.signature(COMMANDS[command]).parameters
+    found = options_of(command)
+    expected = inspect.signature(COMMANDS[command]).parameters
     assert expected.keys() - found.keys() - SHARED == WITHOUT.get(command, set())
     own = (expected.keys() & found.keys()) - {"ledger", "threads", "columns"}
     for name in own - ({"loss"} if command == "train" else set()):
-        option, wanted = found[name], expected[name].default
+        option = found[name]
+        wanted = expected[name].default
         default = None if wanted is inspect.Parameter.empty else wanted
         assert option.required or option.to_info_dict()["default"] == default, name
 

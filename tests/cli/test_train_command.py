@@ -19,7 +19,8 @@ def table(tmp_path, monkeypatch):
     """The rows of all files, which are in the folder of the moment: 200 public ones, and the private ones."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    x, month = rng.normal(size=(8200, 2)) * [1.0, 20.0], rng.integers(1, 4, 8200)
+    x = rng.normal(size=(8200, 2)) * [1.0, 20.0]
+    month = rng.integers(1, 4, 8200)
     table = pd.DataFrame(
         {"cost": x @ [2.0, 0.1] + month + rng.normal(size=8200), "age": x[:, 0], "dose": x[:, 1]}
     )
@@ -111,7 +112,8 @@ def test_a_model_of_classes():
 
 
 def test_what_is_stated_of_columns_and_labels_reaches_the_model(monkeypatch):
-    seen, fpp_train = {}, fpp.train
+    seen = {}
+    fpp_train = fpp.train
 
     def spy(rows, **given):
         seen.update(given)
@@ -254,7 +256,8 @@ def test_weights_of_public_rows(table):
 def test_weights_of_private_rows_stay_beside_those_of_persons():
     """cost = 3 age where the weight is 1, and -3 age where it is 0; each row is a person."""
     rng = np.random.default_rng(0)
-    age, weight = rng.normal(size=8200), rng.integers(0, 2, 8200)
+    age = rng.normal(size=8200)
+    weight = rng.integers(0, 2, 8200)
     cost = np.where(weight == 1, 3.0, -3.0) * age + 0.5 * rng.normal(size=8200)
     both = pd.DataFrame({"cost": cost, "age": age, "count": weight, "id": rng.permutation(8200)})
     write(both, ["age"])

@@ -69,8 +69,10 @@ def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
     result = invoke("--seed", "3")
     assert Path("demo-out/demo.png").read_bytes().startswith(b"\x89PNG")
     data = json.loads(Path("demo-out/demo.json").read_text(encoding="utf-8"))
-    beside, wind = data["demonstration_only"], data["columns"].index("wind_speed")
-    bare, without = beside["no_privacy"][wind], beside["no_privacy_without_gust"][wind]
+    beside = data["demonstration_only"]
+    wind = data["columns"].index("wind_speed")
+    bare = beside["no_privacy"][wind]
+    without = beside["no_privacy_without_gust"][wind]
     assert bare - without > 0.03
     assert beside["gust_shift_mph"] == pytest.approx(bare - without)
     assert beside["most_shift_of_private_answer_mph"] < 0.1 * (bare - without)
@@ -150,7 +152,8 @@ def test_the_fifth_page_shows_the_four_ways(tmp_path, capsys):
 
 
 def small_table():
-    rng, n = np.random.default_rng(2), 40_000
+    rng = np.random.default_rng(2)
+    n = 40_000
     x = np.column_stack(
         [rng.exponential(20.0, n) - 10.0, rng.uniform(100, 3000, n), rng.integers(5, 23, n)]
     )

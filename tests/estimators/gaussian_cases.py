@@ -42,7 +42,8 @@ def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):
     """One run on fresh data: the result, its covariance error and its mean error."""
     rng = np.random.default_rng([seed, dim, n])
     mean, factor = gaussian(dim, condition, rng)
-    private, public = draw(n, mean, factor, rng), draw(n_pub or dim + 1, mean, factor, rng)
+    private = draw(n, mean, factor, rng)
+    public = draw(n_pub or dim + 1, mean, factor, rng)
     result = seeded(
         lifted_coinpress, private, x_pub=public, budget=budget, random_state=seed, **options
     )

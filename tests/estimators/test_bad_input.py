@@ -112,7 +112,8 @@ def of_mean(call):
 
     def judged(population, private, public, options):
         result = call(private, public, options)
-        mean, std = population.mean(axis=0), population.std(axis=0)
+        mean = population.mean(axis=0)
+        std = population.std(axis=0)
         return (
             np.abs(result.mean - mean) / std,
             told(result),
@@ -141,7 +142,8 @@ def of_directions(population, private, public, options):
 
 
 def of_gaussian(population, private, public, options):
-    mean, covariance = population.mean(axis=0), np.cov(population.T, ddof=0)
+    mean = population.mean(axis=0)
+    covariance = np.cov(population.T, ddof=0)
     problem = Problem("", None, mean, covariance, len(private), len(public))
     result = seeded(fpp.estimate_gaussian, private, x_pub=public, **options)
     theirs = errors(problem, *public_alone(public))
@@ -153,7 +155,8 @@ def of_gaussian(population, private, public, options):
 
 
 def of_covariance(population, private, public, options):
-    mean, std = population.mean(axis=0), population.std(axis=0)
+    mean = population.mean(axis=0)
+    std = population.std(axis=0)
     covariance = np.corrcoef(population.T)
     problem = Problem("", None, np.zeros(len(mean)), covariance, len(private), len(public))
     result = seeded(
@@ -176,7 +179,8 @@ def gross_errors(name, cells=CELLS):
     """How many errors are gross without a reason, and how many where the public rows are near."""
     silent = worse = 0
     for place, (table, n, m) in enumerate(cells):
-        population, rng = tables.joint(table), np.random.default_rng(place)
+        population = tables.joint(table)
+        rng = np.random.default_rng(place)
         private, public = (population[rng.integers(0, len(population), size)] for size in (n, m))
         options = {"budget": BUDGETS[place % 3], "random_state": place}
         with warnings.catch_warnings(action="ignore"):
@@ -246,10 +250,12 @@ def estimates(draw, n_pub, n=300):
     """Error of the covariance, the result and the words of its warnings, for 15 sets of public rows."""
     population = draw(np.random.default_rng(0), 100_000)
     covariance = np.cov(population.T)
-    problem, found = Problem("", draw, population.mean(axis=0), covariance, n, n_pub), []
+    problem = Problem("", draw, population.mean(axis=0), covariance, n, n_pub)
+    found = []
     for seed in range(15):
         rng = np.random.default_rng([seed, n_pub])
-        private, public = draw(rng, n), draw(rng, n_pub)
+        private = draw(rng, n)
+        public = draw(rng, n_pub)
         with warnings.catch_warnings(record=True, action="always") as told:
             result = seeded(
                 fpp.estimate_gaussian,
@@ -282,7 +288,8 @@ def test_fewer_than_five_public_rows_are_not_pooled(n_pub, monkeypatch):
     assert np.array_equal(own, logs)
     assert degrees == n_pub - 1
     units = np.array([1e6, 1.0, 1e-6])
-    one, other = public_prior(rows), public_prior(rows * units)
+    one = public_prior(rows)
+    other = public_prior(rows * units)
     assert np.allclose(other.covariance / np.outer(units, units), one.covariance)
     assert moderated(np.zeros(3), tuning.LEAST_POOLED)[2] > 1e4  # those of five may be
     monkeypatch.setattr(tuning, "LEAST_POOLED", 0)
@@ -309,7 +316,8 @@ def test_enough_public_rows_are_no_guess():
     assert [plain_worth(3, n_pub).guess for n_pub in (2, 4, 5, 50)] == [True, True, False, False]
     assert [plain_worth(8, n_pub).guess for n_pub in (5, 8, 9)] == [True, True, False]
     assert not plain_worth(1, 2).guess
-    few, many = estimates(plain, 2)[0][1], estimates(plain, 40)[0][1]
+    few = estimates(plain, 2)[0][1]
+    many = estimates(plain, 40)[0][1]
     assert few.diagnostics["guess"]
     assert "a guess" not in many.summary()
 

@@ -47,9 +47,12 @@ def gaussian(n=5000, dim=4, seed=0):
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
 def test_each_step_follows_the_recursion(steps):
-    n, dim, rho = 5000, 4, 0.5
+    n = 5000
+    dim = 4
+    rho = 0.5
     result = mean_of(gaussian() + 10.0, steps=steps)
-    radius, row = 50.0, chi_radius(dim, 0.01)
+    radius = 50.0
+    row = chi_radius(dim, 0.01)
     shares = [1.0] if steps == 1 else [0.25 / (steps - 1)] * (steps - 1) + [0.75]
     for release, share in zip(result.releases, shares, strict=True):
         clip = math.sqrt(radius**2 + 6 * radius + row**2)
@@ -69,7 +72,8 @@ def test_every_step_clips_the_original_rows():
         result = mean_of(private, steps=2)
     # the last number of each is that of complete rows, all of them
     first, second = transcript.calls
-    center, clip = first.answer[:-1] / 200, result.releases[1]["clip_radius"]
+    center = first.answer[:-1] / 200
+    clip = result.releases[1]["clip_radius"]
     moved = private - center
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
     expected = (moved * np.minimum(1.0, clip / norm)).sum(axis=0)
@@ -91,7 +95,8 @@ def test_center_is_a_number_or_a_vector_and_a_ball_that_misses_costs_accuracy_on
 
 
 def test_one_public_row_is_a_ball_of_its_own():
-    private, public = gaussian(), gaussian(1, 4, seed=1)
+    private = gaussian()
+    public = gaussian(1, 4, seed=1)
     from_public = seeded(
         estimate_mean, private, x_pub=public, budget=ZCDP(0.5), clipping="gaussian"
     )
@@ -123,7 +128,8 @@ def test_arguments_are_checked(options, message):
 # ---- Public preconditioning: closed forms, coverage over draws of the public rows, equivariance, refusals -----------
 def test_closed_forms_at_the_least_number_of_rows():
     rows = np.random.default_rng(0).standard_normal((6, 5))
-    guarantee, tail = precondition(rows, failure_prob=0.05), math.log(3 / 0.05)
+    guarantee = precondition(rows, failure_prob=0.05)
+    tail = math.log(3 / 0.05)
     assert guarantee.eig_lower == pytest.approx(5 / (2 * math.sqrt(5) + math.sqrt(2 * tail)) ** 2)
     # Edelman's bound for d degrees of freedom: c erf(sqrt(x / 2)), c = sqrt(pi) Gamma(3) / Gamma(5/2), equals a third of
     # failure_prob; the paper's 9 d^2 / failure_prob^2 is the same before it is rounded up.
@@ -142,7 +148,8 @@ def test_closed_forms_at_the_least_number_of_rows():
 
 def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
     """Counts of the three events, for private covariance I and mean 0: upper bound, lower bound, mean."""
-    rng, counts = np.random.default_rng(seed), np.zeros(3, dtype=int)
+    rng = np.random.default_rng(seed)
+    counts = np.zeros(3, dtype=int)
     for _ in range(draws):
         guarantee = precondition(
             rng.standard_normal((m or dim + 1, dim)), failure_prob=failure_prob
@@ -190,7 +197,8 @@ def test_gap_widens_continuously_and_covers():
 @pytest.mark.parametrize("scale", [1e-140, 1e-12, 1e12, 1e140])
 def test_extreme_units(scale):
     rows = np.random.default_rng(0).standard_normal((10, 3))
-    plain, scaled = precondition(rows), precondition(rows * scale)
+    plain = precondition(rows)
+    scaled = precondition(rows * scale)
     assert scaled.factor / scale == pytest.approx(plain.factor, rel=1e-12)
     assert scaled.eig_upper == plain.eig_upper
 
@@ -263,7 +271,8 @@ def test_gap_facts_hold_for_gaussians_within_the_gap(gap):
     shift = 2 * stats.norm.ppf(0.5 + gap / 2)  # the largest shift at this distance, equal variances
     assert 2 * stats.norm.cdf(shift / 2) - 1 == pytest.approx(gap)
     assert shift <= radii.gap_shift(gap)
-    low, high = 1.0, 1e12
+    low = 1.0
+    high = 1e12
     for _ in range(200):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if total_variation_scale(middle) <= gap else (low, middle)
@@ -291,7 +300,8 @@ def coinpress(x, budget, **options):
 @pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
 def test_no_unit_has_to_be_known(budget, unit):
     rng = np.random.default_rng(1)
-    rows, errors = unit * rng.lognormal(2.0, 1.0, size=(5000, 4)), []
+    rows = unit * rng.lognormal(2.0, 1.0, size=(5000, 4))
+    errors = []
     for bound in 10.0 ** np.linspace(0.5, 2.5, 9):
         known = seeded(
             weighted_mean, rows, budget=budget, norm_bound=bound * unit, variance=unit**2
@@ -328,10 +338,13 @@ UNITS = np.array([1e-3, 1.0, 20.0, 3e4])
 @every_budget
 def test_columns_of_many_units_do_not_share_their_noise(budget):
     """With the deviations of five public rows as units no column is farther off than those rows, and intervals hold."""
-    inside, ours, alone = 0, [], []
+    inside = 0
+    ours = []
+    alone = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        rows, public = UNITS * rng.gamma(2.0, size=(2000, 4)), UNITS * rng.gamma(2.0, size=(5, 4))
+        rows = UNITS * rng.gamma(2.0, size=(2000, 4))
+        public = UNITS * rng.gamma(2.0, size=(5, 4))
         found = weighted(rows, public, budget, random_state=seed)
         ours.append((found.mean - 2.0 * UNITS) / UNITS)
         alone.append((public.mean(axis=0) - 2.0 * UNITS) / UNITS)
@@ -374,22 +387,25 @@ def real_columns():
     counts = rng.negative_binomial(0.6, 0.2, size=50_000)
     delays = rng.lognormal(2.5, 1.1, size=50_000) - 9.0
     atoms = rng.choice([0.0, 0.25, 0.5, 1.0], size=50_000, p=[0.6, 0.1, 0.1, 0.2])
-    sizes, answers = 1e4 * rng.pareto(3.5, size=50_000), rng.integers(1, 6, size=50_000)
+    sizes = 1e4 * rng.pareto(3.5, size=50_000)
+    answers = rng.integers(1, 6, size=50_000)
     return np.column_stack([counts, delays, atoms, sizes, answers]).astype(float)
 
 
 def coverage(seeds):
     """Shares of intervals that hold the mean, without a reason and with one, and whether a gross error had none."""
     population = real_columns()
-    means, stds = population.mean(axis=0), population.std(axis=0)
-    plain, told, silent = [], [], 0
+    means = population.mean(axis=0)
+    stds = population.std(axis=0)
+    plain = []
+    told = []
+    silent = 0
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        n, m = (300, 2000)[seed % 2], (1, 2, 5, 20)[seed // 2 % 4]
-        rows, public = (
-            population[rng.integers(0, 50_000, n)],
-            population[rng.integers(0, 50_000, m)],
-        )
+        n = (300, 2000)[seed % 2]
+        m = (1, 2, 5, 20)[seed // 2 % 4]
+        rows = population[rng.integers(0, 50_000, n)]
+        public = population[rng.integers(0, 50_000, m)]
         budget = BUDGETS[seed % 3]
         parts = [slice(None), *(slice(j, j + 1) for j in range(5))]
         found = [
@@ -466,7 +482,8 @@ def test_record_and_replay(budget):
 
 def test_a_bound_that_public_rows_contradict_is_questioned():
     rng = np.random.default_rng(4)
-    rows, public = rng.normal(5.0, 1.0, size=(2000, 2)), rng.normal(5.0, 1.0, size=(20, 2))
+    rows = rng.normal(5.0, 1.0, size=(2000, 2))
+    public = rng.normal(5.0, 1.0, size=(20, 2))
     with pytest.warns(AccuracyWarning, match=r"20 of 20 public rows are beyond norm_bound"):
         seeded(weighted_mean, rows, x_pub=public, budget=ZCDP(1), norm_bound=3.0)
     with warnings.catch_warnings(action="error", category=AccuracyWarning):
@@ -474,7 +491,8 @@ def test_a_bound_that_public_rows_contradict_is_questioned():
 
 
 def test_arguments_of_norms_are_checked():
-    rows, ledger = np.zeros((10, 2)), Ledger(PureDP(1))
+    rows = np.zeros((10, 2))
+    ledger = Ledger(PureDP(1))
     given = {"budget": PureDP(1), "ledger": ledger}
     raises(InputError, "needs public rows", weighted_mean, rows, norm_bound="auto", **given)
     raises(InputError, "norm_bound", weighted_mean, rows, norm_bound="large", **given)

@@ -228,7 +228,8 @@ def test_a_source_without_names_is_matched_by_position(kind, tmp_path):
 
 def test_numbers_as_names_and_spaces_in_the_header_of_a_csv_file(tmp_path):
     """The numbers of a frame made of an array are no names, but those of two frames belong to each other."""
-    ours, theirs = pd.DataFrame(PRIVATE)[[2, 0, 1]], pd.DataFrame(PUBLIC)
+    ours = pd.DataFrame(PRIVATE)[[2, 0, 1]]
+    theirs = pd.DataFrame(PUBLIC)
     np.testing.assert_array_equal(
         mean_of(ours, theirs).mean, mean_of(PRIVATE[:, [2, 0, 1]], PUBLIC[:, [2, 0, 1]]).mean
     )
@@ -357,7 +358,8 @@ def test_each_column_has_noise_of_its_own_scale(name, budget):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_units_change_nothing_and_the_answer_lies_within(name):
-    once, unit = CALLS[name](ROWS, bounds=BOUNDS), np.array([4.0, 0.25, 1.0])
+    once = CALLS[name](ROWS, bounds=BOUNDS)
+    unit = np.array([4.0, 0.25, 1.0])
     given = {"x_pub": PUBLIC_OF_BOUNDS * unit} if "public" in name else {}
     again = CALLS[name](ROWS * unit, bounds=(np.zeros(3), SCALE * unit), **given)
     np.testing.assert_array_equal(again.mean, once.mean * unit)
@@ -369,10 +371,8 @@ def test_units_change_nothing_and_the_answer_lies_within(name):
 
 
 def test_the_ball_of_coinpress_reaches_the_corners():
-    box, ball = (
-        {"bounds": ([0.0, 0.0], [1.0, 4.0])},
-        {"center": [0.5, 2.0], "radius": float(np.hypot(0.5, 1.0))},
-    )
+    box = {"bounds": ([0.0, 0.0], [1.0, 4.0])}
+    ball = {"center": [0.5, 2.0], "radius": float(np.hypot(0.5, 1.0))}
     found = [
         CALLS["coinpress_mean"](ROWS[:, :2], variance=[1.0, 4.0], steps=1, **given)
         for given in (box, ball)

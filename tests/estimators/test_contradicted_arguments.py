@@ -7,7 +7,8 @@ import fastpubpriv as fpp
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 RNG = np.random.default_rng(0)
-PUBLIC, PRIVATE = RNG.normal(50.0, 10.0, size=(60, 2)), RNG.normal(50.0, 10.0, size=(4000, 2))
+PUBLIC = RNG.normal(50.0, 10.0, size=(60, 2))
+PRIVATE = RNG.normal(50.0, 10.0, size=(4000, 2))
 SHARED = {"x_pub": PUBLIC, "budget": fpp.ZCDP(0.5), "random_state": 1}
 COVARIANCE = np.array([[4.0, 3.0], [3.0, 4.0]])
 

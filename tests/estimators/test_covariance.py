@@ -53,15 +53,14 @@ def test_more_steps_keep_improving_at_condition_100():
 def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
     """The published code's order: rows times A instead of A times rows, and A^-1 Z A^-1 at the end."""
     dim = base.dim
-    contraction, inverse = np.eye(dim), np.eye(dim)
+    contraction = np.eye(dim)
+    inverse = np.eye(dim)
     for index, share in enumerate(shares):
         affine = AffineMap(
             dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix)
         )
-        moment, cost = (
-            gaussian_methods.SecondMoment(affine=affine, radius=clip),
-            run.account.allowance * share,
-        )
+        moment = gaussian_methods.SecondMoment(affine=affine, radius=clip)
+        cost = run.account.allowance * share
         released, complete = gaussian_methods.release_complete(
             run, moment, name=f"round {index}", cost=cost
         )
@@ -202,9 +201,13 @@ def error_of_second_moment(result, rows):
 @pytest.mark.parametrize("rho", [1e-4, 1e-2, 10.0])
 def test_public_rows_are_averaged_in_where_they_help(rho, factor):
     """Never much worse than the better of the public and the private rows; public rows of another scale do no harm."""
-    ours, private, public, taken = [], [], [], []
+    ours = []
+    private = []
+    public = []
+    taken = []
     for seed in range(20):
-        rows, known = far_rows(2000, seed), factor * far_rows(12, 100 + seed, shift=100.0 / factor)
+        rows = far_rows(2000, seed)
+        known = factor * far_rows(12, 100 + seed, shift=100.0 / factor)
         given = {"budget": ZCDP(rho), "n_components": 4, "random_state": seed, "radius": 30.0}
         with warnings.catch_warnings(action="ignore"):
             ours.append(
@@ -302,7 +305,8 @@ def test_the_bound_by_hand():
 
 def failures(draws, condition, *, m=2, dim=5, failure_prob=0.1, shrink=1.0):
     """How often the largest eigenvalue, or the mean, escapes its bound."""
-    rng, counts = np.random.default_rng(1), np.zeros(2, dtype=int)
+    rng = np.random.default_rng(1)
+    counts = np.zeros(2, dtype=int)
     for _ in range(draws):
         mean, factor = gaussian(dim, condition, rng)
         bound = trace_frame(
@@ -342,9 +346,13 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
     # Public N(0, I); private differs along the first column only, so that its total variation is one-dimensional.
     gap = total_variation(shift, spread) + 1e-6
     assert 0.3 < gap < 1.0
-    rng, draws, dim = np.random.default_rng(2), 200, 4
-    misses, unaware = np.zeros(2, dtype=int), 0
-    private, mean = np.diag([spread**2, 1.0, 1.0, 1.0]), np.array([shift, 0.0, 0.0, 0.0])
+    rng = np.random.default_rng(2)
+    draws = 200
+    dim = 4
+    misses = np.zeros(2, dtype=int)
+    unaware = 0
+    private = np.diag([spread**2, 1.0, 1.0, 1.0])
+    mean = np.array([shift, 0.0, 0.0, 0.0])
     for _ in range(draws):
         public = rng.standard_normal((120, dim))
         for told in (gap, 0.0):
@@ -370,7 +378,8 @@ def test_gap_bounds_hold_at_the_computed_total_variation(shift, spread):
 
 def test_falls_back_without_enough_rows_in_general_position():
     rng = np.random.default_rng(3)
-    arguments, sources = {"failure_prob": 0.05, "pub_priv_gap": 0.0, "cond_max": 100.0}, {}
+    arguments = {"failure_prob": 0.05, "pub_priv_gap": 0.0, "cond_max": 100.0}
+    sources = {}
     for name, rows in {
         "enough": rng.standard_normal((6, 5)),
         "few": rng.standard_normal((5, 5)),

@@ -131,7 +131,8 @@ HOSTILE = [
 
 
 def replayed(name, at, hostile, n=80):
-    rows, other = visits(n), visits(n)
+    rows = visits(n)
+    other = visits(n)
     for column, value in zip(rows.columns[[0, 1, 2, 3]], hostile, strict=True):
         other.loc[at, column] = value
     return record_replay(
@@ -171,7 +172,8 @@ def test_planted_faults_are_caught():
 @pytest.mark.parametrize("name", ["zcdp", "pure"])
 def test_intervals_hold_the_deviations(name):
     """600 intervals at 95 % for each law. Alarm below 90 %: of sound ones less than once in 1e6."""
-    budget, rng = ZCDP(0.1) if name == "zcdp" else PureDP(1), np.random.default_rng(5)
+    budget = ZCDP(0.1) if name == "zcdp" else PureDP(1)
+    rng = np.random.default_rng(5)
     truth = np.array([1.0, 12.0**-0.5, np.sqrt((np.exp(0.25) - 1.0) * np.exp(0.25))])
     inside = []
     for draw in range(200):

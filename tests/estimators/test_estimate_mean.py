@@ -65,7 +65,8 @@ def test_answer_is_near_the_mean_and_says_how_near(budget, steps):
 @pytest.mark.parametrize("shift", [1e3, 1e8, -1e12])
 def test_error_does_not_depend_on_where_the_mean_is(shift, budget):
     private, public = sample(m=3)
-    here, there = mean_of(private, public, budget), mean_of(private + shift, public + shift, budget)
+    here = mean_of(private, public, budget)
+    there = mean_of(private + shift, public + shift, budget)
     assert np.all(np.abs(there.mean - shift - here.mean) <= 1e-9 * abs(shift))
     assert np.array_equal(here.noise_std, there.noise_std)
 
@@ -138,7 +139,8 @@ def test_public_ball_covers_the_private_mean():
 
 def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=1.0, seed=0):
     """How often the private mean, zero with unit covariance, lies outside the ball of public rows N(shift, scale^2 I)."""
-    rng, count = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    count = 0
     for _ in range(draws):
         public = rng.standard_normal((2, 5)) * scale
         public[:, 0] += shift
@@ -177,7 +179,8 @@ def test_confidence_intervals_cover(runs):
 
 
 def test_laplace_intervals_are_wider():
-    gauss, laplace = mean_of(*sample()), mean_of(*sample(), PureDP(1))
+    gauss = mean_of(*sample())
+    laplace = mean_of(*sample(), PureDP(1))
     for result, quantile in ((gauss, 1.959964), (laplace, math.log(20) / math.sqrt(2))):
         lower, upper = result.confidence_interval()
         assert (upper - lower) / 2 == pytest.approx(quantile * result.standard_error, rel=1e-6)
@@ -198,7 +201,8 @@ def means_for(objective):
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_noise_is_spread_for_the_whole_vector_where_that_is_asked_for():
-    each, whole = means_for("columns"), means_for("l2")
+    each = means_for("columns")
+    whole = means_for("l2")
     error_of_each, error = (
         np.median([np.linalg.norm(found.mean) for found in some]) for some in (each, whole)
     )
@@ -263,7 +267,8 @@ def test_best_error_is_the_harmonic_form():
         law = (GaussianSpending, LaplaceSpending)[int(rng.integers(2))]
         energy = law(Fraction(amount)).energy(dim, bound)
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=energy)
-        a, p = model.private_error, model.public_error
+        a = model.private_error
+        p = model.public_error
         best = model.mean_squared_error("optimal")
         assert best == pytest.approx(a * p / (a + p), rel=1e-13)
         share = model.weight("optimal")
@@ -284,7 +289,8 @@ def test_best_error_is_the_harmonic_form():
 def squared_errors(runs, **options):
     errors = []
     for seed in range(runs):
-        private, public = bits(1000, 1000, seed), bits(50, 1000, 10**6 + seed)
+        private = bits(1000, 1000, seed)
+        public = bits(50, 1000, 10**6 + seed)
         result = weighted_mean_of(
             private, public, center=0.0, norm_bound=math.sqrt(1000), variance=250.0, project=False,
             random_state=seed, **options,
@@ -298,7 +304,8 @@ def squared_errors(runs, **options):
 )
 def test_monte_carlo_error_agrees_with_the_closed_form(runs, most):
     # Fixed seeds; 6.5 standard errors (about 2.5 % of the error at 100 runs) would be a false alarm of 1e-10.
-    errors, theory = squared_errors(runs), 4.25 * 5.0 / 9.25
+    errors = squared_errors(runs)
+    theory = 4.25 * 5.0 / 9.25
     step = errors.std(ddof=1) / math.sqrt(runs)
     assert abs(errors.mean() - theory) < most * step < 0.05 * theory
     # Control: the weight of the plain Gaussian mechanism on all rows.
@@ -313,7 +320,8 @@ def test_throw_away_reads_and_spends_nothing(row_weight):
     poisoned = SpyRows(
         np.full((1000, 3), np.nan), log, fails=RuntimeError("the private rows were read")
     )
-    ledger, public = SpyLedger(ZCDP(1), log), np.random.default_rng(0).random((40, 3))
+    ledger = SpyLedger(ZCDP(1), log)
+    public = np.random.default_rng(0).random((40, 3))
     result = weighted_mean_of(poisoned, public, row_weight=row_weight, ledger=ledger)
     assert log == []
     assert ledger.spent.is_zero
@@ -330,7 +338,8 @@ def test_throw_away_reads_and_spends_nothing(row_weight):
 
 def test_special_weights_of_one_data_set():
     rng = np.random.default_rng(4)
-    private, public = rng.random((2000, 3)), rng.random((500, 3))
+    private = rng.random((2000, 3))
+    public = rng.random((500, 3))
     for row_weight, share in [
         ("private", 1.0),
         ("gaussian", 0.8),
@@ -371,7 +380,8 @@ def test_clipping_ball_projection_and_public_recentering():
     loose = weighted_mean_of(private, center=10.0, norm_bound=1.0, project=False)
     assert loose.mean == pytest.approx(result.mean, abs=0.05)
     rng = np.random.default_rng(2)
-    private, public = 1e6 + rng.random((5000, 2)), 1e6 + rng.random((30, 2))
+    private = 1e6 + rng.random((5000, 2))
+    public = 1e6 + rng.random((30, 2))
     result = weighted_mean_of(private, public, center="public", norm_bound=2.0)
     assert np.all(np.abs(result.mean - 1e6 - 0.5) < 8 * result.standard_error)
     assert result.provenance["center"] == "public rows"
@@ -380,7 +390,8 @@ def test_clipping_ball_projection_and_public_recentering():
 
 @pytest.mark.filterwarnings("ignore:.*public rows are beyond norm_bound")
 def test_variance_from_public_rows_stays_below_the_bound():
-    private, wild = np.zeros((100, 2)), np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
+    private = np.zeros((100, 2))
+    wild = np.array([[1e3, 0.0], [-1e3, 0.0], [0.0, 1e3]])
     result = weighted_mean_of(private, wild, norm_bound=1.0)
     share = result.releases[0]["private_weight"]
     energy = GaussianSpending(Fraction(1, 2)).energy(2, 1.0)

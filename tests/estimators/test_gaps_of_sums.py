@@ -37,10 +37,8 @@ MEANS = {
 def rows_with_gaps(seed, incomplete):
     """Return private rows (N, 2), of which a share lacks one cell, and public rows."""
     rng = np.random.default_rng([400, seed])
-    private, public = (
-        rng.normal(MEAN, VARIANCE**0.5, size=(N, 2)),
-        rng.normal(MEAN, VARIANCE**0.5, size=(100, 2)),
-    )
+    private = rng.normal(MEAN, VARIANCE**0.5, size=(N, 2))
+    public = rng.normal(MEAN, VARIANCE**0.5, size=(100, 2))
     lacking = np.flatnonzero(rng.random(N) < incomplete)
     private[lacking, rng.integers(2, size=len(lacking))] = np.nan
     return private, public
@@ -58,7 +56,8 @@ def estimated(verb, options, seed, incomplete, budget):
 @pytest.mark.parametrize(("verb", "options"), MEANS.values(), ids=MEANS)
 def test_intervals_hold_the_mean_of_complete_rows(verb, options, budget, incomplete):
     """With all rows in place of the complete ones, means were .7 and .34 of 5."""
-    held, counted = [], []
+    held = []
+    counted = []
     for seed in range(60):
         result, private = estimated(verb, options, seed, incomplete, budget)
         lower, upper = result.confidence_interval()

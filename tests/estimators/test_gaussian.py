@@ -112,7 +112,8 @@ def test_pairs_have_their_own_prediction_and_take_as_many_mean_steps_as_needed(m
 
 def test_equivariant_under_lower_triangular_maps():
     rng = np.random.default_rng(5)
-    private, public = rng.standard_normal((40_000, 6)), rng.standard_normal((7, 6))
+    private = rng.standard_normal((40_000, 6))
+    public = rng.standard_normal((7, 6))
     below = np.tril(rng.standard_normal((6, 6)), -1) + np.diag([1.0, 30.0, 0.1, 5.0, 100.0, 0.5])
     shift = rng.standard_normal(6) * 50
     assert np.linalg.cond(below) <= 1e4
@@ -138,12 +139,11 @@ def test_equivariant_under_lower_triangular_maps():
 )
 def test_units_and_origin_do_not_matter(scale, shift, n_pub):
     rng = np.random.default_rng(8)
-    private, public = rng.standard_normal((5000, 6)), rng.standard_normal((n_pub, 6))
+    private = rng.standard_normal((5000, 6))
+    public = rng.standard_normal((n_pub, 6))
     run = partial(seeded, lifted_coinpress, budget=RHO_HALF, cond_max=100.0)
-    plain, moved = (
-        run(private, x_pub=public),
-        run(scale * private + shift, x_pub=scale * public + shift),
-    )
+    plain = run(private, x_pub=public)
+    moved = run(scale * private + shift, x_pub=scale * public + shift)
     # A shift of 1e8 leaves eight digits of the rows.
     tolerance = 1e-5 if shift else 1e-7
     assert np.allclose(moved.covariance / scale**2, plain.covariance, rtol=0, atol=tolerance)
@@ -154,7 +154,8 @@ def test_a_few_hostile_rows_change_little():
     clean, error, _ = fit(4, 20_000, 10.0, 3)
     rng = np.random.default_rng([3, 4, 20_000])
     mean, factor = gaussian(4, 10.0, rng)
-    private, public = draw(20_000, mean, factor, rng), draw(5, mean, factor, rng)
+    private = draw(20_000, mean, factor, rng)
+    public = draw(5, mean, factor, rng)
     private[:3] = [[np.nan] * 4, [1e308, -1e308, 0, 0], [np.inf, 0, 0, 0]]
     result = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, random_state=3)
     assert covariance_error(result.covariance, factor) < error + 0.05
@@ -184,7 +185,8 @@ def test_refusals_come_before_the_debit_and_before_any_read(options, message):
 
 def test_public_rows_with_missing_cells_are_left_out():
     rng = np.random.default_rng(3)
-    private, public = rng.normal(size=(3000, 2)), rng.normal(size=(6, 2))
+    private = rng.normal(size=(3000, 2))
+    public = rng.normal(size=(6, 2))
     gaps = np.insert(public, [0, 3], [[np.nan, 1.0], [2.0, np.nan]], axis=0)
     whole, some = (
         seeded(estimate_gaussian, private, x_pub=x_pub, budget=RHO_HALF) for x_pub in (public, gaps)
@@ -246,10 +248,8 @@ def test_confidence_ellipse_holds_its_share(released):
 def test_mean_noise_std_is_that_of_the_mean(released):
     # Repeating the noise on the same rows: its spread is the stated one (five columns, 60 runs: within 35 %).
     rng = np.random.default_rng(12)
-    private, public = (
-        rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0],
-        rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0],
-    )
+    private = rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0]
+    public = rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0]
     runs = [
         seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(0.1), random_state=seed)
         for seed in range(60)

@@ -76,10 +76,12 @@ def test_rows_of_which_few_are_complete_are_unreliable():
 @pytest.mark.parametrize("budget", [ZCDP(0.002), PureDP(0.1)])
 def test_a_private_mean_is_that_of_the_complete_rows(budget):
     """A released sum divided by all rows is .6 of the way from the public mean, 0, to the private one, 1."""
-    means, held = [], []
+    means = []
+    held = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        public, private = rng.normal(size=(6, 8)), rng.normal(1.0, 1.0, size=(20_000, 8))
+        public = rng.normal(size=(6, 8))
+        private = rng.normal(1.0, 1.0, size=(20_000, 8))
         private[rng.random(private.shape) < 1.0 - 0.6**0.125] = np.nan
         with warnings.catch_warnings(action="ignore"):
             result = seeded(
@@ -101,7 +103,8 @@ def test_a_private_mean_is_that_of_the_complete_rows(budget):
 @pytest.mark.parametrize("options", [{"structure": "mean"}, {"method": "lifted_coinpress"}])
 def test_sums_come_with_the_number_of_complete_rows(options):
     rng = np.random.default_rng(3)
-    private, public = rows_with_gaps(rng, 20_000, 0.3), rows_with_gaps(rng, 40, 0.3)
+    private = rows_with_gaps(rng, 20_000, 0.3)
+    public = rows_with_gaps(rng, 40, 0.3)
     with warnings.catch_warnings(action="ignore"):
         result = seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(0.5), **options)
     lower, upper = result.complete_rows_interval(0.999)
@@ -112,7 +115,8 @@ def test_sums_come_with_the_number_of_complete_rows(options):
 @pytest.mark.parametrize("options", [{"structure": "diagonal"}, {"structure": "public"}])
 def test_where_no_number_is_released_public_rows_with_gaps_say_so(options):
     rng = np.random.default_rng(3)
-    private, public = rows_with_gaps(rng, 2_000, 0.3), rows_with_gaps(rng, 40, 0.3)
+    private = rows_with_gaps(rng, 2_000, 0.3)
+    public = rows_with_gaps(rng, 40, 0.3)
     with warnings.catch_warnings(action="ignore"):
         result = seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(0.001), **options)
     assert result.complete_rows is None

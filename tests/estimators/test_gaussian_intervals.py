@@ -41,7 +41,8 @@ def normal(n, seed=0):
 
 
 def released(rows, m=20, budget=RHO_HALF, seed=0, **options):
-    public, private = rows[:m].copy(), np.ascontiguousarray(rows[m:])
+    public = rows[:m].copy()
+    private = np.ascontiguousarray(rows[m:])
     return seeded(
         estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options
     )
@@ -67,13 +68,15 @@ def pieces_of(rows, radius_sq):
 
 
 def test_the_two_pieces_of_a_row_add_up_to_it_inside_and_to_the_sphere_outside():
-    rows, radius = np.random.default_rng(1).normal(size=(500, 3)) * [3.0, 1.0, 0.1], 4.0
+    rows = np.random.default_rng(1).normal(size=(500, 3)) * [3.0, 1.0, 0.1]
+    radius = 4.0
     rows[:4] = [[1e9, 0.0, 0.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0], [0.0, 1.99, 0.0]]
     for row in rows:
         inside, outer = pieces_of(row[None], radius)
         row = np.nan_to_num(row) * (not np.isnan(row).any())
         square = float(row @ row)
-        inner, kept = min(square, radius / 2.0), min(square, radius)
+        inner = min(square, radius / 2.0)
+        kept = min(square, radius)
         unit = np.outer(row, row) / max(square, 1e-300)
         assert np.allclose(inside, inner * unit, atol=4e-3)
         assert np.allclose(outer, (kept - inner) * unit, atol=4e-3)
@@ -121,7 +124,8 @@ def test_with_a_large_budget_intervals_are_those_of_sampling_and_hold_the_truth(
 
 def test_the_unit_of_the_rows_does_not_matter():
     rows = normal(10_000)
-    plain, scaled = released(rows), released(1024.0 * rows)
+    plain = released(rows)
+    scaled = released(1024.0 * rows)
     assert plain.part_reasons == scaled.part_reasons
     for kind, unit in zip(KINDS, (2.0**10, 2.0**10, 2.0**20, 1.0), strict=True):
         # Last bits of the public scales may turn axes around, and the noise with them.

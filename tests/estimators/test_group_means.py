@@ -70,10 +70,8 @@ def of_numbers(q, bound):  # planted: of what a number was before it was rounded
 
 
 def test_the_event_is_what_a_row_may_change():
-    rows, other = (
-        np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]),
-        np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]]),
-    )
+    rows = np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]])
+    other = np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]])
     bound = GaussianSpending(Fraction(1)).group_grid(3, 2, 2).bound
     box = np.full((3, 2), 1.0)
     weight = GaussianSpending.count_weight(bound)
@@ -248,7 +246,8 @@ def test_a_result_is_shown_and_drawn(tmp_path):
     assert "ME" in result.summary()
     assert result["NH"].shape == (2,)
     raises(KeyError, None, lambda: result["TX"])
-    wide, narrow = result.confidence_interval(simultaneous=True), result.confidence_interval()
+    wide = result.confidence_interval(simultaneous=True)
+    narrow = result.confidence_interval()
     assert np.all(wide[0] < narrow[0])
     assert np.all(wide[1] > narrow[1])
     result.plot(tmp_path / "groups.png")
@@ -341,7 +340,9 @@ def test_a_group_whose_sums_contradict_the_shape_of_all_rows_does_not_borrow_it(
 @pytest.mark.parametrize("name", ["zcdp", "pure"])
 def test_intervals_hold_the_means_of_groups_of_very_unequal_size(name):
     """4,000 intervals at 95 %; one interval for all groups holds 61 %. Alarm below 92 %: of sound ones less than once in 1e6."""
-    rng, held, groups = np.random.default_rng(12), [], 40
+    rng = np.random.default_rng(12)
+    held = []
+    groups = 40
     share = 1.0 / np.arange(1, groups + 1)
     truth = np.where(np.arange(groups) % 2, 1.0, -1.0)
     budget = fpp.ZCDP(0.1) if name == "zcdp" else fpp.PureDP(1)

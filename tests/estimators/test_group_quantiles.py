@@ -28,12 +28,14 @@ pytestmark = pytest.mark.filterwarnings(
 )
 EXACT = ZCDP(1e6)  # as good as no noise
 PLAIN = {"threads": 1, "progress": False}
-STATES, SEXES = ["ME", "NH", "VT"], [0, 1]
+STATES = ["ME", "NH", "VT"]
+SEXES = [0, 1]
 
 
 def survey(n, seed):
     rng = np.random.default_rng(seed)
-    place, sex = rng.choice(4, n, p=[0.5, 0.2, 0.2, 0.1]), rng.integers(0, 3, n)
+    place = rng.choice(4, n, p=[0.5, 0.2, 0.2, 0.1])
+    sex = rng.integers(0, 3, n)
     age = rng.integers(18, 90, n) + 100.0 * place
     age[rng.random(n) < 0.03] = np.nan
     names = np.array([*STATES, "elsewhere"], dtype=object)
@@ -42,7 +44,8 @@ def survey(n, seed):
     )
 
 
-TABLE, PUBLIC = survey(20_000, 0), survey(60, 1).dropna()
+TABLE = survey(20_000, 0)
+PUBLIC = survey(60, 1).dropna()
 BOTH = {"by": ["state", "sex"], "groups": {"state": STATES, "sex": SEXES}, "x_pub": PUBLIC, **PLAIN}
 
 

@@ -18,7 +18,8 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
     """Result, errors of covariance and mean, and the mean error of the public rows."""
     rng = np.random.default_rng([seed, dim, n, n_pub])
     mean, factor = gaussian(dim, condition, rng)
-    private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
+    private = draw(n, mean, factor, rng)
+    public = draw(n_pub, mean, factor, rng)
     result = seeded(
         estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options
     )
@@ -147,7 +148,8 @@ def test_a_public_set_of_another_scale_is_noticed_and_made_up_for(rung, factor):
 def test_a_shifted_public_mean_loses_its_weight(rung):
     # Many public rows three deviations away: by their number alone they would decide the mean.
     rng = np.random.default_rng(21)
-    public, private = rng.normal(size=(4000, 3)) + 3.0, rng.normal(size=(4000, 3))
+    public = rng.normal(size=(4000, 3)) + 3.0
+    private = rng.normal(size=(4000, 3))
     result = ladder(private, public, structure=rung)
     assert {"shifted", "clipped"} & {*result.reasons}
     assert np.abs(result.mean).max() < (0.1 if rung == "full" else 0.5)
@@ -166,7 +168,9 @@ def test_rows_far_out_are_counted_in():
         rows[:, 5] = 10.0 * (rng.random(count) < 0.01)
         return rows
 
-    private, public, truth = draw_rows(20_000), draw_rows(300), np.diag([1.0] * 5 + [0.99])
+    private = draw_rows(20_000)
+    public = draw_rows(300)
+    truth = np.diag([1.0] * 5 + [0.99])
     public[:, 5] = 0.0
     public[:3, 5] = 10.0
     result = ladder(private, public)

@@ -38,7 +38,8 @@ def mixed(seed, n, dim):
 def test_evidence_is_the_marginal_likelihood(n, dim):
     gaps = mixed(1, n, dim)
     gaps = gaps - gaps.mean(axis=0)
-    scatter, degrees = gaps.T @ gaps, n - 1
+    scatter = gaps.T @ gaps
+    degrees = n - 1
 
     def direct(rows):
         prior = rows + dim + 1.0
@@ -83,8 +84,10 @@ def test_the_ridge_and_the_pooling_of_scales():
 
 
 def test_units_of_columns_do_not_matter_with_many_rows():
-    rows, units = mixed(4, 400, 4), np.array([1e-12, 1.0, 1e12, 3.0])
-    one, other = public_prior(rows), public_prior(rows * units)
+    rows = mixed(4, 400, 4)
+    units = np.array([1e-12, 1.0, 1e12, 3.0])
+    one = public_prior(rows)
+    other = public_prior(rows * units)
     assert np.allclose(
         other.covariance / np.outer(units, units), one.covariance, rtol=1e-2, atol=1e-3
     )
@@ -111,20 +114,24 @@ def test_any_public_rows_give_a_positive_definite_base(public):
 
 
 def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
-    rng, dim, n = np.random.default_rng(8), 12, 400
+    rng = np.random.default_rng(8)
+    dim = 12
+    n = 400
     truth = np.diag(np.geomspace(1.0, 30.0, dim))
     rows = rng.normal(size=(n, dim)) * np.sqrt(np.diag(truth))
     released = rows.T @ rows / n
     targets = {"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}
     best = full.chosen(targets, released, 1e-3, n, 5.0)
     assert best.name == "diagonal"
-    found, away = best.repaired()[0], ~np.eye(dim, dtype=bool)
+    found = best.repaired()[0]
+    away = ~np.eye(dim, dtype=bool)
     assert np.linalg.norm(found[away]) <= 0.2 * np.linalg.norm(released[away])
 
 
 @pytest.mark.parametrize("std", [0.0, 0.01, 1.0, 1e9])
 def test_repair_is_relative_to_the_noise_and_always_positive(std):
-    rng, target = np.random.default_rng(9), np.diag(np.geomspace(1e-6, 1.0, 6))
+    rng = np.random.default_rng(9)
+    target = np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
     found, floored = full.chosen(
         {"public": target}, target + noise + noise.T, std, 1e4, 20.0
@@ -140,7 +147,9 @@ def test_the_plan_spends_at_most_everything():
         for degrees in (1.0, 9.0, 300.0):
             worth = EffectiveRows(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees)
             plan = schedule.full_plan(worth, n, NOISE)
-            left, made, spectrum = Fraction(1), 0, np.geomspace(1e-6, 1.0, 8)
+            left = Fraction(1)
+            made = 0
+            spectrum = np.geomspace(1e-6, 1.0, 8)
             while (share := plan.step(spectrum, left, made)[0]) is not None:
                 assert share in tuning.EARLY_SHARES
                 assert left > tuning.LEAST_LEFT
@@ -173,9 +182,12 @@ def test_any_size_and_budget_has_a_rung(n, allowance):
 
 def test_features_are_those_of_each_row():
     rng = np.random.default_rng(11)
-    rows, matrix, center = rng.normal(size=(5000, 7)), rng.normal(size=(7, 7)), rng.normal(size=7)
+    rows = rng.normal(size=(5000, 7))
+    matrix = rng.normal(size=(7, 7))
+    center = rng.normal(size=7)
     features = AxisFeatures(center=center, matrix=matrix)
-    found, moved = features(rows), (rows - center) @ matrix.T
+    found = features(rows)
+    moved = (rows - center) @ matrix.T
     assert np.allclose(found, np.hstack([moved, (moved**2 - 1) / np.sqrt(2)]))
     for begin, size in ((0, 1), (4999, 1), (3, 2), (100, 9)):
         assert np.array_equal(features(rows[begin : begin + size]), found[begin : begin + size])
@@ -240,7 +252,9 @@ def test_shares_follow_public_numbers():
 
 
 def test_a_shift_is_measured_and_chance_is_not():
-    worth, rng, found = plain_worth(4, 50), np.random.default_rng(4), []
+    worth = plain_worth(4, 50)
+    rng = np.random.default_rng(4)
+    found = []
     for _ in range(2000):
         gap = (
             rng.normal(size=4) / math.sqrt(50)
@@ -272,12 +286,14 @@ def test_a_stretch_is_for_scales_that_are_far_off():
 def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds():
     """A column with 3 % of ones, which no public row shows: median of its released variance over the true one, and how far the
     variances of the other columns are off at most, as logarithms, on average."""
-    found, others = [], []
+    found = []
+    others = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         rows = rng.normal(size=(5005, 5))
         rows[:, -1] = rng.random(5005) < 0.03
-        public, private = rows[:5].copy(), rows[5:]
+        public = rows[:5].copy()
+        private = rows[5:]
         public[:, -1] = 0.0
         result = seeded(
             estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed
@@ -297,7 +313,8 @@ def coverage(runs, spoil=1.0):
         rng = np.random.default_rng([5, seed])
         dim, n, n_pub = ((3, 4000, 8), (6, 8000, 20), (10, 20_000, 12))[seed % 3]
         mean, factor = gaussian(dim, 30.0, rng)
-        private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
+        private = draw(n, mean, factor, rng)
+        public = draw(n_pub, mean, factor, rng)
         result = seeded(
             estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed
         )
@@ -320,7 +337,8 @@ def test_predicted_errors_cover_and_a_lost_part_is_noticed():
 # ---- Choices of the ladder that were measured on real tables and Gaussians: each with the fault that it mends put back in.
 def share_spherical():
     """Of 60 sets of 20 public rows in 40 spherical columns, those that are as good as one common variance."""
-    rng, found = np.random.default_rng(1), 0
+    rng = np.random.default_rng(1)
+    found = 0
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(20, 40))
         common = np.eye(40) * np.var(rows, axis=0, ddof=1).mean()
@@ -350,7 +368,10 @@ def test_axis_variances_of_few_public_rows_err_as_much_as_is_said(n_pub):
 
     Axes of very unequal columns do not know in which directions the public rows err: each shows the average of the errors.
     """
-    dim, rng, found, before = 5, np.random.default_rng(3), [], []
+    dim = 5
+    rng = np.random.default_rng(3)
+    found = []
+    before = []
     for _ in range(1000):
         spread, axes = np.linalg.eigh(np.cov(rng.normal(size=(n_pub, dim)).T))
         turned = axes * np.sqrt(np.mean(1.0 / spread) * spread)
@@ -362,7 +383,8 @@ def test_axis_variances_of_few_public_rows_err_as_much_as_is_said(n_pub):
 
 
 def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch):
-    rng, scales = np.random.default_rng(4), np.geomspace(1.0, 100.0, 5)
+    rng = np.random.default_rng(4)
+    scales = np.geomspace(1.0, 100.0, 5)
     rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
 
     def taken():

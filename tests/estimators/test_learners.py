@@ -70,8 +70,10 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
 
 def test_recursion_contracts_and_keeps():
     # The two claims of a round, on random covariances of least eigenvalue 1 or more, with the largest error it allows.
-    rng, kappa = np.random.default_rng(1), 100.0
-    worst, kept = 0.0, 1.0
+    rng = np.random.default_rng(1)
+    kappa = 100.0
+    worst = 0.0
+    kept = 1.0
     for _ in range(2000):
         rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
         sigma = (rotation * np.exp(rng.uniform(0.0, np.log(kappa), size=3))) @ rotation.T
@@ -81,7 +83,8 @@ def test_recursion_contracts_and_keeps():
         values, vectors = np.linalg.eigh(sigma + error)
         halved = (vectors * np.where(values >= kappa / 2, 0.5, 1.0)) @ vectors.T
         after = np.linalg.eigvalsh(halved @ sigma @ halved)
-        worst, kept = max(worst, after[-1] / kappa), min(kept, after[0])
+        worst = max(worst, after[-1] / kappa)
+        kept = min(kept, after[0])
     assert worst <= gaussian_methods.SHRINK
     assert kept >= gaussian_methods.KEPT
     assert worst > 0.5  # a factor of one half would be a wrong claim
@@ -242,7 +245,8 @@ CASES = [
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget"), CASES)
 def test_replay_over_neighbors(method, dim, n_priv, n_pub, budget):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim, condition=4.0)
-    run, worst = partial(seeded, x_pub=x_pub, budget=budget, method=method, threads=1), 0.0
+    run = partial(seeded, x_pub=x_pub, budget=budget, method=method, threads=1)
+    worst = 0.0
     for place, value in enumerate(ROWS):
         pair = pair_at(x_priv, [0, 1, 77, -1][place % 4], value * np.array([1.0, -1.0])[:dim])
         report = record_replay(run, *pair, budget=budget)
@@ -255,7 +259,8 @@ def test_replay_over_neighbors(method, dim, n_priv, n_pub, budget):
 
 def test_recursive_preconditioner_cost_is_approached():
     x_priv, x_pub, _ = gaussian(40_000, 60, 2, condition=1.0)
-    one, other = x_priv.copy(), x_priv.copy()
+    one = x_priv.copy()
+    other = x_priv.copy()
     # Differences far away in directions that are orthogonal in public coordinates, and opposite sides for the mean.
     root = np.linalg.cholesky(np.cov(x_pub.T))
     one[0] = one[1] + 1e6 * root[:, 0]

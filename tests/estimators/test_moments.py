@@ -76,17 +76,16 @@ LEVELS = (np.arange(200_000) + 0.5) / 200_000
 @pytest.mark.parametrize("index", [2.0, 3.0, 4.0])
 def test_a_power_law_goes_on_as_it_should(index):
     """Beyond R a tail of index g has 1 / (2^(g - 1) - 1) times what lies between R / 2 and R."""
-    law, exact = law_of((1.0 - LEVELS) ** (-1.0 / index)), 1.0 / (2.0 ** (index - 1.0) - 1.0)
+    law = law_of((1.0 - LEVELS) ** (-1.0 / index))
+    exact = 1.0 / (2.0 ** (index - 1.0) - 1.0)
     expected, most = law.ratios(law.end / 4.0)
     assert abs(expected / exact - 1.0) < 0.25
     assert expected <= most <= 1.6 * exact
 
 
 def test_the_law_of_heavier_tails_allows_more():
-    heavy, light = (
-        law_of((1.0 - LEVELS) ** (-1.0 / 1.5)),
-        law_of(np.sqrt(-2.0 * np.log(1.0 - LEVELS))),
-    )
+    heavy = law_of((1.0 - LEVELS) ** (-1.0 / 1.5))
+    light = law_of(np.sqrt(-2.0 * np.log(1.0 - LEVELS)))
     assert heavy.ratios(heavy.end / 2.0)[0] > moments.HEAVY > light.ratios(light.end / 2.0)[1]
     assert heavy.ratios(heavy.end / 2.0)[1] > 2.0
     # Per octave a power law of index 1.5 falls by 2^-1.5, and the sum beyond a radius of no rows by nothing.
@@ -104,8 +103,10 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
     z = rng.normal(size=(200, dim)) * rng.lognormal(0.0, 2.0, size=(200, 1))
     z[:3] = np.outer([0.0, radius / 2.0, 1e150], np.eye(dim)[0])
     matrix = np.eye(dim) + 0.1 * rng.normal(size=(dim, dim))
-    affine, edges = AffineMap(dim=dim, matrix=matrix), np.array([0.1, 1.0, 4.0, 1e100])
-    counts, part = ShellCounts(affine=affine, edges=edges), Fraction(1, 10)
+    affine = AffineMap(dim=dim, matrix=matrix)
+    edges = np.array([0.1, 1.0, 4.0, 1e100])
+    counts = ShellCounts(affine=affine, edges=edges)
+    part = Fraction(1, 10)
     asked = RadialPieces(affine=affine, radius=radius, squares=part, counts=counts, counted=part)
     x = np.linalg.solve(matrix, z.T).T
     rows, _ = session.open_rows(np.vstack([x, [[np.nan] * dim]]))
@@ -138,12 +139,15 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
 
 @every_budget
 def test_the_noise_of_both_pieces_is_that_of_one_clipped_sum(budget):
-    n, dim, cost = 5000, 4, Fraction(1, 10)
+    n = 5000
+    dim = 4
+    cost = Fraction(1, 10)
     account = Account("test", budget, draws=10_000)
     plan = RadialPlan(dim=dim, n=n, spending=account.spending, count=cost, pieces=cost)
     one = account.spend(cost).grid("sum", dim, n)
     half = account.spend(cost / 2).grid("sum", dim, n)
-    plain, pieces = one.event.noise_std * one.step(1.0), half.event.noise_std * half.step(0.5)
+    plain = one.event.noise_std * one.step(1.0)
+    pieces = half.event.noise_std * half.step(0.5)
     assert pieces == pytest.approx(
         account.spending.by_tail(plain / math.sqrt(2.0), plain), rel=0.02
     )

@@ -59,7 +59,8 @@ def draws(name, n, budget, seeds, *, m=20, shrink=1.0, **options):
     rows_of, mean, covariance = POPULATIONS[name]
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        public, private = rows_of(rng.normal(size=(m, 3))), rows_of(rng.normal(size=(n, 3)))
+        public = rows_of(rng.normal(size=(m, 3)))
+        private = rows_of(rng.normal(size=(n, 3)))
         if options.get("center") is None:
             options = {
                 **options,
@@ -133,7 +134,8 @@ def test_rows_with_gaps_are_not_rows_at_the_center(incomplete):
     held = []
     for seed in range(15):
         rng = np.random.default_rng(seed)
-        private, public = light(rng.normal(size=(10_000, 3))), light(rng.normal(size=(20, 3)))
+        private = light(rng.normal(size=(10_000, 3)))
+        public = light(rng.normal(size=(20, 3)))
         private[rng.random(private.shape) < 1.0 - (1.0 - incomplete) ** (1.0 / 3.0)] = np.nan
         result = seeded(
             private_pca, private, x_pub=public, n_components=2, budget=ZCDP(0.5), random_state=seed

@@ -46,7 +46,8 @@ def test_bars_end_where_a_count_is_possible():
 
 
 def test_a_description_shows_possible_counts_of_texts():
-    ward, tables = ["north"] * 190 + ["south"] * 10, []
+    ward = ["north"] * 190 + ["south"] * 10
+    tables = []
     for seed in range(60):
         result = fpp.describe(
             pd.DataFrame({"ward": ward}), x_pub=pd.DataFrame({"ward": ["north", "south"]}), budget=fpp.ZCDP(0.002),
@@ -99,7 +100,8 @@ def test_a_bin_has_no_more_rows_than_there_are():
 
 def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one():
     rng = np.random.default_rng(12)
-    rows, public = rng.normal(5.0, 2.0, size=(12, 2)), rng.normal(5.0, 2.0, size=(30, 2))
+    rows = rng.normal(5.0, 2.0, size=(12, 2))
+    public = rng.normal(5.0, 2.0, size=(30, 2))
     described = fpp.describe(rows, x_pub=public, budget=EXACT)
     gaussian = fpp.estimate_gaussian(rows, x_pub=public, method="lifted_coinpress", budget=EXACT)
     half = np.arange(12) % 2
@@ -118,7 +120,8 @@ def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one
 @pytest.mark.parametrize("seed", range(4))
 def test_a_gaussian_learned_from_private_rows_has_the_divisor_n_minus_one(seed):
     rng = np.random.default_rng(seed)
-    rows, public = rng.normal(5.0, 2.0, size=(60, 1)), rng.normal(5.0, 2.0, size=(3, 1))
+    rows = rng.normal(5.0, 2.0, size=(60, 1))
+    public = rng.normal(5.0, 2.0, size=(3, 1))
     result = fpp.estimate_gaussian(rows, x_pub=public, structure="full", budget=EXACT)
     # the divisor n is 1.7 % less
     assert result.covariance[0, 0] == pytest.approx(rows.var(ddof=1), rel=0.004)

@@ -161,7 +161,9 @@ def test_ranks_never_fall():
 
 
 def test_cells_without_rows_add_none_to_a_group_of_unknown_size():
-    rng, totals, rows = np.random.default_rng(4), [], np.zeros(61)
+    rng = np.random.default_rng(4)
+    totals = []
+    rows = np.zeros(61)
     rows[20] = 500.0
     for _ in range(200):
         counts = rows + rng.laplace(scale=50.0, size=61)
@@ -173,7 +175,8 @@ def test_cells_without_rows_add_none_to_a_group_of_unknown_size():
 
 @pytest.mark.parametrize(("q", "atom"), [(0.5, 0.0), (0.501, 1.0)])
 def test_an_interval_reaches_the_atom_at_the_end_of_a_stretch_of_equal_ranks(q, atom):
-    rng, outside = np.random.default_rng(4), 0
+    rng = np.random.default_rng(4)
+    outside = 0
     one = float(np.nextafter(1.0, 2.0))
     edges = np.array([0.0, 5e-324, *np.arange(1, 31) / 31, 1.0, one])
     rows = np.zeros(len(edges) + 1)
@@ -191,7 +194,9 @@ def test_an_interval_reaches_the_atom_at_the_end_of_a_stretch_of_equal_ranks(q, 
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "ages", "mostly zero"])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_noise_is_small_beside_sampling(kind, budget):
-    rng, inside, errors = np.random.default_rng(4), [], []
+    rng = np.random.default_rng(4)
+    inside = []
+    errors = []
     table = column(rng, kind, 8000)
     truth = np.quantile(table, [0.25, 0.5, 0.75], method="inverted_cdf")
     for _ in range(12):
@@ -294,8 +299,10 @@ def test_planted_costs_edges_and_counts():
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
-    rng, shares = np.random.default_rng(17), divide(3, 5_000, GaussianSpending(Fraction(1, 10)))
-    edges, size = scales.edges_of(shares.log2_parts), EXPONENTS << shares.log2_parts
+    rng = np.random.default_rng(17)
+    shares = divide(3, 5_000, GaussianSpending(Fraction(1, 10)))
+    edges = scales.edges_of(shares.log2_parts)
+    size = EXPONENTS << shares.log2_parts
     for _ in range(5):
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
@@ -314,10 +321,8 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
                 (1, 2, 4, 8), scales.thresholds(shares.log2_parts, 0.01, False), strict=False
             ):
                 for begin in range(size - width + 1):
-                    total, beyond = (
-                        counts_of[begin : begin + width].sum(),
-                        counts_of[begin + width // 2 : begin + width].sum(),
-                    )
+                    total = counts_of[begin : begin + width].sum()
+                    beyond = counts_of[begin + width // 2 : begin + width].sum()
                     if total < 2.0 * shares.count_std * math.sqrt(width):
                         continue
                     apart = (
@@ -337,7 +342,8 @@ def slowly_stand(found, cells, known, passes):
     """Every window against every cell that is known or was found, again in every pass."""
     _, begin, outer, reach = found.T
     last = begin + np.maximum(2 * outer, 1) - 1
-    stood, held = np.zeros(len(found), dtype=bool), list(known)
+    stood = np.zeros(len(found), dtype=bool)
+    held = list(known)
     for _ in range(passes):
         distance = np.full(len(found), cells)
         for cell in held:
@@ -348,8 +354,10 @@ def slowly_stand(found, cells, known, passes):
 
 
 def test_windows_that_stand_make_others_stand():
-    rng, shares = np.random.default_rng(18), divide(2, 5_000, GaussianSpending(Fraction(1, 10)))
-    size, counted = EXPONENTS << shares.log2_parts, []
+    rng = np.random.default_rng(18)
+    shares = divide(2, 5_000, GaussianSpending(Fraction(1, 10)))
+    size = EXPONENTS << shares.log2_parts
+    counted = []
     for place in (0, -1) * 6:
         counts = rng.normal(size=(1, 2 * size + 2)) * shares.count_std
         # One of a run is near enough only when the one before it is known.
@@ -376,7 +384,8 @@ def test_the_anchor_is_the_window_that_stands_out_most():
     rng = np.random.default_rng(18)
     for log2_parts in range(3):
         shares = replace(divide(3, 5_000, GaussianSpending(Fraction(1, 10))), log2_parts=log2_parts)
-        size, columns = EXPONENTS << log2_parts, []
+        size = EXPONENTS << log2_parts
+        columns = []
         for height in (0.0, 4.0, 40.0):
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
@@ -397,7 +406,8 @@ def test_the_anchor_is_the_window_that_stands_out_most():
                 assert math.isclose(anchor[0], best[0], rel_tol=1e-12)
             else:
                 assert anchor == (-math.inf, -1)
-            low, high = best[1] - 30, best[1] + 5
+            low = best[1] - 30
+            high = best[1] + 5
             near = scales.anchor_between(each, low, high, shares)
             assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
             assert low <= near[1] < high + 2 * shares.parts
@@ -425,11 +435,9 @@ PARTS = [0, 1, 2]
 def slowly_pooled(counts, sides, log2_parts, public, centers, own, factors):
     """All cells of one side of one column at a time."""
     cells = 2047 << log2_parts
-    values, variances, found = (
-        np.zeros((len(centers), sides, cells)),
-        np.zeros((len(centers), sides, cells)),
-        [],
-    )
+    values = np.zeros((len(centers), sides, cells))
+    variances = np.zeros((len(centers), sides, cells))
+    found = []
     for j, (center, variance, factor) in enumerate(zip(centers, own, factors, strict=True)):
         distance = public[:, j] - center
         distance = distance[distance != 0.0]
@@ -463,7 +471,8 @@ def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
         )
         centers = rng.choice([0.0, 1.0, -1e308], size=columns)
         if sides == 1:
-            public, centers = np.abs(public), np.zeros(columns)
+            public = np.abs(public)
+            centers = np.zeros(columns)
         factors = (rng.random(columns) * 50.0 * (m > 0)).tolist()
         given = (
             counts,
@@ -484,7 +493,8 @@ def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
 
 # ---- sides and tails -------------------------------------------------------------------------------------------------
 def some_sides(rng, log2_parts, sides=9):
-    parts, edges = 1 << log2_parts, scales.edges_of(log2_parts)
+    parts = 1 << log2_parts
+    edges = scales.edges_of(log2_parts)
     cells = len(edges) - 1
     counts = rng.normal(size=(sides, cells)) * 4.0
     lasts = [*rng.integers(cells, size=sides - 6).tolist(), 0, cells - 1, None]
@@ -550,7 +560,8 @@ def test_a_tail_model_is_total_and_does_not_depend_on_the_sides_beside_it():
     # A tail model is total.
     rng = np.random.default_rng(16)
     for scale in (0.0, 1.0, 1e6, 1e18):
-        counts, edges = rng.normal(size=(50, 138)) * scale, np.cumsum(rng.random(139))
+        counts = rng.normal(size=(50, 138)) * scale
+        edges = np.cumsum(rng.random(139))
         given = (
             list(counts),
             [np.full(138, 3.0)] * 50,

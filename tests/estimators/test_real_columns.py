@@ -67,8 +67,10 @@ def spending_here(budget, dim):
 @pytest.mark.parametrize(("octaves", "sign"), [(37, 1.0), (0, -1.0)], ids=["scaled", "negated"])
 def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign):
     """Exactly, where the answers are those of the other run with its cells moved by whole octaves, or its sides exchanged."""
-    rng, dim = np.random.default_rng(3), 2 if sign > 0.0 else 1
-    rows, public = rng.lognormal(size=(3000, dim)), rng.lognormal(size=(1, dim))
+    rng = np.random.default_rng(3)
+    dim = 2 if sign > 0.0 else 1
+    rows = rng.lognormal(size=(3000, dim))
+    public = rng.lognormal(size=(1, dim))
     with transcripts.recording() as transcript:
         here = mean_of(rows, public, budget)
     parts = divide(dim, 3000, spending_here(budget, dim)).parts
@@ -104,7 +106,8 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("dim", [1, 2, 7])
 def test_costs_add_up_to_the_budget(budget, dim):
-    rows, ledger = np.random.default_rng(5).normal(size=(20_000, dim)), Ledger(budget)
+    rows = np.random.default_rng(5).normal(size=(20_000, dim))
+    ledger = Ledger(budget)
     result = mean_of(rows, rows[:1].copy(), budget, ledger=ledger)
     assert result.spent == budget
     names = [release["name"] for release in result.releases]
@@ -141,10 +144,12 @@ def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(
 
 def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
     """Error over that of two steps of the paper's method, which is told the variance, on the same rows of Gaussian columns."""
-    ours, theirs = [], []
+    ours = []
+    theirs = []
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        rows, public = rng.normal(size=(n, dim)), rng.normal(size=(n_pub, dim))
+        rows = rng.normal(size=(n, dim))
+        public = rng.normal(size=(n_pub, dim))
         ours.append(mean_of(rows, public, budget, random_state=seed).mean)
         theirs.append(mean_of(rows, public, budget, variance=1.0, random_state=seed).mean)
     return np.sqrt(np.mean(np.square(ours)) / np.mean(np.square(theirs)))
@@ -170,7 +175,9 @@ def test_a_constant_column_is_said_to_be_at_its_value():
 
 def test_a_rare_yes_is_clipped_near_one():
     rate = 8.0 * divide(1, 20_000, GaussianSpending(BUDGETS[0].rho)).count_std / 20_000
-    rng, errors, clips = np.random.default_rng(6), [], []
+    rng = np.random.default_rng(6)
+    errors = []
+    clips = []
     for seed in range(40):
         rows = (rng.random((20_000, 1)) < rate).astype(float)
         result = mean_of(rows, np.zeros((1, 1)), random_state=seed)
@@ -188,7 +195,8 @@ def test_a_rare_yes_is_clipped_near_one():
 def test_intervals_hold_and_are_of_a_sensible_width(kind, budget):
     rng = np.random.default_rng(7)
     rows = column(rng, kind, 20_000)[:, None]
-    truth, misses = column(np.random.default_rng(8), kind, 10**6), 0
+    truth = column(np.random.default_rng(8), kind, 10**6)
+    misses = 0
     for seed in range(12):
         rows = column(rng, kind, 20_000)[:, None]
         result = mean_of(rows, rng.permutation(truth)[:5, None], budget, random_state=seed)
@@ -230,7 +238,8 @@ def test_one_warning_names_the_columns_and_says_that_everything_is_too_little():
 
 def test_public_rows_may_stand_in_for_a_hopeless_budget():
     rng = np.random.default_rng(13)
-    rows, public = rng.normal(size=(300, 2)), rng.normal(size=(200, 2))
+    rows = rng.normal(size=(300, 2))
+    public = rng.normal(size=(200, 2))
     ledger = Ledger(ZCDP(1))
     result = mean_of(rows, public, ZCDP(0.001), public_only="auto", ledger=ledger)
     assert np.array_equal(result.mean, public.mean(axis=0))
@@ -373,9 +382,12 @@ def names(result):
 @pytest.mark.parametrize("others", [4, 200])
 def test_one_public_value_far_from_all_others_costs_nothing(budget, others):
     """The error is that of the same public rows without it, and the column is named."""
-    rng, errors, held = np.random.default_rng(1), [], 0
+    rng = np.random.default_rng(1)
+    errors = []
+    held = 0
     for seed in range(8):
-        rows, public = rng.normal(size=(5000, 1)), rng.normal(size=(others, 1))
+        rows = rng.normal(size=(5000, 1))
+        public = rng.normal(size=(others, 1))
         result = mean_of(rows, np.vstack([public, [[1e6]]]), budget, random_state=seed)
         lower, upper = result.confidence_interval()
         errors.append(result.mean[0])
@@ -416,7 +428,8 @@ def test_only_the_columns_that_lie_far_get_a_new_center():
 
 @every_budget
 def test_record_and_replay_where_counts_are_asked_again(budget):
-    rng, calls = np.random.default_rng(5), set()
+    rng = np.random.default_rng(5)
+    calls = set()
     for center in (np.full((1, 2), 1e5), np.zeros((1, 2)), np.array([[0.0, 1e9]])):
         for one in ([1e308, 0.0], [np.nan, 5.0], [-1e5, 1e5], [np.inf, -np.inf]):
             rows, other = pair_at(rng.normal(size=(4000, 2)), 17, one)
@@ -614,7 +627,9 @@ def test_which_tails_are_called_heavy():
     assert said.count(("heavy_tail",)) >= 4
     assert said.count(()) <= 10
     # Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows.
-    edges, values, last = scales.edges_of(0), np.zeros(2047), 1100
+    edges = scales.edges_of(0)
+    values = np.zeros(2047)
+    last = 1100
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):
@@ -631,8 +646,10 @@ def test_which_tails_are_called_heavy():
 def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_far():
     """False alarms: columns of noise about one known cell end beyond it as rarely as the rule says."""
     divided = divide(1, 20_000, GaussianSpending(ZCDP(0.05).rho))
-    rng, far = np.random.default_rng(9), 0
-    size, end = 2047 * divided.parts, scales.key_of(1.0, divided.log2_parts)
+    rng = np.random.default_rng(9)
+    far = 0
+    size = 2047 * divided.parts
+    end = scales.key_of(1.0, divided.log2_parts)
     none = np.zeros(0, dtype=np.int64)
     for _ in range(300):
         above, below = rng.normal(scale=divided.count_std, size=(2, size))
@@ -666,8 +683,10 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
 
 
 def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
-    rng, edges = np.random.default_rng(10), scales.edges_of(1)
-    last, values = scales.key_of(8.0, 1), np.zeros(len(edges) - 1)
+    rng = np.random.default_rng(10)
+    edges = scales.edges_of(1)
+    last = scales.key_of(8.0, 1)
+    values = np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
     side = clips.sides_of(
         [values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int)
@@ -677,7 +696,8 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]
     points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
     (found,), _, _ = side.excess(points[None])
-    guessed, middle = mass[side.occupied :], (lower + (upper - lower) / 2.0)[side.occupied :]
+    guessed = mass[side.occupied :]
+    middle = (lower + (upper - lower) / 2.0)[side.occupied :]
     for clip, told in zip(points, found, strict=True):
         beyond = float((guessed * (middle - clip)).sum())
         assert told == pytest.approx(

@@ -142,7 +142,8 @@ def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
         table, function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, **night}
     )
     assert result.levels == ((*WARDS, "(other)", "(missing)"), (1.0, 0.0, "(other)", "(missing)"))
-    wards, nights = table["ward"].str.strip(), table["night"]
+    wards = table["ward"].str.strip()
+    nights = table["night"]
     truth = [
         [np.sum(ward & each) for each in (nights == 1, nights == 0, nights == 7, nights.isna())]
         for ward in (*(wards == name for name in WARDS), wards == "elsewhere", wards.isna())
@@ -176,7 +177,10 @@ def test_texts_that_nobody_listed():
 # ---- intervals, ranks, forms ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_intervals_hold_and_ranks_are_right(budget):
-    rng, alone, together, ranked = np.random.default_rng(3), [], [], []
+    rng = np.random.default_rng(3)
+    alone = []
+    together = []
+    ranked = []
     rows = rng.choice(20, 5000, p=np.arange(1, 21) / 210.0).astype(float)
     truth = np.bincount(rows.astype(int), minlength=22)
     order = 20 - np.argsort(np.argsort(truth[:20], kind="stable"))
@@ -305,14 +309,16 @@ RUNS = {
 def test_replay_on_hostile_neighbors(name):
     budget, given = RUNS[name]
     for ward, night in HOSTILE:
-        rows, other = visits(300), visits(300)
+        rows = visits(300)
+        other = visits(300)
         other.loc[7, "ward"], other.loc[7, "night"] = ward, night
         report = record_replay(lambda x: counted(x, budget, **given), rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
 
 def replayed(budget=BUDGETS["zcdp"]):
-    rows, other = visits(300), visits(300)
+    rows = visits(300)
+    other = visits(300)
     rows.loc[7, "ward"], other.loc[7, "ward"] = "north", "ward 3"
     return record_replay(
         lambda x: counted(x, budget, column="ward", keys=WARDS), rows, other, budget=budget

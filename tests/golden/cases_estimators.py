@@ -126,7 +126,8 @@ def gaussians() -> Iterator[Case]:
 
 
 def histograms() -> Iterator[Case]:
-    grid, dyadic = fpp.BinGrid(width=2.5, offset=0.25), fpp.DyadicBins()
+    grid = fpp.BinGrid(width=2.5, offset=0.25)
+    dyadic = fpp.DyadicBins()
     kinds = {
         "one width": grid, "three widths": fpp.BinGrid(width=0.5, levels=3), "dyadic": dyadic,
         "product": fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=4.0)], columns=(2, 0)),

@@ -34,10 +34,8 @@ def balls() -> Iterator[Case]:
 
 
 def separated() -> Iterator[Case]:
-    learn, large = (
-        fpp.learn_separated_mixture,
-        {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)},
-    )
+    learn = fpp.learn_separated_mixture
+    large = {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)}
     given = {"n_components": 3, "min_weight": 0.25}
     for name, method in METHODS.items():
         for notion, budget in large.items():
@@ -146,7 +144,9 @@ def listed(size: int, dim: int, seed: int, *, full: bool = False) -> fpp.Hypothe
 
 def selections() -> Iterator[Case]:
     choose = fpp.select_hypothesis
-    line, plane, tilted = listed(50, 1, 41), listed(40, 2, 42), listed(20, 2, 43, full=True)
+    line = listed(50, 1, 41)
+    plane = listed(40, 2, 42)
+    tilted = listed(20, 2, 43, full=True)
     for score in ("minimum_distance", "yatracos", "log_ratio"):
         for name, budget in BUDGETS.items():
             laws = (

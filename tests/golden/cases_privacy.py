@@ -61,7 +61,8 @@ def plans() -> Iterator[Case]:
 
 
 def orders() -> Iterator[Case]:
-    radius, weights = {"mean_radius": 10.0}, {"n_components": 3, "min_weight": 0.2}
+    radius = {"mean_radius": 10.0}
+    weights = {"n_components": 3, "min_weight": 0.2}
     theorems: dict[str, dict[str, Any]] = {
         "B.1": radius, "B.2": {}, "HKM22": radius, "B.5": {}, "B.12": {"pub_priv_gap": 0.3}, "C.23": weights,
         "C.24": {**radius, **weights, "cond_max": 100.0}, "C.28": weights, "C.29": weights,

@@ -26,7 +26,8 @@ def labeled(labels: np.ndarray) -> dict[str, object]:
 
 
 def regressions() -> Iterator[Case]:
-    numbers, given = labeled(NUMBER), {"label": -1, "budget": ZCDP(1)}
+    numbers = labeled(NUMBER)
+    given = {"label": -1, "budget": ZCDP(1)}
     for name, budget in BUDGETS.items():
         call = {"label": -1, "budget": budget, "method": "newton"}
         yield private(

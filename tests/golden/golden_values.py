@@ -311,10 +311,12 @@ def error_beside(
 
 def moves(kept: dict[str, Any], now: dict[str, Any], name: str) -> str:
     """How far each number of a field moved, in its own errors as they were; empty if its numbers are not kept."""
-    was, new = numbers_of(kept[name]), numbers_of(now[name])
+    was = numbers_of(kept[name])
+    new = numbers_of(now[name])
     if was is None or new is None or was.shape != new.shape:
         return ""
-    error, found = error_beside(kept, name, was.shape), []
+    error = error_beside(kept, name, was.shape)
+    found = []
     for place in np.argwhere(
         ~np.isclose(was, new, rtol=CLOSE, atol=CLOSE * float(np.abs(was).max(initial=0.0)))
     ):

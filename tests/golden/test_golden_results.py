@@ -125,7 +125,8 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: str(np.shape(value)))
 def test_rounding_errors_are_close_and_changes_are_not(value):
-    array, kept = np.asarray(value), kept_of(value)
+    array = np.asarray(value)
+    kept = kept_of(value)
     rebuilt = (lambda new: float(new)) if array.ndim == 0 else (lambda new: new)
     assert agree(kept, kept_of(rebuilt(array.copy())), bits=True)
     rounded = kept_of(rebuilt(array * (1.0 + 1e-9)))

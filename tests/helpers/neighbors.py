@@ -28,7 +28,9 @@ def hostile_pairs(rows, place, hostile):
 
 def replaced(rng, rows, hostile):
     """Return the rows with one replaced: by a random row, a copy of another, a hostile row, or a hostile number in one column."""
-    other, index, kind = rows.copy(), rng.integers(len(rows)), rng.integers(3)
+    other = rows.copy()
+    index = rng.integers(len(rows))
+    kind = rng.integers(3)
     if kind == 0:
         other[index] = rng.standard_normal(rows.shape[1]) * 10.0 ** rng.integers(-3, 4)
     elif kind == 2:

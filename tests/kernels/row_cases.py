@@ -139,16 +139,15 @@ def gram_of(chunk, row_map, module=kernels):
 
 def counted_sum_of(chunk, row_map, module=kernels):
     """The sum, and behind it the number of rows with an entry that is not finite."""
-    sums, neutral = np.zeros(row_map.out_dim, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    sums = np.zeros(row_map.out_dim, dtype=np.int64)
+    neutral = np.zeros(1, dtype=np.int64)
     module.rows_sum_counted(chunk, row_map, sums, neutral)
     return np.concatenate([sums, neutral])
 
 
 def counted_gram_of(chunk, row_map, module=kernels):
-    gram, neutral = (
-        np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
+    gram = np.zeros((row_map.out_dim, row_map.out_dim), dtype=np.int64)
+    neutral = np.zeros(1, dtype=np.int64)
     module.rows_gram_counted(chunk, row_map, gram, neutral)
     return np.concatenate([gram.reshape(-1), neutral])
 
@@ -162,8 +161,10 @@ def pieces_of(chunk, row_map, module=kernels):
 def radial_of(chunk, row_map, bound=2000, module=kernels):
     """Both sums, and the squares of whole rows that reach to this bound."""
     dim = row_map.out_dim
-    sums, gram = np.zeros((2, dim), dtype=np.int64), np.zeros((dim, dim), dtype=np.int64)
-    counts, edges_sq = np.zeros(10, dtype=np.int64), row_map.limit**2 * 4.0 ** np.arange(-6, 3)
+    sums = np.zeros((2, dim), dtype=np.int64)
+    gram = np.zeros((dim, dim), dtype=np.int64)
+    counts = np.zeros(10, dtype=np.int64)
+    edges_sq = row_map.limit**2 * 4.0 ** np.arange(-6, 3)
     module.rows_radial(
         chunk, row_map, sums, gram, bound / (2.0 * row_map.limit), bound, edges_sq, counts
     )

@@ -109,7 +109,8 @@ def test_a_missing_extension_says_how_to_make_one(monkeypatch):
 ])  # fmt: skip
 def test_a_pointer_keeps_its_array_alive(pointer):
     rows = np.ones((4, 3))
-    alive, made = weakref.ref(rows), pointer(rows)
+    alive = weakref.ref(rows)
+    made = pointer(rows)
     del rows
     gc.collect()
     assert alive() is not None  # a thread may be at work on it after an interrupt

@@ -25,9 +25,11 @@ SIDE = [2047 << parts for parts in range(3)]
 def hostile_rows(rng, n, dim, dtype=np.float64):
     """Any bit pattern, ordinary numbers, and the notorious ones."""
     bits = rng.integers(0, 256, size=(n, dim, np.dtype(dtype).itemsize), dtype=np.uint8)
-    rows, ordinary = bits.view(dtype).reshape(n, dim).copy(), rng.random((n, dim)) < 0.5
+    rows = bits.view(dtype).reshape(n, dim).copy()
+    ordinary = rng.random((n, dim)) < 0.5
     rows[ordinary] = rng.normal(size=int(ordinary.sum())) * 10.0 ** rng.integers(-5, 6)
-    special, largest = rng.random((n, dim)) < 0.2, np.finfo(dtype).max
+    special = rng.random((n, dim)) < 0.2
+    largest = np.finfo(dtype).max
     notorious = [
         0.0, -0.0, np.finfo(dtype).smallest_subnormal, 1.0, 1.25, 2.0, np.inf, -np.inf, np.nan, largest, -largest,
     ]  # fmt: skip
@@ -55,14 +57,15 @@ def centers(rng, dim):
 def a_box(rng, dim, neutral=False, ordinary=False):
     """For ordinary ones AVX-512 takes no division: no middle near zero, nothing near overflow."""
     if ordinary:
-        low, high = -rng.uniform(0.1, 9.0, size=dim), rng.uniform(10.0, 99.0, size=dim)
-        center, width = rng.normal(size=dim), rng.uniform(0.01, 99.0, size=dim)
+        low = -rng.uniform(0.1, 9.0, size=dim)
+        high = rng.uniform(10.0, 99.0, size=dim)
+        center = rng.normal(size=dim)
+        width = rng.uniform(0.01, 99.0, size=dim)
     else:
-        low, high = (
-            -(10.0 ** rng.integers(-3, 300, size=dim)),
-            10.0 ** rng.integers(-3, 300, size=dim),
-        )
-        center, width = centers(rng, dim), (high - low) / 2
+        low = -(10.0 ** rng.integers(-3, 300, size=dim))
+        high = 10.0 ** rng.integers(-3, 300, size=dim)
+        center = centers(rng, dim)
+        width = (high - low) / 2
     absent = rng.normal(size=dim)
     return ColumnBox(
         center=center,
@@ -87,7 +90,8 @@ def check_boxes(rows, box, together=None):
 def test_counts_equal_those_of_the_twin(isa, dtype, neutral, log2_parts):
     rng = np.random.default_rng(log2_parts)
     for dim in (1, 2, 7, 65):
-        rows, center = hostile_rows(rng, 400, dim, dtype), centers(rng, dim)
+        rows = hostile_rows(rng, 400, dim, dtype)
+        center = centers(rng, dim)
         if neutral:
             rows[::3] = np.where(np.isfinite(rows[::3]), rows[::3], 1.0)
         found = counted(kernels, rows, center, log2_parts, neutral)
@@ -110,7 +114,8 @@ def test_counts_equal_those_of_the_twin(isa, dtype, neutral, log2_parts):
 def test_boxes_equal_those_of_the_twin(isa, dtype, neutral):
     rng = np.random.default_rng(5)
     for dim in (1, 3, 9, 70):
-        rows, box = hostile_rows(rng, 300, dim, dtype), a_box(rng, dim, neutral)
+        rows = hostile_rows(rng, 300, dim, dtype)
+        box = a_box(rng, dim, neutral)
         found = kernels.columns_box(rows, box)
         assert found.tobytes() == reference.columns_box(rows, box).tobytes()
         whole = np.isfinite(rows).all(axis=1)
@@ -141,7 +146,8 @@ def test_quotients_are_rounded_as_divisions_are(isa, dtype):
             rows[rng.random(rows.shape) < 0.05] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0])
             check_boxes(rows, box)
     for value in (0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 5e-324, -5e-324):
-        rows, box = np.full((64, 1), value, dtype=dtype), a_box(rng, 1, ordinary=True)
+        rows = np.full((64, 1), value, dtype=dtype)
+        box = a_box(rng, 1, ordinary=True)
         check_boxes(rows, box)
 
 
@@ -161,10 +167,8 @@ def test_boxes_on_the_limits_of_ordinary_ones(isa, middle, width):
 
 
 def boxed(module, rows, box, row_map, edges_sq):
-    sums, counts = (
-        np.zeros(row_map.out_dim, dtype=np.int64),
-        np.zeros(len(edges_sq) + 1, dtype=np.int64),
-    )
+    sums = np.zeros(row_map.out_dim, dtype=np.int64)
+    counts = np.zeros(len(edges_sq) + 1, dtype=np.int64)
     module.rows_sum(rows, row_map, sums, box)
     module.rows_shell_counts(rows, row_map, counts, edges_sq, box)
     return np.concatenate([sums, counts])
@@ -242,7 +246,8 @@ def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
     rng = np.random.default_rng(8)
     for dim in (3, 50, 530):
         wide = hostile_rows(rng, 61, dim + 3, dtype)
-        center, box = centers(rng, dim), a_box(rng, dim, False)
+        center = centers(rng, dim)
+        box = a_box(rng, dim, False)
         for rows in (wide[:, 2 : dim + 2], wide[::2, :dim], wide[::-1, :dim]):
             together = np.ascontiguousarray(rows)
             assert np.array_equal(
@@ -271,10 +276,12 @@ def moved(rows, other, center, log2_parts, neutral):
 
 @pytest.mark.parametrize("neutral", [False, True])
 def test_a_replaced_row_moves_two_counts_of_a_column_at_most(neutral):
-    rng, most = np.random.default_rng(6), 0
+    rng = np.random.default_rng(6)
+    most = 0
     for _ in range(300):
         dim = int(rng.integers(1, 5))
-        rows, center = hostile_rows(rng, int(rng.integers(1, 6)), dim), centers(rng, dim)
+        rows = hostile_rows(rng, int(rng.integers(1, 6)), dim)
+        center = centers(rng, dim)
         other = rows.copy()
         other[rng.integers(len(rows))] = hostile_rows(rng, 1, dim)[0]
         l1, l2 = moved(rows, other, center, int(rng.integers(3)), neutral)
@@ -290,12 +297,14 @@ def test_a_row_that_is_counted_by_its_neighbors_is_caught():
     def faulty(rows):
         return counted(kernels, np.diff(rows, axis=0, prepend=0.0), np.zeros(1), 0)
 
-    rows, other = np.array([[1.0], [2.0], [4.0]]), np.array([[1.0], [9.0], [4.0]])
+    rows = np.array([[1.0], [2.0], [4.0]])
+    other = np.array([[1.0], [9.0], [4.0]])
     assert np.abs(faulty(rows) - faulty(other)).sum() > 2
 
 
 def test_what_is_no_kernel_argument_is_refused():
-    rows, center = np.ones((3, 2)), np.zeros(2)
+    rows = np.ones((3, 2))
+    center = np.zeros(2)
     raises(
         KernelError,
         "shape",
@@ -324,7 +333,8 @@ def test_what_is_no_kernel_argument_is_refused():
         **{**box, "lower": 2.0 * np.ones(2)},
         width=np.ones(2),
     )
-    fine, counts = ColumnBox(**box, width=np.ones(2)), np.zeros(3, dtype=np.int64)
+    fine = ColumnBox(**box, width=np.ones(2))
+    counts = np.zeros(3, dtype=np.int64)
     two, three = (RowMap(dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
     raises(KernelError, None, kernels.rows_sum, rows, three, counts, fine)
     raises(KernelError, "shape", kernels.rows_sum, rows, two, counts, fine)
@@ -346,7 +356,8 @@ def counts_of(edges, groups=1):
 def test_cells_and_moments_of_groups_equal_those_of_the_twin(dtype, isa):
     rng = np.random.default_rng(11)
     for n in (0, 1, 8, 301, 1000):
-        rows, groups = hostile_rows(rng, n, 6, dtype)[:, :5], 3
+        rows = hostile_rows(rng, n, 6, dtype)[:, :5]
+        groups = 3
         code = rng.integers(-1, groups + 1, n).astype(np.int32)  # of rows in no group, too
         every = [
             np.unique(rng.normal(size=size).astype(dtype)).astype(float)
@@ -373,10 +384,8 @@ def test_cells_and_moments_of_groups_equal_those_of_the_twin(dtype, isa):
         for bound, squared, each in itertools.product(
             (2, 7, 2**20 + 3, 2**26), (False, True), (groups, 1)
         ):
-            middle, steps = (
-                rng.normal(size=(each, 5)),
-                (1 if squared else bound) / rng.random((each, 5)),
-            )
+            middle = rng.normal(size=(each, 5))
+            steps = (1 if squared else bound) / rng.random((each, 5))
             given = None if each == 1 else code, middle, steps, squared, bound
             sums, split, expected = (kernels.moment_sums(each, 5) for _ in range(3))
             kernels.group_moments(rows, *given, sums)
@@ -394,11 +403,14 @@ def test_columns_are_joined_to_rows(isa):
 
 
 def test_what_is_no_argument_of_groups_is_refused():
-    rows, code, two = np.zeros((3, 4)), np.zeros(3, dtype=np.int32), [np.zeros(1), np.ones(1)]
+    rows = np.zeros((3, 4))
+    code = np.zeros(3, dtype=np.int32)
+    two = [np.zeros(1), np.ones(1)]
     for few, *by in ((rows[:, :1],), (rows, code[:2], 1), (rows, code, 3, True)):
         raises(KernelError, None, kernels.columns_cells, few, two, counts_of(two), *by)
     raises(KernelError, None, kernels.columns_cells, rows, two, counts_of(two)[1:])
-    sums, box = kernels.moment_sums(2, 4), np.ones((2, 4))
+    sums = kernels.moment_sums(2, 4)
+    box = np.ones((2, 4))
     for middle, bound in ((box[:1], 4), (np.ones((2, 5)), 4), (box, 0), (box, 2**26 + 1)):
         raises(
             KernelError, None, kernels.group_moments, rows, code, middle, middle, False, bound, sums
@@ -406,7 +418,8 @@ def test_what_is_no_argument_of_groups_is_refused():
 
 
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------
-up, down = math.inf, -math.inf
+up = math.inf
+down = -math.inf
 HOSTILE = np.array(
     [0.0, -0.0, 5e-324, -5e-324, 2.0**-1074 * 3, 2.0**-1023, 2.0**-1022, np.nextafter(2.0**-1022, 1), 1.0, 2.0, 3.0, 0.5,
      -0.5, 1.5, -1.5, 2.5, 2.0**1023, np.nextafter(2.0**1023, up), 1.7976931348623157e308, np.inf, -np.inf, np.nan,
@@ -501,7 +514,8 @@ def test_bins_own_their_upper_edge_and_some_numbers_have_none():
     """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
     rule = BinRule(0.25)
     for half in range(-41, 42, 2):
-        edge, key = half / 2 * 0.25, (half - 1) // 2
+        edge = half / 2 * 0.25
+        key = (half - 1) // 2
         around = np.array([np.nextafter(edge, down), edge, np.nextafter(edge, up)])
         assert bins.bins_keys(around, rule).tolist() == [key, key, key + 1]
     for exponent in range(-1073, 1024):
@@ -539,7 +553,8 @@ def test_counts_do_not_depend_on_the_cut(rule):
             bins.collect([table], 1),
             bins_twin.bins_count(x[:stop], rule) if stop < len(x) else expected,
         )
-    first, second = BinTable(), BinTable()
+    first = BinTable()
+    second = BinTable()
     first.count(x[:9_000], rule)
     second.count(x[9_000:], rule)
     same(bins.collect([second, first], 1), expected)
@@ -558,13 +573,15 @@ def test_keys_that_are_sorted_and_keys_of_a_table_give_the_same_counts(size, mon
     """Distinct numbers are written down and sorted; the repeated ones after them go back to a window and a hash table."""
     monkeypatch.setattr(bins, "_SORTED_AT_ONCE", 20_000)
     modes = []
-    sort, write_down = BinTable._sort, BinTable._write_down
+    sort = BinTable._sort
+    write_down = BinTable._write_down
     monkeypatch.setattr(BinTable, "_sort", lambda table: (modes.append("sort"), sort(table)))
     monkeypatch.setattr(
         BinTable, "_write_down", lambda table: (modes.append("write"), write_down(table))
     )
     rng = np.random.default_rng(6)
-    distinct, repeated = rng.uniform(0, 2**50, (2, 60_000)), rng.integers(0, 5, 30_000) * 2.0**40
+    distinct = rng.uniform(0, 2**50, (2, 60_000))
+    repeated = rng.integers(0, 5, 30_000) * 2.0**40
     x = np.concatenate([distinct[0], repeated, HOSTILE, distinct[1], [np.nan] * 30_000])
     table = BinTable()
     for begin in range(0, len(x), size):
@@ -628,7 +645,8 @@ def test_control_ceil_and_log2_differ():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_layouts_around_whole_blocks(n, rule, dtype):
     rows = np.random.default_rng(n).standard_cauchy((n, 3)).astype(dtype)
-    apart, reverse = np.asfortranarray(rows)[:, 2], rows[:, 1].copy()[::-1]
+    apart = np.asfortranarray(rows)[:, 2]
+    reverse = rows[:, 1].copy()[::-1]
     for column in (
         rows[:, 1],
         rows[::2, 0],

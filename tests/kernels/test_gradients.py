@@ -116,7 +116,8 @@ def test_equal_integers(dim, dtype):
 @pytest.mark.parametrize("dim", [100, 250, 1030])
 def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
     rng = np.random.default_rng(dim)
-    rows, places = rows_of(rng, 21, dim, dtype), np.array([20, 3, 3, 0, 7], dtype=np.int64)
+    rows = rows_of(rng, 21, dim, dtype)
+    places = np.array([20, 3, 3, 0, 7], dtype=np.int64)
     for shape, residual in (((dim,), squared_residual), ((2, dim), several)):
         chosen = map_of(rng, shape, residual)
         slow = summed(rows, chosen, module=reference)
@@ -198,7 +199,8 @@ def test_no_loss_of_ours_is_compiled(monkeypatch):
 @pytest.mark.parametrize("factor", [1.01, 3.0])
 def test_no_row_passes_the_bound(factor):
     """Even where the float bound promises too much, so that only the integer checks are left; without them some would pass."""
-    rng, passed = np.random.default_rng(8), {GradientMap: 0, ResidualMap: 0}
+    rng = np.random.default_rng(8)
+    passed = {GradientMap: 0, ResidualMap: 0}
     for dim in DIMS:
         for fair in each_map(rng, dim, bound=1000):
             wrong = replace(fair, inv_step=fair.inv_step * factor)
@@ -211,8 +213,10 @@ def test_no_row_passes_the_bound(factor):
 
 
 def test_wrong_arguments():
-    good, rng = np.zeros(3, dtype=np.int64), np.random.default_rng(0)
-    chosen, other = map_of(rng, (3,), squared_residual), residual_map_of(rng, 3, squared_residual)
+    good = np.zeros(3, dtype=np.int64)
+    rng = np.random.default_rng(0)
+    chosen = map_of(rng, (3,), squared_residual)
+    other = residual_map_of(rng, 3, squared_residual)
     for rows, sums in (
         (np.zeros((2, 3)), good), (np.zeros((2, 4), dtype=np.int64), good), (np.zeros((2, 4)), good.astype(np.int32)),
         (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),

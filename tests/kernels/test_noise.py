@@ -28,7 +28,8 @@ CASES = [
 
 
 def forced(key, count, law, log2_scale, window_log2):
-    draws, key_in = np.empty(count, dtype=np.int64), inp(np.frombuffer(key, dtype=np.uint8))
+    draws = np.empty(count, dtype=np.int64)
+    key_in = inp(np.frombuffer(key, dtype=np.uint8))
     check(lib.fpp_test_noise_i64(key_in, 0, count, law, log2_scale, window_log2, out(draws)))
     return draws
 
@@ -117,7 +118,8 @@ def test_bad_arguments_raise(name, args):
 
 
 def test_hook_refuses_windows_narrower_than_production():
-    draws, key = np.empty(8, dtype=np.int64), inp(np.frombuffer(KEY, dtype=np.uint8))
+    draws = np.empty(8, dtype=np.int64)
+    key = inp(np.frombuffer(KEY, dtype=np.uint8))
     for law, window in ((2, -4), (-1, -4), (0, -35), (0, 1)):
         assert lib.fpp_test_noise_i64(key, 0, 8, law, 8, window, out(draws)) == lib.FPP_ERR_ARGUMENT
     assert lib.fpp_gaussian_floor_i64(ffi.NULL, 0, 8, 8, out(draws)) == lib.FPP_ERR_ARGUMENT
@@ -145,7 +147,8 @@ BLOCK_COUNTING = (  # RFC 8439, section 2.3.2
 
 
 def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
-    key, nonce = bytes(range(32)), bytes.fromhex("000000090000004a00000000")
+    key = bytes(range(32))
+    nonce = bytes.fromhex("000000090000004a00000000")
     assert keystream(key, nonce, 1, 64).hex() == BLOCK_COUNTING
     assert chacha.keystream(key, nonce, 1, 64).hex() == BLOCK_COUNTING
     text = b"Ladies and Gentlemen of the class of '99: If I could offer you "
@@ -159,7 +162,8 @@ def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
     # Equals cryptography.
     rng = np.random.default_rng(20)
     for _ in range(1000):
-        key, nonce = rng.bytes(32), rng.bytes(12)
+        key = rng.bytes(32)
+        nonce = rng.bytes(12)
         counter = int(rng.integers(0, 2**32 - 80)) if rng.random() < 0.9 else 0
         n_bytes = int(rng.integers(0, 80 * 64))
         cipher = Cipher(
@@ -167,7 +171,8 @@ def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
         ).encryptor()
         assert keystream(key, nonce, counter, n_bytes) == cipher.update(bytes(n_bytes))
     # Counter stops at its end.
-    key, nonce = bytes(32), bytes(12)
+    key = bytes(32)
+    nonce = bytes(12)
     assert keystream(key, nonce, 2**32 - 1, 64) == chacha.keystream(key, nonce, 2**32 - 1, 64)
     assert keystream(key, nonce, 2**32 - 17, 17 * 64) == chacha.keystream(
         key, nonce, 2**32 - 17, 17 * 64
@@ -178,7 +183,8 @@ def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
 
 
 def test_words_follow_the_protocol(isa):
-    key, count = bytes(range(32)), 2500
+    key = bytes(range(32))
+    count = 2500
     words = np.empty(count, dtype=np.uint64)
     check(lib.fpp_words_u64(inp(np.frombuffer(key, dtype=np.uint8)), 0, count, out(words)))
     expected = b"".join(

@@ -90,7 +90,8 @@ def test_codes_equal_twin(size, components, dim, full):
     )
     assert (codes[:, :2] == 0).all()
     assert (codes[:, 39:] == 0).all()
-    flat, finite = reference.flattened(codes)[:size, 2:39], np.isfinite(rows).all(axis=1)
+    flat = reference.flattened(codes)[:size, 2:39]
+    finite = np.isfinite(rows).all(axis=1)
     assert (flat[:, ~finite] == 0).all()
     assert (flat[:, finite].max(axis=0) == 32767).all()
 
@@ -140,7 +141,8 @@ def test_pair_counts_equal_twin(rows):
 @given(st.integers(1, 140), st.integers(1, 40), st.integers(0, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_cell_scores_equal_twin(size, cells, shift, seed):
-    rng, reach = np.random.default_rng(seed), 2**30 // cells
+    rng = np.random.default_rng(seed)
+    reach = 2**30 // cells
     table = rng.integers(-reach, reach + 1, size=(size, cells)).astype(np.int32)
     table[::2] = table[0]  # equal hypotheses
     panels = kernels.panelled(table, 2**31 - 1)
@@ -157,7 +159,8 @@ def test_cell_scores_equal_twin(size, cells, shift, seed):
 
 def line_parts(rng, size, components, scale=1.0):
     weights, means, variances = mixtures(rng, size, components, 1, scale=scale)
-    means, std = means[:, :, 0].copy(), np.sqrt(variances[:, :, 0])
+    means = means[:, :, 0].copy()
+    std = np.sqrt(variances[:, :, 0])
     with np.errstate(divide="ignore"):
         constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
     grids = np.sort(
@@ -175,8 +178,10 @@ def test_roots_equal_twin(components, scale, most):
     some = 0
     for own in range(size):
         shape = (size - own - 1, most)
-        roots, want = np.empty(shape), np.empty(shape)
-        counts, wanted = np.zeros(shape[0], dtype=np.int64), np.zeros(shape[0], dtype=np.int64)
+        roots = np.empty(shape)
+        want = np.empty(shape)
+        counts = np.zeros(shape[0], dtype=np.int64)
+        wanted = np.zeros(shape[0], dtype=np.int64)
         kernels.pair_roots(parts, grids, own, roots, counts)
         reference.pair_roots(parts, grids, own, want, wanted)
         assert np.array_equal(counts, wanted)
@@ -201,7 +206,8 @@ def test_wrong_arguments_are_refused():
         worst,
     )
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
-    room, codes = kernels.density_room(table), codes[:1].copy()
+    room = kernels.density_room(table)
+    codes = codes[:1].copy()
     raises(KernelError, None, kernels.density_codes, np.zeros((3, 1)), table, codes, 0, room)
     raises(KernelError, None, kernels.density_codes, np.zeros((3, 2)), table, codes, 8, room)
     raises(
@@ -270,7 +276,9 @@ def test_where_polynomials_change(gap):
 
 def test_many_hypotheses_near_each_other():
     """Lists as they are chosen from: a million codes, from rows near and far."""
-    rng, size, dim = np.random.default_rng(3), 900, 3
+    rng = np.random.default_rng(3)
+    size = 900
+    dim = 3
     weights = rng.dirichlet([20.0, 20.0], size)
     weights[7::50] = [1.0, 0.0]
     means = rng.normal(size=(2, dim)) + 0.1 * rng.normal(size=(size, 2, dim))
@@ -313,7 +321,8 @@ def test_statistics_of_rows_equal_those_of_the_twin(isa, dtype, dim):
         rows = rng.normal(size=(n, dim + 3)).astype(dtype)[:, 1 : dim + 1]
         rows[rng.random((n, dim)) < 0.02] = np.nan
         rows[rng.random((n, dim)) < 0.02] = np.finfo(dtype).max
-        means, stds = rng.normal(size=(3, dim)), 10.0 ** rng.uniform(-2, 2, (3, dim))
+        means = rng.normal(size=(3, dim))
+        stds = 10.0 ** rng.uniform(-2, 2, (3, dim))
         share = rng.dirichlet(np.ones(3), n).T.copy()
         for radii in ((1.0, 2.0, 3.0), (0.5, 1.0, 0.0)):
             found = statistic(kernels, rows, means, stds, share, radii)
@@ -341,7 +350,8 @@ def loops():
 
 def case(k, dim, n=700, apart=3.0):
     rng = np.random.default_rng(k * 100 + dim)
-    weights, means = rng.dirichlet(np.full(k, 5.0)), apart * rng.normal(size=(k, dim))
+    weights = rng.dirichlet(np.full(k, 5.0))
+    means = apart * rng.normal(size=(k, dim))
     roots = np.tril(0.3 * rng.normal(size=(k, dim, dim))) + np.eye(dim) * rng.uniform(
         0.5, 2.0, size=(k, 1, 1)
     )
@@ -363,7 +373,8 @@ def hostile(rows):
 def parts_of(rows, table, inv_step=500.0, labels=None):
     """Vectors of each component, and the places of their rows, which are in order."""
     dim = table.means.shape[1]
-    inner, lift = 1.5 * dim, np.sqrt(max(1.0, 0.5 * dim))
+    inner = 1.5 * dim
+    lift = np.sqrt(max(1.0, 0.5 * dim))
     given = mixture_rows.soft_parts(
         rows, inv_step, table=table, labels=labels, inner=inner, lift=lift
     )

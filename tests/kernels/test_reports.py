@@ -93,7 +93,8 @@ def read(name, found, case, module=report_codes):
 def test_reports_agree_with_their_twin(name, case):
     dim = vectors_of(case).dim
     rows = odd_rows(dim)[: 3 if dim > 64 else 9]
-    fast, exact = drawn(name, rows, case, 13), drawn(name, rows, case, 13, slow)
+    fast = drawn(name, rows, case, 13)
+    exact = drawn(name, rows, case, 13, slow)
     assert near(fast, exact) if name == "report_integers" else np.array_equal(fast, exact)
     if name in READERS:
         fast[0, 8:10] = 255  # a word that no book has is a vector too
@@ -152,7 +153,8 @@ def test_rows_without_direction_are_the_first_axis():
 ])  # fmt: skip
 def test_laws_out_of_range_are_refused(changes):
     case = dataclasses.replace(law(3), **changes)
-    rows, out = np.zeros((1, case.dim if case.dim < 100 else 3)), np.empty((1, 3), np.int32)
+    rows = np.zeros((1, case.dim if case.dim < 100 else 3))
+    out = np.empty((1, 3), np.int32)
     raises(KernelError, None, noise.report_integers, rows, case, KEY, out)
 
 
@@ -172,7 +174,8 @@ def test_numbers_of_reports_end():
     raises(KernelError, None, noise.report_integers, np.ones((1, 3)), law(3), KEY[:31], out)
     raises(KernelError, None, noise.report_integers, np.ones((1, 3), np.float32), law(3), KEY, out)
     # a seed that is never taken
-    never, seeds = law(50, 0.99, tail=1e-9), np.empty((1, 32), np.uint8)
+    never = law(50, 0.99, tail=1e-9)
+    seeds = np.empty((1, 32), np.uint8)
     raises(
         KernelError, None, noise.report_seeds, np.ones((1, 50)), never, KEY, seeds, most_trials=3
     )

@@ -195,7 +195,8 @@ def test_labeled_rows_become_scores(dim, residual, kind):
 
 def test_sums_are_added_to_and_wrap_around():
     row_map = RowMap(dim=1, quant_bound=100, inv_step=1.0, limit=99.0)
-    sums, gram = np.array([2**63 - 2], dtype=np.int64), np.array([[2**63 - 1]], dtype=np.int64)
+    sums = np.array([2**63 - 2], dtype=np.int64)
+    gram = np.array([[2**63 - 1]], dtype=np.int64)
     kernels.rows_sum(np.array([[3.0], [-1.0]]), row_map, sums)
     kernels.rows_gram(np.array([[3.0]]), row_map, gram)
     assert (sums[0], gram[0, 0]) == (-(2**63), -(2**63) + 8)
@@ -205,7 +206,8 @@ def test_sums_are_added_to_and_wrap_around():
 def dyadic_cases(draw):
     """Rows, centers and matrices of small multiples of 1/8: without a clip, every floating-point step is exact."""
     eighths = st.integers(-64, 64).map(lambda k: k / 8)
-    dim, out_dim = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    dim = draw(st.integers(1, 4))
+    out_dim = draw(st.integers(1, 4))
     kind = draw(st.sampled_from(KINDS))
     out_dim = out_dim if kind is MatrixKind.FULL else dim
     shape = {MatrixKind.IDENTITY: 0, MatrixKind.DIAGONAL: dim}.get(kind, out_dim * dim)
@@ -223,7 +225,9 @@ def dyadic_cases(draw):
 def exact_steps(row, case):
     """The row in grid steps before the clip, as fractions."""
     t = [Fraction(x) - Fraction(c) for x, c in zip(row, case["center"], strict=True)]
-    m, kind, steps = case["matrix"], case["kind"], []
+    m = case["matrix"]
+    kind = case["kind"]
+    steps = []
     for i in range(case["out_dim"]):
         if kind is MatrixKind.IDENTITY:
             y = t[i]
@@ -295,7 +299,8 @@ def test_a_map_freezes_its_arrays_and_the_largest_bound_is_exact():
 
 
 def refused_layouts():
-    x, buffer = np.ones((4, 3)), np.zeros(4 * 3 * 8 + 1, dtype=np.uint8)
+    x = np.ones((4, 3))
+    buffer = np.zeros(4 * 3 * 8 + 1, dtype=np.uint8)
     yield "int64", x.astype(np.int64)
     yield "big-endian", x.astype(">f8")
     yield "column-major", np.asfortranarray(x)
@@ -414,7 +419,8 @@ def test_rows_that_fail_the_integer_check_count_as_zero(limit):
 def test_every_pair_of_notorious_values():
     """All rows of two notorious bit patterns, under every kind of map; no warning escapes either (they are errors here)."""
     words = np.array([(a, b) for a in SPECIAL_BITS for b in SPECIAL_BITS], dtype=np.uint64)
-    x, rng = np.ascontiguousarray(words).view(np.float64), np.random.default_rng(8)
+    x = np.ascontiguousarray(words).view(np.float64)
+    rng = np.random.default_rng(8)
     for kind in KINDS:
         q = everywhere(x, make_map(rng, 2, kind, scale=1e5))
         finite = np.isfinite(x).all(axis=1)
@@ -447,7 +453,8 @@ def test_odd_shapes_fill_or_leave_the_outputs():
 # says so in exact fractions.
 FUSED_DIMS = (24, 25, 31, 50, 127, 128, 129, 257)
 # 1 + LARGE is a float32, and half a last bit of 1 is SMALL * LARGE
-SMALL, LARGE = 2.0**-41, 2.0**-12
+SMALL = 2.0**-41
+LARGE = 2.0**-12
 
 
 def planted_map(dim, kind, sign):
@@ -474,7 +481,8 @@ def planted_rows(dim, place, dtype=np.float64):
 
 def test_plants_are_caught():
     """The unfused sum is a half, which rounds to 0; the exact one, and the fused, is above, which would be 1."""
-    row_map, x = planted_map(24, MatrixKind.LOWER, 1.0), planted_rows(24, 7)
+    row_map = planted_map(24, MatrixKind.LOWER, 1.0)
+    x = planted_rows(24, 7)
     row = row_map.matrix[7]
     exact = Fraction(row[0]) + Fraction(row[7]) * Fraction(1.0 + LARGE)
     assert exact == Fraction(1, 2) + Fraction(SMALL) * Fraction(LARGE)
@@ -514,7 +522,9 @@ def test_many_planted_rows():
 @pytest.mark.parametrize("magnitude", [2.0**30, 2.0**36, 2.0**42])
 def test_products_that_cancel(magnitude, limit):
     """Large products with small sums: rounding errors of the products decide many integers, and for the largest all of them."""
-    rng, dim, n = np.random.default_rng(1), 50, 400
+    rng = np.random.default_rng(1)
+    dim = 50
+    n = 400
     matrix = rng.standard_normal((dim, dim))
     matrix -= matrix.mean(axis=1, keepdims=True)
     x = magnitude + 8.0 * rng.standard_normal((n, dim))
@@ -525,7 +535,8 @@ def test_products_that_cancel(magnitude, limit):
 @pytest.mark.parametrize("scale", [1e-200, 1e-150, 1e-120, 1e120, 1e150, 1e200])
 def test_columns_and_steps_far_from_one(scale):
     """Weights of columns and steps whose squares are not numbers: no product is fused, or the bound holds."""
-    rng, dim = np.random.default_rng(2), 30
+    rng = np.random.default_rng(2)
+    dim = 30
     plain = planted_map(dim, MatrixKind.LOWER, 1.0)
     rows = np.concatenate([planted_rows(dim, 9), rng.standard_normal((20, dim))])
     for by_column in (True, False):

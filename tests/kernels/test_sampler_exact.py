@@ -39,7 +39,8 @@ def edge_density(name, edge):
 @pytest.fixture(scope="module")
 def header():
     """The arrays of the C header, read as text."""
-    text, found = HEADER.read_text(), {}
+    text = HEADER.read_text()
+    found = {}
     for kind, name, body in re.findall(r"static const (\w+) (\w+)\[\d+\] = \{(.*?)\};", text, re.S):
         items = [item.strip().rstrip("u") for item in body.split(",") if item.strip()]
         found[name] = [float.fromhex(x) if kind == "double" else int(x, 0) for x in items]
@@ -73,7 +74,8 @@ def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
         f"{name}_alias"
     ]
     # Weights cover the density and sum to 2 64.
-    scale, weight = header[f"{name.upper()}_SCALE"], header[f"{name}_weight"]
+    scale = header[f"{name.upper()}_SCALE"]
+    weight = header[f"{name}_weight"]
     assert sum(weight) == 2**64
     for b in range(BINS):
         # an acceptance probability never exceeds 1
@@ -82,14 +84,17 @@ def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
     assert all(weight[b] <= scale * edge_density(name, b) + 1 for b in range(1, BINS))
     assert weight[0] - scale <= 2 * BINS
     # Alias table gives exactly the weights.
-    column, got = 1 << sampler.COMPARE_BITS, [0] * BINS
+    column = 1 << sampler.COMPARE_BITS
+    got = [0] * BINS
     for c, entry in enumerate(header[f"{name}_alias"]):
-        threshold, other = entry >> 10, entry & 1023
+        threshold = entry >> 10
+        other = entry & 1023
         got[c] += threshold
         got[other] += column - threshold
     assert got == header[f"{name}_weight"]
     # First look table abbreviates the alias table.
-    law, quick = LAWS[name], header[f"{name}_quick"]
+    law = LAWS[name]
+    quick = header[f"{name}_quick"]
     for c, (first, entry) in enumerate(
         zip(header[f"{name}_first"], header[f"{name}_alias"], strict=True)
     ):
@@ -101,11 +106,9 @@ def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
 
 
 def test_gaussian_quick_threshold_is_a_lower_bound_over_its_bin(header):
-    scale, weight, quick = (
-        header["GAUSSIAN_SCALE"],
-        header["gaussian_weight"],
-        header["gaussian_quick"],
-    )
+    scale = header["GAUSSIAN_SCALE"]
+    weight = header["gaussian_weight"]
+    quick = header["gaussian_quick"]
     for b in range(BINS):  # the density falls inside a bin: its right edge is the worst point
         assert (
             quick[b] * arb(weight[b])
@@ -116,12 +119,11 @@ def test_gaussian_quick_threshold_is_a_lower_bound_over_its_bin(header):
 
 @pytest.mark.parametrize("log2_scale", [8, 9, 32, 33, 40])
 def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_scale):
-    scale, weight, quick = (
-        header["LAPLACE_SCALE"],
-        header["laplace_weight"],
-        header["laplace_quick"],
-    )
-    low_bits, rng = log2_scale - 3, np.random.default_rng(log2_scale)
+    scale = header["LAPLACE_SCALE"]
+    weight = header["laplace_weight"]
+    quick = header["laplace_quick"]
+    low_bits = log2_scale - 3
+    rng = np.random.default_rng(log2_scale)
     lows = (
         range(1 << low_bits)
         if low_bits <= 6
@@ -140,7 +142,8 @@ def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_s
 
 @pytest.mark.parametrize("name", LAWS)
 def test_double_ratios_are_close_to_the_truth(header, name):
-    scale, weight = header[f"{name.upper()}_SCALE"], header[f"{name}_weight"]
+    scale = header[f"{name.upper()}_SCALE"]
+    weight = header[f"{name}_weight"]
     for b in range(BINS):
         truth = scale * edge_density(name, b) / weight[b]
         assert abs(arb(header[f"{name}_ratio"][b]) - truth) <= truth * arb(2) ** -51
@@ -158,11 +161,9 @@ def series(x):
 @pytest.mark.parametrize("name", LAWS)
 def test_double_test_is_well_inside_its_window(header, name, log2_scale):
     rng = np.random.default_rng(log2_scale)
-    scale, weight, unit = (
-        header[f"{name.upper()}_SCALE"],
-        header[f"{name}_weight"],
-        2.0**-log2_scale,
-    )
+    scale = header[f"{name.upper()}_SCALE"]
+    weight = header[f"{name}_weight"]
+    unit = 2.0**-log2_scale
     low_bits = log2_scale - LAWS[name].log2_bins
     for b in [0, 1, 2, 63, 64, BINS - 1, *rng.integers(0, BINS, 300).tolist()]:
         low = [0, (1 << low_bits) - 1, int(rng.integers(0, 1 << low_bits))][int(rng.integers(0, 3))]
@@ -171,26 +172,28 @@ def test_double_test_is_well_inside_its_window(header, name, log2_scale):
         ]
         if name == "gaussian":
             y = (float(low) + float(fraction) * 2.0**-64) * unit
-            x, k = y * (b * 2.0**-6 + 0.5 * y), (((b << low_bits) | low) << 64) | fraction
+            x = y * (b * 2.0**-6 + 0.5 * y)
+            k = (((b << low_bits) | low) << 64) | fraction
             truth = exp_minus(k * k, 1 << (2 * log2_scale + 129))
         else:
-            x, truth = low * unit, exp_minus((b << low_bits) | low, 1 << log2_scale)
-        bound, truth = header[f"{name}_ratio"][b] * series(x), scale * truth / weight[b]
+            x = low * unit
+            truth = exp_minus((b << low_bits) | low, 1 << log2_scale)
+        bound = header[f"{name}_ratio"][b] * series(x)
+        truth = scale * truth / weight[b]
         # The fraction is cut at 64 bits here: that moves s by at most 16 * 2^-8 * 2^-64 more.
         assert abs(arb(bound) - truth) <= truth * arb(2) ** -43
 
 
 def c_exp(s):
-    limbs, result = (
-        ffi.new("uint64_t[7]", [s >> 64 * i & (2**64 - 1) for i in range(7)]),
-        ffi.new("uint64_t[7]"),
-    )
+    limbs = ffi.new("uint64_t[7]", [s >> 64 * i & (2**64 - 1) for i in range(7)])
+    result = ffi.new("uint64_t[7]")
     assert lib.fpp_test_fixed_exp(limbs, result) == lib.FPP_OK
     return sum(result[i] << 64 * i for i in range(6)), result[6]
 
 
 def exponents():
-    one, ln2 = 1 << FIXED_BITS, sampler.ln2_fixed()
+    one = 1 << FIXED_BITS
+    ln2 = sampler.ln2_fixed()
     grid = [0, 1, one - 1, one, 128 * one, 129 * one - 1]
     grid += [k * ln2 + d for k in (1, 2, 64, 184, 185) for d in (-1, 0, 1, one >> 25, -(one >> 25))]
     rng = np.random.default_rng(5)
@@ -217,7 +220,8 @@ def test_fixed_point_exponential_is_good_to_360_bits_and_the_same_in_c():
 
 def kept_of(law, bin_index, magnitude, fraction, log2_scale):
     """(number of U that are kept, bits of U): `accepts` solved for U, so exactly what the sampler keeps."""
-    table, u_bits = tables(law), law.quick_bits + U_MORE_BITS
+    table = tables(law)
+    u_bits = law.quick_bits + U_MORE_BITS
     if law.laplace:
         s = magnitude << (FIXED_BITS - log2_scale)
     else:
@@ -244,8 +248,10 @@ def test_kept_of_is_where_accepts_changes():
 
 def worst_log2_ratio(name, log2_scale, fractions, error=0):
     """Largest |implied / ideal - 1| over every magnitude, as a power of two. `error` plants a wrong weight."""
-    law, worst = LAWS[name], arb(0)
-    table, low_bits = tables(law), log2_scale - law.log2_bins
+    law = LAWS[name]
+    worst = arb(0)
+    table = tables(law)
+    low_bits = log2_scale - law.log2_bins
     for b in range(BINS):
         for low in range(1 << low_bits):
             k = b << low_bits | low

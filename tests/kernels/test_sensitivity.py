@@ -28,13 +28,15 @@ FEW, MANY = 2_000, 200_000
 
 def moved_sum(kernel, x, x_other, row_map):
     """Squared norm of the difference of two sums, modulo 2^64 as the noise sees it, in Python integers."""
-    a, b = kernel(x, row_map), kernel(x_other, row_map)
+    a = kernel(x, row_map)
+    b = kernel(x_other, row_map)
     return sum((int(p) - int(q)) ** 2 for p, q in zip(a, b, strict=True))
 
 
 def moved_gram(kernel, x, x_other, row_map):
     """Squared Frobenius norm of the difference of the full symmetric matrices."""
-    a, b = kernel(x, row_map), kernel(x_other, row_map)
+    a = kernel(x, row_map)
+    b = kernel(x_other, row_map)
     below = [int(v) for v in (a - b)[np.tril_indices(a.shape[0], -1)] if v]
     diagonal = [int(v) for v in np.diag(a - b)]
     return 2 * sum(v * v for v in below) + sum(v * v for v in diagonal)
@@ -50,7 +52,8 @@ def gram_claim(bound):
 
 def random_row(rng, dim, row_map):
     """One row of a regime in which something could go wrong."""
-    radius, direction = row_map.limit / row_map.inv_step, rng.standard_normal(dim)
+    radius = row_map.limit / row_map.inv_step
+    direction = rng.standard_normal(dim)
     direction /= np.linalg.norm(direction)
     center = 0.0 if row_map.center is None else row_map.center
     regime = rng.integers(9)
@@ -81,7 +84,8 @@ def neighbors(rng, dim, row_map):
     x = rng.standard_normal((n, dim)) * row_map.limit / row_map.inv_step
     place = rng.integers(n)
     x[place] = random_row(rng, dim, row_map)
-    other, turn = x.copy(), rng.integers(3)
+    other = x.copy()
+    turn = rng.integers(3)
     if turn == 0:
         other[place] = -x[place]
     elif turn == 1:
@@ -93,7 +97,9 @@ def neighbors(rng, dim, row_map):
 
 def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
     """Largest squared move over its claim, or inf if a claim fails; maps clip below the bound, above it, or not at all."""
-    rng, worst, maps = np.random.default_rng(seed), 0.0, []
+    rng = np.random.default_rng(seed)
+    worst = 0.0
+    maps = []
     for dim in (1, 2, 3, 64) + ((257, 1000) if pairs >= 500 and not gram else ()):
         for kind in MatrixKind if dim < 64 else (MatrixKind.IDENTITY, MatrixKind.DIAGONAL):
             for bound in (20 * math.isqrt(dim) + 8, 2896) + (() if gram else (2**20,)):
@@ -143,7 +149,8 @@ def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
         ]
         squared = moved(kernel, *trial, row_map)
         if squared >= best:
-            best, pair = squared, trial
+            best = squared
+            pair = trial
     assert 0.99**2 <= best / claim(bound) <= 1.0
 
 
@@ -219,7 +226,9 @@ def test_planted_bug_in_a_gram_is_caught(bug):
 
 def test_clip_without_the_integer_check_fails_on_a_fine_grid():
     """At Q = 2^50 the float clip passes the bound in its last place: invisible to a float test, plain to an integer one."""
-    bound, rng, escaped = 2**50, np.random.default_rng(6), 0
+    bound = 2**50
+    rng = np.random.default_rng(6)
+    escaped = 0
     for _ in range(200):
         (q,) = whole(clip(rng.standard_normal((1, 5)) * 2.0**52, float(bound)))
         escaped += sum(v * v for v in q) > bound**2
@@ -236,7 +245,8 @@ def test_a_claim_that_is_too_small_is_refuted():
 # ---- Gram matrices at their limits; `test_rows.py` holds them to their twins ----------------------------------------
 def test_largest_entries_do_not_overflow_an_accumulator(isa):
     """All rows at the bound, far beyond the rows that 32 bits can hold."""
-    n, bound = 5000, 2896
+    n = 5000
+    bound = 2896
     row_map = RowMap(dim=2, quant_bound=bound, inv_step=1.0, limit=float(bound))
     x = np.zeros((n, 2))
     x[:, 1] = -float(bound)
@@ -256,7 +266,8 @@ PLAIN = RowMap(dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
 def test_membership_does_not_depend_on_the_cut(kind):
     """Edges that are norms of rows: one bit of difference would move a row to the next cell."""
     rng = np.random.default_rng(11)
-    row_map, x = make_map(rng, 37, kind), make_rows(rng, 2000, 37)
+    row_map = make_map(rng, 37, kind)
+    x = make_rows(rng, 2000, 37)
     with np.errstate(all="ignore"):
         norms = np.sort(reference._norm_sq(reference._affine(x, row_map, 1.0)))
     edges_sq = norms[np.isfinite(norms)][::10].copy()

@@ -88,10 +88,8 @@ def test_labels_and_groups_equal_twin(case, n_groups, seed):
     labels = np.random.default_rng(seed).integers(-2, n_groups + 2, len(chunk)).astype(np.int32)
     results = []
     for module in (kernels, reference):
-        out, begins = (
-            np.zeros(chunk.shape, dtype=chunk.dtype),
-            np.full(n_groups + 1, 77, dtype=np.int64),
-        )
+        out = np.zeros(chunk.shape, dtype=chunk.dtype)
+        begins = np.full(n_groups + 1, 77, dtype=np.int64)
         module.rows_group(chunk, labels, n_groups, out, begins)
         results.append((out.tobytes(), begins.tolist()))
     assert results[0] == results[1]
@@ -115,7 +113,8 @@ def boundary_case(rng, dim):
     """A tree and rows that lie on its balls and half-way between its centers, up to the last bit."""
     x = rng.standard_normal((3000, dim))
     ball = make_split(rng, dim, 1, rule=Rule.BALL, out_dim=3)
-    t, y = x - ball.origin, np.zeros((len(x), 3))
+    t = x - ball.origin
+    y = np.zeros((len(x), 3))
     for k in range(dim):
         y = y + t[:, k : k + 1] * ball.projection[:, k]
     distance = np.zeros(len(x))
@@ -187,7 +186,8 @@ def test_position_chunk_and_thread_change_nothing(dim):
 
 def test_targets_may_be_inner_nodes_and_grouped_rows_are_a_partition():
     rng = np.random.default_rng(3)
-    row_tree, x = make_tree(rng, 5, 8), rng.standard_normal((500, 5))
+    row_tree = make_tree(rng, 5, 8)
+    x = rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
     parents = parents_of(row_tree.splits)
     for node in range(len(row_tree.splits)):
@@ -197,7 +197,8 @@ def test_targets_may_be_inner_nodes_and_grouped_rows_are_a_partition():
         np.testing.assert_array_equal(only[: begins[1]], x[inside])
     # Grouped rows are a partition.
     rng = np.random.default_rng(5)
-    row_tree, x = make_tree(rng, 4, 5), row_cases.make_rows(rng, 1000, 4, [np.nan, np.inf])
+    row_tree = make_tree(rng, 4, 5)
+    x = row_cases.make_rows(rng, 1000, 4, [np.nan, np.inf])
     labels = labels_of(x, row_tree)
     grouped, begins = grouped_rows(x, row_tree)
     assert begins[-1] == (labels >= 0).sum() < len(x)
@@ -273,9 +274,12 @@ def test_trees_and_arrays_that_are_none_are_refused():
 
 def test_lineage_names_what_decides():
     row_tree = make_tree(np.random.default_rng(2), 3, 4)
-    splits, parents, names = row_tree.splits, parents_of(row_tree.splits), {}
+    splits = row_tree.splits
+    parents = parents_of(row_tree.splits)
+    names = {}
     for node in range(len(splits)):
-        lineage, path = RowTree(3, splits, [node]).lineage, path_to(parents, node)
+        lineage = RowTree(3, splits, [node]).lineage
+        path = path_to(parents, node)
         assert len(lineage) == len(path)
         assert lineage[:-1] == (names[path[-2]] if node else ())
         names[node] = lineage
@@ -344,10 +348,8 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
 
 def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
-    row_tree, row_maps = (
-        RowTree(2, [None], [0]),
-        [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)],
-    )
+    row_tree = RowTree(2, [None], [0])
+    row_maps = [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
     found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
     assert found == expected
     assert grouped_rows(x, row_tree)[1] == [0, 2]

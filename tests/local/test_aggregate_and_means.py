@@ -42,7 +42,8 @@ def some_reports(randomizer, n=500):
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=lambda r: f"{type(r).__name__}-{r.form}")
 def test_sums_are_the_same_in_any_order(randomizer):
-    reports, whole = some_reports(randomizer), Aggregator(randomizer)
+    reports = some_reports(randomizer)
+    whole = Aggregator(randomizer)
     whole.add(reports, threads=1)
     parts = [Aggregator(randomizer) for _ in range(3)]
     parts[0].add(reports[400:])
@@ -63,7 +64,8 @@ def test_sums_are_the_same_in_any_order(randomizer):
 @given(data=st.binary(max_size=400), place=st.integers(0, 400), bit=st.integers(0, 7))
 def test_hostile_bytes_are_refused_or_read(data, place, bit):
     randomizer = RANDOMIZERS[0]
-    total, sound = Aggregator(randomizer), some_reports(randomizer, 3).to_bytes()
+    total = Aggregator(randomizer)
+    sound = some_reports(randomizer, 3).to_bytes()
     changed = bytearray(sound)
     changed[place % len(sound)] ^= 1 << bit
     for bad in (
@@ -135,11 +137,14 @@ def test_many_users_are_told_apart():
     """Names in several layers, against a plain set."""
     from fastpubpriv.local.aggregate import Users, hashed_names
 
-    rng, kept, seen = np.random.default_rng(0), Users(1), set()
+    rng = np.random.default_rng(0)
+    kept = Users(1)
+    seen = set()
     for size in (1, 50_000, 3, 70_000, 1, 9):
         found = hashed_names(rng.integers(0, 50, size=(size, 16), dtype=np.uint8) // 13, size)
         allowed, new = kept.admit(found)
-        kept, expected = kept.with_more(new), []
+        kept = kept.with_more(new)
+        expected = []
         for name in found.tolist():
             expected.append(name not in seen)
             seen.add(name)
@@ -150,7 +155,8 @@ def test_many_users_are_told_apart():
 
 def test_names_of_users_are_checked():
     randomizer = RANDOMIZERS[0]
-    reports, once = some_reports(randomizer, 2), Aggregator(randomizer, reports_per_user=1)
+    reports = some_reports(randomizer, 2)
+    once = Aggregator(randomizer, reports_per_user=1)
     bad = (
         None,
         names(1),
@@ -189,7 +195,8 @@ def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
             hostile = Reports(randomizer, np.full((1, randomizer.report_bytes), 255, np.uint8))
         else:
             hostile = Reports(randomizer, np.array([[2**31 - 1] * 5 + [-(2**31)]], dtype=np.int32))
-        before, after = Aggregator(randomizer), Aggregator(randomizer)
+        before = Aggregator(randomizer)
+        after = Aggregator(randomizer)
         before.add(sound)
         after.add(sound[1:])
         after.add(hostile.to_bytes())
@@ -234,7 +241,8 @@ def test_the_best_weight_is_never_worse_than_one_weight_for_all():
 
 def test_the_empirical_mean_weighs_every_row_alike():
     rng = np.random.default_rng(0)
-    rows, public = rng.normal(0.3, 0.1, (4000, 3)), rng.normal(0.3, 0.1, (1000, 3))
+    rows = rng.normal(0.3, 0.1, (4000, 3))
+    public = rng.normal(0.3, 0.1, (1000, 3))
     reports = PrivUnit(3, 3.0, norm_bound=1.0).privatize(rows, random_state=1)
     result = estimate_mean(reports, x_pub=public, target="empirical")
     truth = np.concatenate([rows, public]).mean(axis=0)
@@ -278,7 +286,8 @@ ONE = PrivUnit(1, 2.0)
 
 def batches(randomizer, sizes, seed=1):
     rows = np.random.default_rng(seed).normal(size=(sum(sizes), randomizer.dim))
-    reports, ends = randomizer.privatize(rows, random_state=seed), np.cumsum([0, *sizes])
+    reports = randomizer.privatize(rows, random_state=seed)
+    ends = np.cumsum([0, *sizes])
     return [reports[int(a) : int(b)].to_bytes() for a, b in itertools.pairwise(ends)]
 
 
@@ -294,7 +303,8 @@ class Trickle(io.BytesIO):
 
 
 def test_streams_are_summed_up_batch_by_batch():
-    data, found = batches(FIVE, [10, 1, 0, 300]), Collector(FIVE)
+    data = batches(FIVE, [10, 1, 0, 300])
+    found = Collector(FIVE)
     found.read(Trickle(b"".join(data)))
     again = Collector(FIVE)
     for each in reversed(data):
@@ -309,7 +319,8 @@ def test_streams_are_summed_up_batch_by_batch():
 def test_a_batch_counts_once(monkeypatch, group, form):
     monkeypatch.setattr(module, "_GROUP_BYTES", group)
     randomizer = PrivUnit(5, 2.0, form=form)
-    data, found = batches(randomizer, [10, 20, 30]), Collector(randomizer)
+    data = batches(randomizer, [10, 20, 30])
+    found = Collector(randomizer)
     read(found, b"".join(data) + data[1])
     read(found, data[2] + data[0])
     assert found.total.count == 60
@@ -428,8 +439,10 @@ def kept_sums():
 
 def changed(rng, data):
     """Bytes that begin as these do, with some lost, added or changed; every second time their digest is put right again."""
-    body, kind = bytearray(data[:-32]), rng.integers(4)
-    place, size = int(rng.integers(len(body))), int(rng.integers(1, 40))
+    body = bytearray(data[:-32])
+    kind = rng.integers(4)
+    place = int(rng.integers(len(body)))
+    size = int(rng.integers(1, 40))
     if kind == 0:
         del body[place : place + size]
     elif kind == 1:

@@ -78,7 +78,9 @@ def test_the_cap_is_hit_as_often_as_it_should(family, dim, epsilon, form):
 
 def test_a_planted_fault_is_caught(monkeypatch):
     """A door that draws from the cap a little more often than the randomizer says."""
-    row, randomizer, honest = np.ones(10), PrivUnit(10, 2.5), door.kernels.report_integers
+    row = np.ones(10)
+    randomizer = PrivUnit(10, 2.5)
+    honest = door.kernels.report_integers
 
     def greedy(rows, law, key, out, *, first=0):
         honest(
@@ -109,13 +111,15 @@ ALL = [
     "randomizer", ALL, ids=lambda each: f"{type(each).__name__} {each.dim} {each.form}"
 )
 def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
-    n, row = 4000, direction(randomizer.dim)
+    n = 4000
+    row = direction(randomizer.dim)
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
     along = found @ row
     assert abs(along.mean() - 1.0) < 6.0 * along.std() / math.sqrt(n) + 1e-4
     across = found - along[:, None] * row
     assert np.all(np.abs(across.mean(axis=0)) < 6.0 * across.std(axis=0) / math.sqrt(n) + 1e-9)
-    errors, closed = np.sum((found - row) ** 2, axis=1), randomizer.mean_squared_error()
+    errors = np.sum((found - row) ** 2, axis=1)
+    closed = randomizer.mean_squared_error()
     assert abs(errors.mean() - closed) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * closed
 
 
@@ -124,7 +128,8 @@ def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
     PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
 ], ids=["unit", "words"])  # fmt: skip
 def test_rows_of_a_ball_keep_their_length(norm, randomizer):
-    n, row = 20_000, norm * np.array([0.6, 0.0, 0.8])
+    n = 20_000
+    row = norm * np.array([0.6, 0.0, 0.8])
     found = randomizer.privatize(np.tile(row, (n, 1)), random_state=3).vectors()
     expected = row * min(1.0, 2.0 / norm if norm else 1.0)
     assert np.all(np.abs(found.mean(axis=0) - expected) < 6.0 * found.std(axis=0) / math.sqrt(n))
@@ -167,7 +172,8 @@ def test_reports_do_not_depend_on_threads_or_on_company():
 def test_one_row_has_the_same_report_in_every_form(randomizer):
     """A plain row takes a shorter way than the others."""
     row = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
-    plain, apart = randomizer.privatize(row, random_state=3), np.zeros((5, 2))
+    plain = randomizer.privatize(row, random_state=3)
+    apart = np.zeros((5, 2))
     apart[:, 1] = row
     for other in (
         row.reshape(1, 5), row.tolist(), row.astype(np.float32), row.astype(">f8"), apart[:, 1], [row.tolist()],
@@ -207,8 +213,10 @@ def test_no_row_raises():
 
 
 def test_fresh_keys_give_fresh_reports():
-    randomizer, row = PrivUnit(50, 1.0), np.ones(50)
-    first, second = randomizer.privatize(row), randomizer.privatize(row)
+    randomizer = PrivUnit(50, 1.0)
+    row = np.ones(50)
+    first = randomizer.privatize(row)
+    second = randomizer.privatize(row)
     assert first.private
     assert not np.array_equal(first.payload, second.payload)
     with pytest.warns(SeededNoiseWarning):
@@ -264,7 +272,8 @@ def test_bytes_come_back(randomizer):
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 4.0, 20.0, 60.0, 400.0])
 @pytest.mark.parametrize(("words", "chosen"), [(2, 1), (16, 3), (1024, 500)])
 def test_the_ratio_of_probabilities_is_within_epsilon(words, chosen, epsilon):
-    miss, whole = families.miss_of(words, chosen, epsilon), 1 << 62
+    miss = families.miss_of(words, chosen, epsilon)
+    whole = 1 << 62
     ratio = Fraction(whole - miss, chosen) / Fraction(miss, words - chosen)
     # In logarithms of integers, with a margin below that of the rounding of miss_of.
     assert math.log(ratio.numerator) - math.log(ratio.denominator) <= epsilon * (1.0 + 1e-15)
@@ -382,7 +391,8 @@ def test_masses_agree_with_high_precision(dim, threshold):
 def test_the_printed_normalizer_is_wrong():
     """LLHR's plus between the two terms; what is unbiased has a minus."""
     cap = caps.best_cap(10, 2.0)
-    q, p = math.exp(cap.log_mass), cap.probability
+    q = math.exp(cap.log_mass)
+    p = cap.probability
     slope = cap.scale / (p / q - (1.0 - p) / (1.0 - q))
     assert slope * (p / q + (1.0 - p) / (1.0 - q)) == pytest.approx(0.329309, abs=1e-6)
 

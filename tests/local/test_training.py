@@ -55,10 +55,8 @@ def test_it_learns_within_its_bound():
 def test_the_bound_is_that_of_the_paper_or_better():
     randomizer = local.PrivUnit(3, 4.0, norm_bound=2.0)
     second = randomizer.second_moment
-    better, paper = (
-        1.0 / math.sqrt(5000 / second + 100 / 4.0),
-        math.sqrt(5000 * second + 400.0) / 5100,
-    )
+    better = 1.0 / math.sqrt(5000 / second + 100 / 4.0)
+    paper = math.sqrt(5000 * second + 400.0) / 5100
     assert better < min(paper, 1.0 / math.sqrt(100 / 4.0))
     assert learned(300, 50, batch_rows=1).excess_bound == pytest.approx(
         1.0 / math.sqrt(300 / second + 50 / 4.0)
@@ -95,13 +93,16 @@ def test_steps_by_hand():
 
 def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
-    rng, totals = np.random.default_rng(0), [0.25] * 30 + [4.0] * 10
+    rng = np.random.default_rng(0)
+    totals = [0.25] * 30 + [4.0] * 10
     plan = local.local_training.best_steps(
         totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0
     )
 
     def mean_excess(factor):
-        weights, average, done = np.full(4000, 0.5), np.zeros(4000), 0.0
+        weights = np.full(4000, 0.5)
+        average = np.zeros(4000)
+        done = 0.0
         for total, length, weight in zip(totals, plan.lengths, plan.weights, strict=True):
             done += weight
             average += weight / done * (weights - average)
@@ -149,7 +150,9 @@ def test_a_user_reports_once():
 @pytest.mark.parametrize("loss", list(one for one in local.LOSSES.values() if not one.scores))
 def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
     rng = np.random.default_rng(0)
-    x, y, w = rng.normal(size=(6, 4)), np.array([0.0, 1, 1, 0, 1, 0]), rng.normal(size=4)
+    x = rng.normal(size=(6, 4))
+    y = np.array([0.0, 1, 1, 0, 1, 0])
+    w = rng.normal(size=4)
     found = loss.gradient(w, x, y)
     for j in range(4):
         step = np.zeros(4)
@@ -162,7 +165,8 @@ def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
 
 
 def test_every_user_reports_once(monkeypatch):
-    seen, honest = [], local.PrivUnit._reported
+    seen = []
+    honest = local.PrivUnit._reported
 
     def counted(self, rows, keys, **more):
         seen.append(len(rows))
@@ -186,7 +190,8 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
     x, y = regression(400, 0)
     other = x.copy()
     other[123] = [1e300, math.nan, -1.0]
-    records, honest = [], local.PrivUnit._reported
+    records = []
+    honest = local.PrivUnit._reported
 
     def forced(self, rows, keys, **more):
         records.append(np.concatenate(list(rows.chunks())))
@@ -243,7 +248,8 @@ class NoValue:
 
 def noisy(n, seed, dim=6):
     rng = np.random.default_rng(seed)
-    x, best = rng.normal(size=(n, dim)), np.linspace(-1.0, 1.0, dim)
+    x = rng.normal(size=(n, dim))
+    best = np.linspace(-1.0, 1.0, dim)
     return x, x @ best + rng.normal(size=n), best
 
 
@@ -273,7 +279,8 @@ def test_a_public_start_is_far_better_than_public_rows_or_a_start_at_zero():
 
 def test_what_public_rows_choose_is_what_is_said():
     x, y, _ = noisy(1060, 1)
-    shown, labels = x[:60].copy(), y[:60].copy()
+    shown = x[:60].copy()
+    labels = y[:60].copy()
     call = {"x_pub": shown, "y_pub": labels, "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
     found = local.train(x[60:], y[60:], **PUBLIC, **call)
     assert (found.n_priv, found.n_pub) == (1000, 60)
@@ -301,7 +308,8 @@ def test_what_public_rows_choose_is_what_is_said():
 
 def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
     """200 seeded fits: the root mean square of distances is within a tenth of the mean of what is said."""
-    said, found = [], []
+    said = []
+    found = []
     for seed in range(200):
         x, y, best = noisy(80, seed, dim=4)
         begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], x, y)
@@ -389,19 +397,26 @@ def test_a_bound_that_cannot_be_told(arguments, why):
 
 def test_the_error_in_a_ball_is_the_predicted_one():
     """300 runs with fixed seeds: within 4 standard errors; radius^2 - V^2, the mean's square on a sphere, is far off here."""
-    dim, n, n_pub, runs = 6, 400, 30, 300
-    randomizer, center = local.PrivUnit(dim, 6.0, norm_bound=2.0), np.full(dim, 0.2)
+    dim = 6
+    n = 400
+    n_pub = 30
+    runs = 300
+    randomizer = local.PrivUnit(dim, 6.0, norm_bound=2.0)
+    center = np.full(dim, 0.2)
     variance = dim * 0.1**2
     known = {"n_reports": n, "n_pub": n_pub, "variance": variance}
     predicted = local.mean_error(randomizer, **known, mean_square=variance + float(center @ center))
-    rng, errors, told = np.random.default_rng(3), [], []
+    rng = np.random.default_rng(3)
+    errors = []
+    told = []
     for run in range(runs):
         reports = randomizer.privatize(rng.normal(center, 0.1, (n, dim)), random_state=run)
         alone = local.estimate_mean(reports)
         result = local.estimate_mean(reports, x_pub=rng.normal(center, 0.1, (n_pub, dim)))
         errors.append([np.sum((each.mean - center) ** 2) for each in (alone, result)])
         told.append(result.releases[0]["predicted_error"])
-    found, doubt = np.mean(errors, axis=0), np.std(errors, axis=0) / math.sqrt(runs)
+    found = np.mean(errors, axis=0)
+    doubt = np.std(errors, axis=0) / math.sqrt(runs)
     assert abs(found[0] - predicted.private_error) < 4.0 * doubt[0]
     assert abs(found[1] - predicted.mean_squared_error) < 4.0 * doubt[1]
     assert np.mean(told) == pytest.approx(predicted.mean_squared_error, rel=0.05)
@@ -417,10 +432,14 @@ def test_the_error_in_a_ball_is_the_predicted_one():
 
 def test_the_empirical_error_in_a_ball():
     """200 runs with fixed seeds, as above; the rows are those of one draw."""
-    dim, n, n_pub, runs = 4, 300, 60, 200
+    dim = 4
+    n = 300
+    n_pub = 60
+    runs = 200
     randomizer = local.PrivUnit(dim, 6.0, norm_bound=1.0)
     rows = np.random.default_rng(4).normal(0.3, 0.1, (n + n_pub, dim))
-    private, public = rows[:n], rows[n:]
+    private = rows[:n]
+    public = rows[n:]
     square = float(np.mean(np.sum(private * private, axis=1)))
     sizes = {"n_reports": n, "n_pub": n_pub, "target": "empirical"}
     predicted = local.mean_error(randomizer, **sizes, mean_square=square)
@@ -493,7 +512,8 @@ def test_a_bound_far_beyond_the_rows_takes_nothing():
 def test_the_interval_holds_what_is_shortened():
     """Rows with a tail, one in ten beyond the bound: the truth lies outside of noise and sampling, and inside with clipping."""
     rng = np.random.default_rng(7)
-    rows, public = rng.exponential(size=(200_000, 1)), rng.exponential(size=(400, 1))
+    rows = rng.exponential(size=(200_000, 1))
+    public = rng.exponential(size=(400, 1))
     randomizer = local.PrivUnit(1, 8.0, norm_bound=math.log(10.0))
     result = local.estimate_mean(randomizer.privatize(rows, random_state=1), x_pub=public)
     assert result.releases[0]["public_rows_shortened"] == pytest.approx(0.1, abs=0.05)

@@ -78,7 +78,9 @@ def neighbors(rng, count):
         rows = clustered(rng, n, 10.0 ** rng.choice([-300.0, -2.0, 0.0, 0.0, 2.0, 300.0]))
         if rng.random() < 0.3:
             rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other, index, kind = rows.copy(), rng.integers(n), rng.integers(3)
+        other = rows.copy()
+        index = rng.integers(n)
+        kind = rng.integers(3)
         if kind == 0:
             other[index] = clustered(rng, 1)[0]
         elif kind == 1:

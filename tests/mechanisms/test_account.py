@@ -176,7 +176,8 @@ def test_no_release_draws_more_noise_than_was_declared(budget, event):
 
 def test_blocks_and_nodes_share_the_declared_draws():
     account = opened(ZCDP(50), draws=10)
-    one, two = account.block(), account.block()
+    one = account.block()
+    two = account.block()
     one.charge(GaussianEvent(4, 20, 6))
     raises(BudgetError, "more noise is drawn", two.charge, GaussianEvent(4, 20, 5))
     two.charge(GaussianEvent(4, 20, 4))
@@ -219,7 +220,8 @@ def test_each_debit_states_its_relation():
 
 
 def test_what_is_reserved_is_off_the_budget_with_its_delta():
-    budget, draws = ApproxDP(1, 1e-6), 100
+    budget = ApproxDP(1, 1e-6)
+    draws = 100
     account = opened(budget, draws=draws, reserved=ApproxDP(Fraction(1, 8), Fraction(1, 10**7)))
     slack = approx_slack(1, draws)
     at = Fraction(7, 8), Fraction(1e-6) - Fraction(1, 10**7) - slack
@@ -349,7 +351,8 @@ KEYS = SimpleNamespace(fresh_key=key_source(None).fresh)  # a payer
 @pytest.mark.parametrize("rate", [Fraction(1, 50), Fraction(1, 3)])
 def test_sizes_of_poisson_batches_are_binomial(rate):
     """3,000 batches of 400 rows: sizes and the share of each row; false alarms below 1e-9. A rate of 1.1 times is rejected."""
-    n, runs = 400, 3000
+    n = 400
+    runs = 3000
     found = [draw_batch(KEYS, Poisson(rate), n) for _ in range(runs)]
     sizes = np.array([len(batch) for batch in found])
     assert all(
@@ -392,7 +395,8 @@ STEP = SampledGaussianEvent(
 
 
 def test_runs_and_blocks_have_no_more_steps_than_were_paid_for():
-    event, account = STEP, opened_for_steps()
+    event = STEP
+    account = opened_for_steps()
     raises(BudgetError, "more steps", account.charge, event.later)
     account.charge(event)
     for _ in range(3):
@@ -401,8 +405,10 @@ def test_runs_and_blocks_have_no_more_steps_than_were_paid_for():
     account.charge(event)  # a second run is paid for by itself
     account.charge(event.later)
     raises(BudgetError, "more steps", account.charge, replace(event, steps=5).later)
-    event, account = replace(STEP, steps=2), opened_for_steps()
-    one, other = account.block(), account.block()
+    event = replace(STEP, steps=2)
+    account = opened_for_steps()
+    one = account.block()
+    other = account.block()
     one.charge(event)
     raises(BudgetError, "more steps", other.charge, event.later)
     one.charge(event.later)
@@ -516,7 +522,8 @@ def test_what_is_no_event_is_refused_before_anything_changes():
     def query():
         raise AssertionError("the rows must not be read")
 
-    log, ledger = [], Ledger(ZCDP(2))
+    log = []
+    ledger = Ledger(ZCDP(2))
     account = opened(ZCDP(1), ledger=SpyLedger(ZCDP(2), log))
     asked = {"name": "x", "query": query, "event": NoEvent()}
     for refused in (

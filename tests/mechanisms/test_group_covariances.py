@@ -77,10 +77,8 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     one, valid_one = taken(private_rows(data), base, 20)
     two, valid_two = taken(private_rows(other), base, 20)
     assert [g for g in range(20) if one[g].tobytes() != two[g].tobytes()] == [17]
-    close_one, close_two = (
-        mechanism.agreements(one, valid_one),
-        mechanism.agreements(two, valid_two),
-    )
+    close_one = mechanism.agreements(one, valid_one)
+    close_two = mechanism.agreements(two, valid_two)
     assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
     assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
 
@@ -107,7 +105,8 @@ def test_agreement_is_the_factor_both_ways(monkeypatch):
     # eye ~ 1.499, 1.499 ~ 1.501; the last agrees with itself only.
     assert close.tolist() == [2, 3, 2, 1]
     rng = np.random.default_rng(3)
-    many, valid = wishart(rng, 60, 3, 60), rng.random(60) < 0.9
+    many = wishart(rng, 60, 3, 60)
+    valid = rng.random(60) < 0.9
     direct = np.zeros(60, dtype=int)
     for i in range(60):
         for j in range(60):
@@ -135,7 +134,8 @@ def ask_agreement(data, account, price):
 
 
 def test_gaussian_groups_pass_and_two_clusters_fail():
-    rng, price = np.random.default_rng(4), ApproxDP(Fraction(1, 4), 1e-6)
+    rng = np.random.default_rng(4)
+    price = ApproxDP(Fraction(1, 4), 1e-6)
     same = rng.normal(size=(2400 * 220, 2))
     apart = same.copy()
     apart[::2] *= 3.0  # every other group
@@ -158,7 +158,9 @@ def test_gaussian_groups_pass_and_two_clusters_fail():
 
 def test_the_margin_pays_for_a_false_pass():
     # P(noise >= margin) e^epsilon <= delta / 2, in the law of the noise itself.
-    groups, epsilon, delta = 500, Fraction(1, 2), Fraction(1, 10**6)
+    groups = 500
+    epsilon = Fraction(1, 2)
+    delta = Fraction(1, 10**6)
     scale = math.floor(epsilon * 2**40 / (2 * groups))
     assert LaplaceEvent(2 * groups * scale, 40, 1).epsilon <= epsilon
     steps = mechanism.pass_margin(groups, epsilon, delta) * scale * groups**2
@@ -169,7 +171,8 @@ def test_the_margin_pays_for_a_false_pass():
 
 def test_laplace_beside_gaussian_is_taken_off_the_budget():
     price = ApproxDP(Fraction(1, 2), 1e-6)
-    whole, less = account_of(), account_of(reserved=price)
+    whole = account_of()
+    less = account_of(reserved=price)
     assert less.allowance < whole.allowance
     assert (
         less.allowance
@@ -225,7 +228,9 @@ def moved(one, other, whitener):
 
 def test_the_center_moves_by_no_more_than_its_sensitivity():
     rng = np.random.default_rng(5)
-    groups, tried, worst = 40, 0, 0.0
+    groups = 40
+    tried = 0
+    worst = 0.0
     for trial in range(300):
         dim = 1 + trial % 3
         # Spread chosen so that many weights lie between 0 and 1.
@@ -260,7 +265,8 @@ def test_the_logarithm_does_not_expand_relative_distances():
     for _ in range(100):
         left = rng.normal(size=(3, 3)) * 10.0 ** rng.uniform(-3, 3, size=3)
         one = left @ left.T
-        tilt, error = np.linalg.cholesky(one), rng.normal(size=(3, 3)) * 0.05
+        tilt = np.linalg.cholesky(one)
+        error = rng.normal(size=(3, 3)) * 0.05
         change = np.eye(3) + (error + error.T) / 2
         other = tilt @ change @ tilt.T
         exact = [
@@ -327,7 +333,8 @@ def pairs(rng, dim, size, count):
             if rng.random() < 0.5:
                 root[-1] = root[0] + 10.0 ** rng.uniform(-6, -1) * root[-1]
             root /= np.sqrt(np.square(root).sum())
-            base, away = root @ root.T, rng.normal(size=dim)
+            base = root @ root.T
+            away = rng.normal(size=dim)
             away = root @ (away / np.linalg.norm(away))
             # base + t away away^T has the factor 1 + t to base in one direction: below, at and beyond what agrees.
             t = rng.choice([0.3, 0.49, 0.4999, 0.49999999, 0.5, 0.5001, 0.6])
@@ -346,14 +353,17 @@ def usable(covariance, count):
 @pytest.mark.parametrize("dim", [1, 2, 3, 6])
 def test_what_agrees_does_so_exactly(dim):
     """notes/center.md: positive pivots prove B <= (1 + tau + 2e-4) A; the sensitivity has room for 1e-3."""
-    rng, reach = np.random.default_rng(dim), Fraction(3, 2) + Fraction(2, 10_000)
-    agreed, found = 0, 0
+    rng = np.random.default_rng(dim)
+    reach = Fraction(3, 2) + Fraction(2, 10_000)
+    agreed = 0
+    found = 0
     for size in SIZES:
         for one, other in pairs(rng, dim, size, 40):
             both = np.array([one, other])
             valid = usable(both, 1000.0)
             found += int(valid.sum())
-            a, b = exact(one), exact(other)
+            a = exact(one)
+            b = exact(other)
             identity = [[Fraction(int(i == j)) for j in range(dim)] for i in range(dim)]
             for matrix, fine in zip((a, b), valid, strict=True):
                 share = Fraction(9, 10) * Fraction(1, 10**8) * sum(matrix[i][i] for i in range(dim))

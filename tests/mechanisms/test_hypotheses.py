@@ -66,7 +66,8 @@ def coins(scores, rate):
 
 def permute_and_flip_law(scores, rate):
     """P(i) = p_i times the integral over t in [0, 1] of prod_(j != i) (1 - p_j t), exactly."""
-    p, law = coins(scores, rate), []
+    p = coins(scores, rate)
+    law = []
     for i, own in enumerate(p):
         polynomial = [Fraction(1)]
         for j, other in enumerate(p):
@@ -82,7 +83,8 @@ def permute_and_flip_law(scores, rate):
 def permute_and_flip_by_orders(scores, rate):
     """The same law from the loop itself: all orders, all coins."""
     p = coins(scores, rate)
-    law, orders = [Fraction(0)] * len(p), list(itertools.permutations(range(len(p))))
+    law = [Fraction(0)] * len(p)
+    orders = list(itertools.permutations(range(len(p))))
     for order in orders:
         none_yet = Fraction(1, len(orders))
         for candidate in order:
@@ -119,7 +121,8 @@ def test_coins_are_close_for_heads_and_for_tails(gap, rate):
             mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator)
             * mpmath.mpf(2) ** choice_weights.BITS
         )
-        tails, error = mpmath.mpf(2) ** choice_weights.BITS - heads, heads - coin
+        tails = mpmath.mpf(2) ** choice_weights.BITS - heads
+        error = heads - coin
         if coin:
             assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
         else:
@@ -224,7 +227,8 @@ EVALUATIONS = {
 
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_privacy_over_all_neighbors(name):
-    scores, sensitivity = all_scores(EVALUATIONS[name]), EVALUATIONS[name].sensitivity
+    scores = all_scores(EVALUATIONS[name])
+    sensitivity = EVALUATIONS[name].sensitivity
     assert len(set(scores.values())) >= 10
     moves = {
         max(abs(a - b) for a, b in zip(mine, scores[other], strict=True))
@@ -274,7 +278,8 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]
 @pytest.mark.parametrize("dim", [1, 3])
 def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
     rng = np.random.default_rng(dim)
-    listed, n = random_list(rng, 70, 2, dim), 30
+    listed = random_list(rng, 70, 2, dim)
+    n = 30
     evaluations = [
         DensitySets.prepare(listed, draws=64, threads=1),
         ScheffeSets.of_densities(listed, n, draws=64, threads=1),
@@ -293,7 +298,8 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(n, dim))
         rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
-        other, index = rows.copy(), rng.integers(n)
+        other = rows.copy()
+        index = rng.integers(n)
         other[index] = (
             3.0 * rng.normal(size=dim)
             if rng.random() < 0.5
@@ -328,7 +334,10 @@ def test_equal_hypotheses_have_no_set_between_them():
 @pytest.mark.parametrize("full", [False, True])
 def test_density_scores_against_a_direct_count(full):
     rng = np.random.default_rng(5)
-    size, n, dim, draws = 9, 200, 3, 128
+    size = 9
+    n = 200
+    dim = 3
+    draws = 128
     listed = random_list(rng, size, 2, dim)
     if full:
         root = rng.normal(size=(size, 2, dim, dim)) + np.eye(dim)
@@ -339,7 +348,8 @@ def test_density_scores_against_a_direct_count(full):
     rows = 2.0 * rng.normal(size=(n, dim))
     logs = np.array([listed.log_density(rows, i) for i in range(size)])
     # Hypotheses more than 32 below the likeliest are not told apart.
-    logs, want = np.maximum(logs - logs.max(axis=0), -32.0), np.zeros(size, dtype=int)
+    logs = np.maximum(logs - logs.max(axis=0), -32.0)
+    want = np.zeros(size, dtype=int)
     for i, j in itertools.combinations(range(size), 2):
         held = int((logs[i] > logs[j]).sum())
         for h, drawn in ((i, evaluation.masses[i, j]), (j, evaluation.masses[j, i])):
@@ -372,7 +382,8 @@ def test_masses_from_draws_are_near_the_true_ones():
     grid = np.linspace(-20.0, 20.0, 40001)
     middle = (grid[1:] + grid[:-1])[:, None] / 2
     logs = np.array([listed.log_density(middle, i) for i in range(12)])
-    masses, worst = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)]), 0.0
+    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)])
+    worst = 0.0
     for i, j in itertools.combinations(range(12), 2):
         inside = logs[i] > logs[j]
         worst = max(worst, abs(masses[i][inside].sum() - evaluation.masses[i, j] / 1024))
@@ -394,7 +405,8 @@ def test_cells_follow_the_candidates_at_any_scale():
 
 
 def test_the_cheaper_law_is_the_default():
-    pure, zcdp = opened(PureDP(1)), opened(ZCDP(Fraction(1, 8)))
+    pure = opened(PureDP(1))
+    zcdp = opened(ZCDP(Fraction(1, 8)))
     spending = GaussianSpending(Fraction(1, 8))
     assert mechanism.law_for(pure) == "permute_and_flip"
     assert mechanism.law_for(zcdp) == "exponential"
@@ -482,7 +494,8 @@ def largest(masses, held, n, *, own=False):
 @pytest.mark.parametrize("n", [1, 37, 1000])
 def test_scores_over_cells_against_a_direct_count(n):
     rng = np.random.default_rng(n)
-    listed, values = random_list(rng, 9, 2, 1), 2.0 * rng.normal(size=n)
+    listed = random_list(rng, 9, 2, 1)
+    values = 2.0 * rng.normal(size=n)
     values[0] = np.nan if n > 100 else np.inf
     own = CellSets.prepare(listed, n, cells=40)
     edges = np.concatenate([[-np.inf], own.edges, [np.inf]])
@@ -490,8 +503,10 @@ def test_scores_over_cells_against_a_direct_count(n):
     counts = np.array([((values >= a) & (values < b)).sum() for a, b in itertools.pairwise(edges)])
     assert counts.sum() == n - 1
     inside = between(cells)
-    masses, held = cells @ inside.T, inside @ counts
-    rows, every = private_rows(values[:, None]), ScheffeSets.of_cells(listed, n, cells=40)
+    masses = cells @ inside.T
+    held = inside @ counts
+    rows = private_rows(values[:, None])
+    every = ScheffeSets.of_cells(listed, n, cells=40)
     assert own.scores(rows, ONE).tolist() == largest(masses, held, n, own=True).tolist()
     assert every.scores(rows, ONE).tolist() == largest(masses, held, n).tolist()
     # Control: the sets of one's own pairs alone give less for some.
@@ -501,9 +516,12 @@ def test_scores_over_cells_against_a_direct_count(n):
 @pytest.mark.parametrize("components", [1, 2, 3])
 def test_exact_scores_against_a_direct_count(components):
     """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
-    rng, n = np.random.default_rng(components), 2000
-    listed, values = random_list(rng, 12, components, 1), 2.0 * rng.normal(size=n)
-    rows, grid = private_rows(values[:, None]), np.linspace(-25.0, 25.0, 200_001)
+    rng = np.random.default_rng(components)
+    n = 2000
+    listed = random_list(rng, 12, components, 1)
+    values = 2.0 * rng.normal(size=n)
+    rows = private_rows(values[:, None])
+    grid = np.linspace(-25.0, 25.0, 200_001)
     inside = between(
         np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(12)])
     )
@@ -525,7 +543,8 @@ def test_exact_scores_against_a_direct_count(components):
 
 def by_draws(listed, rows, draws):
     """What scores are by the draws and by the rows in every set."""
-    logs, public = logs_of(listed, rows), PublicDraws(listed, draws=draws)
+    logs = logs_of(listed, rows)
+    public = PublicDraws(listed, draws=draws)
     first, second = np.array(list(itertools.combinations(range(listed.size), 2))).T
     drawn = (logs_of(listed, public.of(h)) for h in range(listed.size))
     masses = np.array([(each[first] > each[second]).mean(axis=1) for each in drawn])
@@ -535,7 +554,9 @@ def by_draws(listed, rows, draws):
 @pytest.mark.parametrize("size", [9, 70])
 def test_yatracos_by_draws_against_a_direct_count(size):
     rng = np.random.default_rng(size)
-    listed, n, draws = random_list(rng, size, 2, 3), 200, 64
+    listed = random_list(rng, size, 2, 3)
+    n = 200
+    draws = 64
     rows = 2.0 * rng.normal(size=(n, 3))
     want = by_draws(listed, rows, draws)
     found = ScheffeSets.of_densities(listed, n, draws=draws, threads=2).scores(
@@ -548,7 +569,8 @@ def test_yatracos_by_draws_against_a_direct_count(size):
 
 def test_log_ratios_against_a_direct_sum():
     rng = np.random.default_rng(3)
-    listed, rows = random_list(rng, 200, 2, 2), 2.0 * rng.normal(size=(3000, 2))
+    listed = random_list(rng, 200, 2, 2)
+    rows = 2.0 * rng.normal(size=(3000, 2))
     below = -logs_of(listed, rows)
     for clip in (0.5, 4.0, 31.0):
         found = LogRatios.prepare(listed, clip=clip).scores(private_rows(rows), ONE)
@@ -603,7 +625,8 @@ def test_sizes_beyond_the_limits_are_refused(monkeypatch):
 
 def test_one_pair_has_one_set_and_long_lists_have_several_turns():
     rng = np.random.default_rng(4)
-    rows, two = private_rows(rng.normal(size=(400, 1))), random_list(rng, 2, 1, 1)
+    rows = private_rows(rng.normal(size=(400, 1)))
+    two = random_list(rng, 2, 1, 1)
     for method in ("exact", "cells", "densities"):
         scores = mechanism.prepare(two, 400, method=method, score="yatracos", draws=64)[1].scores(
             rows, ONE
@@ -612,7 +635,8 @@ def test_one_pair_has_one_set_and_long_lists_have_several_turns():
         assert scores.tolist() == plain.tolist()  # there is one set only
     # More panels than are summed at once.
     rng = np.random.default_rng(5)
-    listed, rows = random_list(rng, 5000, 1, 1), rng.normal(size=(100, 1))
+    listed = random_list(rng, 5000, 1, 1)
+    rows = rng.normal(size=(100, 1))
     found = LogRatios.prepare(listed, clip=3.0).scores(
         private_rows(rows), Executor(threads=2, progress=False)
     )

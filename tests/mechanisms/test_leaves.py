@@ -87,7 +87,8 @@ def bound_of(event, name, pure):
     if not pure:
         return math.isqrt(worst // 4) if name == "sums" else math.isqrt(math.isqrt(worst // 2))
     candidates = range(1, 2**26) if name == "sums" else range(1, 2897)
-    low, high = candidates.start, candidates.stop
+    low = candidates.start
+    high = candidates.stop
     while low + 1 < high:
         middle = (low + high) // 2
         value = (
@@ -119,7 +120,8 @@ def case_of(x, y):
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_distance_is_within_the_case(notion):
     """Exact integers: no neighbor moves an answer by more than its case allows."""
-    rng, seen = np.random.default_rng(3), set()
+    rng = np.random.default_rng(3)
+    seen = set()
     for x, y in leaf_cases.neighbors(rng, 150):
         case = case_of(x, y)
         seen.add(case)
@@ -142,7 +144,9 @@ def test_distance_is_within_the_case(notion):
 def test_sensitivities_are_reached():
     far = 1e9
     base = np.tile(leaf_cases.CENTERS[1], (4, 1))
-    up, side, below = base.copy(), base.copy(), base.copy()
+    up = base.copy()
+    side = base.copy()
+    below = base.copy()
     up[0] += [0.0, far, 0.0]
     side[0] += [far, 1.0, 0.0]
     below[0] = leaf_cases.CENTERS[2] - [0.0, far, 0.0]
@@ -245,11 +249,9 @@ def test_refuses_what_does_not_fit_together(affines, radii):
 # `only=`: releases on the rows of one node.
 def of_node(x, only, notion, affine, edges):
     """The calls of the two releases that may look at one node."""
-    account, rows, options = (
-        leaf_cases.opened(BUDGETS[notion]),
-        private_rows(x),
-        {"cost": COST, "only": only},
-    )
+    account = leaf_cases.opened(BUDGETS[notion])
+    rows = private_rows(x)
+    options = {"cost": COST, "only": only}
     with recording() as transcript:
         leaf_cases.second_moment(account, rows, affine, name="gram", radius=3.0, **options)
         leaf_cases.shell_counts(
@@ -264,7 +266,8 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
     x = np.concatenate(
         [leaf_cases.clustered(np.random.default_rng(5), 700, 2.0), leaf_cases.HOSTILE]
     )
-    tree, affine = leaf_cases.three_leaves(), leaf_cases.maps()[0]
+    tree = leaf_cases.three_leaves()
+    affine = leaf_cases.maps()[0]
     own = x[tree.members(x, node)]
     assert 0 < len(own) < len(x)
     # The rows of the node alone, padded with neutral rows to the same public n.
@@ -293,7 +296,8 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
 
 def test_no_count_of_complete_rows_is_free_in_a_node():
     """A row that enters the node moves the sum alone as much as is charged for."""
-    tree, affine = leaf_cases.three_leaves(), leaf_cases.maps()[0]
+    tree = leaf_cases.three_leaves()
+    affine = leaf_cases.maps()[0]
     of_a_node = SecondMoment(affine=affine, radius=3.0, only=tree.only(1))
     raises(InputError, "no count is free", WithCompleteRows, total=of_a_node)
 
@@ -309,10 +313,8 @@ def test_no_kernel_counts_complete_rows_behind_a_box():
 
 def test_entering_or_leaving_a_node_costs_half():
     """Exact integers: a row that enters moves the answer by at most half of what the event gives to a move."""
-    tree, affine = (
-        leaf_cases.three_leaves(),
-        AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1]),
-    )
+    tree = leaf_cases.three_leaves()
+    affine = AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1])
     x = np.tile(leaf_cases.CENTERS[1], (3, 1))
     y = x.copy()
     y[0], x[0] = leaf_cases.CENTERS[2], leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
@@ -391,7 +393,8 @@ def test_cells_cost_what_was_asked_for(columns):
 
 
 def test_a_replaced_row_moves_no_more_than_declared():
-    rng, worst = np.random.default_rng(1), 0
+    rng = np.random.default_rng(1)
+    worst = 0
     for _ in range(150):
         rows = rng.normal(scale=3.0, size=(7, 2))
         other = rows.copy()
@@ -443,10 +446,8 @@ def test_codes_outside_are_ignored_and_several_codings_share_the_price():
 
 
 def summed(rows, *, statistic):
-    account, options = (
-        accounts.opened(ZCDP(1), 100),
-        {"name": "sum", "dim": 2, "radius": 3.0, "row_cost": 10},
-    )
+    account = accounts.opened(ZCDP(1), 100)
+    options = {"name": "sum", "dim": 2, "radius": 3.0, "row_cost": 10}
     return release_statistic_sum(
         account, rows, statistic, cost=account.allowance, executor=EXECUTOR, **options
     )
@@ -483,7 +484,8 @@ def test_statistics_are_clipped_whatever_they_say():
 # ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
 def test_a_block_for_each_law():
     account = accounts.opened(ApproxDP(1, 1e-6), 100)
-    one, two = account.block(), account.block()
+    one = account.block()
+    two = account.block()
     cells(private_rows(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.beside)
     cells(
         private_rows(np.zeros((5, 1))),

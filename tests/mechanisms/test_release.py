@@ -140,7 +140,8 @@ def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
     (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
 ])  # fmt: skip
 def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, half):
-    key, query = key_source(11).fresh(), np.array([5, -(2**40), 0], dtype=np.int64)
+    key = key_source(11).fresh()
+    query = np.array([5, -(2**40), 0], dtype=np.int64)
     answer = ask(opened(budget, random_state=11), lambda: query, event, unit=0.125)
     assert np.array_equal(answer, ((query + draw(key)) + half) * 0.125)
     assert answer.dtype == np.float64
@@ -303,7 +304,8 @@ def test_a_notion_without_a_delta_is_refused(budget):
 
 
 def test_not_together_with_gaussian_releases():
-    gaussian, account = GaussianEvent(4, 20, 1), opened_of_stable()
+    gaussian = GaussianEvent(4, 20, 1)
+    account = opened_of_stable()
     account.charge(gaussian)
     raises(BudgetError, "two accounts", account.charge, small())
     account = opened_of_stable()
@@ -332,7 +334,8 @@ def test_the_noise_and_the_threshold():
 
 
 def spied_draws(monkeypatch):
-    drawn, original = [], noise.discrete_laplace
+    drawn = []
+    original = noise.discrete_laplace
 
     def spy(key, count, scale, *, begin=0):
         drawn.append((begin, count))
@@ -344,7 +347,8 @@ def spied_draws(monkeypatch):
 
 
 def test_as_many_draws_whatever_the_data_when_all_slots_are_asked_for(monkeypatch):
-    drawn, seen = spied_draws(monkeypatch), []
+    drawn = spied_draws(monkeypatch)
+    seen = []
     for counts in ([], [1], np.ones(5000, dtype=np.int64)):
         drawn.clear()
         event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
@@ -365,7 +369,8 @@ def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupie
     """Padded to a power of two, never more than the slots; every released bit as when all slots are drawn."""
     drawn = spied_draws(monkeypatch)
     counts = np.random.default_rng(occupied).integers(1, 50, occupied)
-    answers, sizes = [], []
+    answers = []
+    sizes = []
     for pad_all in (True, False):
         drawn.clear()
         event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
@@ -553,7 +558,8 @@ def test_refused_partitions():
 def test_blocks_have_the_whole_budget_each():
     whole = stable_event(1, Fraction(1, 101), histograms=1, n=100, draws=20)
     account = opened_of_stable()
-    first, second = account.block(), account.block()
+    first = account.block()
+    second = account.block()
     for block in (first, second):
         ask_of_stable(block, [3], whole)
         raises(BudgetError, "exceed the budget", ask_of_stable, block, [3], whole)

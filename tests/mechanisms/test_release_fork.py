@@ -142,7 +142,8 @@ def test_control_a_key_taken_before_the_query_is_shared(name, monkeypatch):
 @pytest.mark.parametrize("payer", ["account", "block", "node of a tree", "node made by the child"])
 def test_a_child_cannot_charge_what_its_parent_has_opened(payer):
     event = GaussianEvent(2, 20, 1, clusters=Clusters(2, 1, ("0",)) if "node" in payer else None)
-    account, fork = opened(ZCDP(1)), Fork()
+    account = opened(ZCDP(1))
+    fork = Fork()
     scope = account.tree(Fraction(1, 2), 1) if "node" in payer else None
     early = {"account": account, "node of a tree": scope and scope.node(0)}.get(payer)
     early = account.block() if payer == "block" else early
@@ -157,7 +158,8 @@ def test_a_child_cannot_charge_what_its_parent_has_opened(payer):
 
 def test_an_account_that_is_opened_after_the_fork_pays_for_itself():
     """The process is that of the debit, and not that in which the account was made."""
-    account, fork = Account("test", ZCDP(1), draws=10), Fork()
+    account = Account("test", ZCDP(1), draws=10)
+    fork = Fork()
 
     def work():
         fork()

@@ -38,7 +38,8 @@ from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release import account as scope_module
 from fastpubpriv.sources import private_rows
 
-HERE, THERE = ("here",), ("there",)
+HERE = ("here",)
+THERE = ("there",)
 
 
 def gaussian(stay, move, lineage=HERE):
@@ -95,10 +96,13 @@ def test_account_charges_by_case():
 @pytest.mark.parametrize("pure", [False, True])
 def test_leaf_stage_costs_the_formula(pure):
     """rho_cov + max(rho_mean, rho_count + rho_mean / 2); under pure DP the sum of the worse cases."""
-    rows, routes = private_rows(np.zeros((50, DIM))), three_leaves().routes(LEAVES)
+    rows = private_rows(np.zeros((50, DIM)))
+    routes = three_leaves().routes(LEAVES)
     for count_share in (Fraction(1, 40), Fraction(1, 20), Fraction(1, 5)):
         account = opened(PureDP(2) if pure else ZCDP(2))
-        cov, mean, count = Fraction(9, 10), Fraction(1, 10), count_share
+        cov = Fraction(9, 10)
+        mean = Fraction(1, 10)
+        count = count_share
         leaf_counts(account, rows, routes, name="n", cost=count)
         for share in (Fraction(2, 5), Fraction(3, 5)):
             leaf_second_moments(
@@ -124,7 +128,8 @@ def test_grids_hold_their_promise(pure, dim):
             assert (grid.event.epsilon if pure else grid.event.rho) <= cost
             assert grid.event.worst == grid.event.clusters.worst
         sums, grams, counts, shells = (grid.event.clusters for grid in grids)
-        q, s = grids[1].quant_bound, grids[2].quant_bound
+        q = grids[1].quant_bound
+        s = grids[2].quant_bound
         # The largest a block can be: q of equal entries (l1) or one entry (l2), squared.
         assert grams.move >= (dim + 1) * q * q - 1 if pure else grams.move == grams.stay == 2 * q**4
         assert (counts.stay, counts.move) == (0, 2 * s if pure else 2 * s * s)
@@ -138,7 +143,8 @@ def test_grids_hold_their_promise(pure, dim):
 
 def deep_tree(depth):
     """A chain of balls of radius 100, 50, 33, ..., each inside the one above."""
-    tree, node = ClusterTree.root(DIM), 0
+    tree = ClusterTree.root(DIM)
+    node = 0
     for level in range(depth):
         radius = 100.0 / (level + 1)
         tree = tree.split_ball(
@@ -159,7 +165,8 @@ def chain(tree):
 def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     """A second moment and a histogram of one node's rows, for its whole share."""
     affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
-    only, cost = tree.only(node), payer.allowance * share
+    only = tree.only(node)
+    cost = payer.allowance * share
     gram = second_moment(
         payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10),
         only=only,
@@ -171,7 +178,8 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
 
 
 def test_a_scope_is_one_debit_by_depth():
-    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(4)
+    rows = private_rows(clustered(np.random.default_rng(0), 50))
+    tree = deep_tree(4)
     account = opened(ZCDP(1))
     scope = account.tree(Fraction(1, 2), max_depth=4)
     assert account.charged == Fraction(1, 2)
@@ -193,7 +201,8 @@ def test_a_scope_is_one_debit_by_depth():
 
 
 def test_a_payer_pays_for_one_node_and_a_scope_counts_them():
-    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
+    rows = private_rows(clustered(np.random.default_rng(0), 50))
+    tree = deep_tree(3)
     scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     payer = scope.node(0)
     with pytest.raises(BudgetError, match="over its own rows"):
@@ -206,7 +215,8 @@ def test_a_payer_pays_for_one_node_and_a_scope_counts_them():
         payer.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
     raises(BudgetError, "had its payer already", spend, scope.node(0), tree, 0, rows)
     # Scope counts the paying nodes itself.
-    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
+    rows = private_rows(clustered(np.random.default_rng(0), 50))
+    tree = deep_tree(3)
     scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     first, second, third, _ = chain(tree)
     spend(scope.node(0), tree, first, rows)
@@ -252,8 +262,10 @@ def test_scope_refuses_bad_terms():
 
 def whole_run(x, budget):
     """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
-    rows, account = private_rows(x), opened(budget)
-    tree, answers = three_leaves(), []
+    rows = private_rows(x)
+    account = opened(budget)
+    tree = three_leaves()
+    answers = []
     if account.spending.carries_trees:
         scope = account.tree(account.allowance * Fraction(3, 10), max_depth=2)
         answers += spend(scope.node(0), tree, 0, rows, center=CENTERS[1])
@@ -300,7 +312,8 @@ def test_neighbors_cost_at_most_the_debit(notion):
 def test_hostile_neighbors(notion):
     plain = clustered(np.random.default_rng(5), 8)
     for one in range(len(HOSTILE)):
-        x, y = plain.copy(), plain.copy()
+        x = plain.copy()
+        y = plain.copy()
         x[3], y[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
         replayed(x, y, notion)
         replayed(HOSTILE[one][None], HOSTILE[one - 1][None], notion)
@@ -329,7 +342,8 @@ DOWN = CENTERS[2] - [0.0, FAR, 0.0]
 def leaf_stage(x):
     """Counts, second moments and means alone, by the formula with counts at their free limit."""
     account, rows, routes = stage(x, ZCDP(1))
-    options, mean = {"radii": [3.0] * 3}, Fraction(1, 2)
+    options = {"radii": [3.0] * 3}
+    mean = Fraction(1, 2)
     counts = leaf_counts(account, rows, routes, name="counts", cost=mean / 2)
     moments = leaf_second_moments(
         account, rows, routes, CENTERED, name="moments", cost=1 - mean, **options
@@ -370,10 +384,14 @@ def test_a_crafted_stay_nearly_reaches_the_cost():
 
 def test_a_crafted_walk_reaches_the_cost_of_a_scope():
     def run(x, depth=3):
-        rows, account = private_rows(x), opened(ZCDP(1))
-        scope, tree, answers = account.tree(Fraction(1), max_depth=depth), deep_tree(3), []
+        rows = private_rows(x)
+        account = opened(ZCDP(1))
+        scope = account.tree(Fraction(1), max_depth=depth)
+        tree = deep_tree(3)
+        answers = []
         for level, node in enumerate(chain(tree)[:depth]):
-            affine, cost = AffineMap(dim=DIM), scope.share
+            affine = AffineMap(dim=DIM)
+            cost = scope.share
             answers.append(
                 second_moment(
                     scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost, only=tree.only(node),
@@ -382,7 +400,8 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
         return answers
 
     # Orthogonal rows that walk down together to the last node: each payer is used up.
-    x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
+    x = np.zeros((2, DIM))
+    y = np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 30.0
     report = record_replay(run, x, y, budget=ZCDP(1))
     assert 0.95 <= report.tightness <= 1.0
@@ -454,13 +473,17 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
 
 def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
     def run(x):
-        rows, account = private_rows(x), opened(ZCDP(1))
-        scope, tree, answers = account.tree(Fraction(1), max_depth=2), deep_tree(3), []
+        rows = private_rows(x)
+        account = opened(ZCDP(1))
+        scope = account.tree(Fraction(1), max_depth=2)
+        tree = deep_tree(3)
+        answers = []
         for node in chain(tree)[:3]:
             answers += spend(scope_module.NodeBudget(scope, 0), tree, node, rows)
         return answers
 
-    x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
+    x = np.zeros((2, DIM))
+    y = np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 20.0
     raises(BudgetError, "nodes above this one have paid", record_replay, run, x, y, budget=ZCDP(1))
     monkeypatch.setattr(scope_module.TreeBudget, "enter", lambda self, lineage, depth: None)
@@ -469,7 +492,8 @@ def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
 
 def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
     """A row that one pass counts in a leaf and another adds up in its sibling: both cases are paid."""
-    original, passes = tree_kernels.tree_assign, [0]
+    original = tree_kernels.tree_assign
+    passes = [0]
 
     def drifting(chunk, row_tree, labels):
         original(chunk, row_tree, labels)
@@ -509,7 +533,8 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
 
 def test_catches_a_tree_that_private_rows_grew():
     def run(x):
-        account, rows = opened(ZCDP(1)), private_rows(x)
+        account = opened(ZCDP(1))
+        rows = private_rows(x)
         tree = ClusterTree.root(DIM).split_nearest(
             0, origin=np.zeros(DIM), projection=None, centers=x[:2]
         )

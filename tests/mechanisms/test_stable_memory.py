@@ -76,7 +76,8 @@ def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
         lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2
     )
     free = count_bins(private_rows(x), partitions(), Executor(threads=1, progress=False))
-    spilt, original = [], bins.BinTable.drained
+    spilt = []
+    original = bins.BinTable.drained
     monkeypatch.setattr(
         bins.BinTable, "drained", lambda self: spilt.append(len(self._spilt)) or original(self)
     )
@@ -192,13 +193,15 @@ def test_bins_of_one_row_stay_within_the_limit(words, threads):
     out = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout.split()
-    taken, most = int(out[0]), int(out[1])
+    taken = int(out[0])
+    most = int(out[1])
     assert taken <= most + 16e6
     assert taken > 0.5 * most  # what is measured is the counting
 
 
 def test_the_bound_is_what_the_documentation_says():
-    one, passes = [Partition((0,), (BinRule(1.0),))], Executor(threads=2)
+    one = [Partition((0,), (BinRule(1.0),))]
+    passes = Executor(threads=2)
     for n in (10**6, 10**8):
         alone = memory_for(one, n, passes)
         assert 0.99 * 34 * n <= alone <= 34 * n + 2 * 10e6

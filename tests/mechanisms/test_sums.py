@@ -63,7 +63,8 @@ MAPS = {
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("name", MAPS)
 def test_vector_sum_asks_for_the_reference_integers(name, budget):
-    affine, data = MAPS[name], hostile_rows(200, 3)
+    affine = MAPS[name]
+    data = hostile_rows(200, 3)
     with transcripts.recording() as transcript, np.errstate(all="raise"):
         released = release_vector_sum(
             opened(budget),
@@ -114,7 +115,8 @@ def test_price_of_a_sum_is_at_most_the_cost_and_nearly_all_of_it(budget):
 
 
 def moments(budget, repeats, dim, rows):
-    squares, raws = [], []
+    squares = []
+    raws = []
     for seed in range(repeats):
         with transcripts.recording() as transcript:
             released = release_second_moment(
@@ -162,7 +164,8 @@ def test_gram_noise_and_triangle():
     squares, raws = moments(ZCDP(1), 300, dim, private_rows(np.zeros((2, dim))))
     noise_std = squares[0][1]
     values = np.array([value for value, _ in squares]) / noise_std
-    diagonal, upper = np.einsum("kii->ki", values).std(), np.triu_indices(dim, 1)
+    diagonal = np.einsum("kii->ki", values).std()
+    upper = np.triu_indices(dim, 1)
     assert abs(diagonal - 1.0) < 0.1
     assert abs(values[:, *upper].std() * np.sqrt(2.0) - 1.0) < 0.1
     assert noise_std == pytest.approx(raws[0].event.noise_std * raws[0].unit)
@@ -184,7 +187,8 @@ def test_gram_noise_and_triangle():
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_shell_counts(budget):
-    data, edges = hostile_rows(500, 2, seed=2), np.array([0.5, 1.0, 20.0])
+    data = hostile_rows(500, 2, seed=2)
+    edges = np.array([0.5, 1.0, 20.0])
     with transcripts.recording() as transcript:
         released = release_shell_counts(
             opened(budget), private_rows(data), AffineMap(dim=2), name="c", edges=edges, cost=Fraction(1, 2),
@@ -282,7 +286,8 @@ def test_l1_norm_of_rows_in_parts_by_enumeration(parts, width, bound):
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_statistics_in_parts(budget):
     rng = np.random.default_rng(4)
-    part_of, dim = np.array([0, 1, 2, 0, 0, 1, 1, 2, 2]), 9
+    part_of = np.array([0, 1, 2, 0, 0, 1, 1, 2, 2])
+    dim = 9
     rows = rng.normal(size=(500, dim))
     norms = np.stack(
         [np.linalg.norm(rows[:, part_of == part], axis=1) for part in range(3)], axis=1
@@ -352,7 +357,8 @@ def soft_parts_of(statistic, parts):
 
 
 def test_soft_grams_check_the_joint_norm_of_each_row_whatever_its_parts_are():
-    bound, side = 100, 3
+    bound = 100
+    side = 3
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(400, 4 * side)) * rng.choice([20.0, 28.0, 60.0], size=(400, 1))
     rows[:4, 1] = np.nan, np.inf, 1e150, -1e30
@@ -401,10 +407,8 @@ def test_soft_grams_are_sums_over_rows(threads):
     shares = rng.dirichlet(np.ones(4), size=3000)
 
     def stacked(chunk):
-        share, white = (
-            chunk[:, 3:],
-            np.concatenate([chunk[:, :3], np.ones((len(chunk), 1))], axis=1),
-        )
+        share = chunk[:, 3:]
+        white = np.concatenate([chunk[:, :3], np.ones((len(chunk), 1))], axis=1)
         return (np.sqrt(share)[:, :, None] * white[:, None, :]).reshape(len(chunk), -1)
 
     data = np.concatenate([rows, shares], axis=1)

@@ -69,7 +69,8 @@ def test_known_variances_and_covariances():
     assert np.abs(np.sort(result.means[:, 0]) - [1e7, 1e7 + 6.0]).max() < 0.4
     assert [release["name"] for release in result.releases] == ["places", "cells", "choice"]
     # Known covariance need not be axis aligned.
-    rng, covariance = np.random.default_rng(5), np.array([[4.0, 3.0], [3.0, 9.0]])
+    rng = np.random.default_rng(5)
+    covariance = np.array([[4.0, 3.0], [3.0, 9.0]])
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[100.0, -50.0], [130.0, -50.0]])
     rows = centers[rng.integers(2, size=30_000)] + rng.standard_normal((30_000, 2)) @ factor.T
@@ -87,10 +88,12 @@ BY_COLUMNS = {
 
 def error_by_default(dim, draws):
     """Error of the worst component where a pure budget and public rows leave the method to the learner; median of some draws."""
-    truth, errors = BY_COLUMNS[dim], []
+    truth = BY_COLUMNS[dim]
+    errors = []
     for seed in range(draws):
         rng = np.random.default_rng([12, seed])
-        private, public = truth.draw(rng, 10_000), truth.draw(rng, 30)
+        private = truth.draw(rng, 10_000)
+        public = truth.draw(rng, 30)
         result = learn(
             private, len(truth.weights), budget=PureDP(1), x_pub=public, random_state=seed
         )
@@ -109,7 +112,8 @@ def test_a_pure_budget_iterates_on_public_rows(dim, monkeypatch):
 
 def test_public_list_spends_epsilon_alone():
     rng = np.random.default_rng(7)
-    public, rows = rng.normal(size=(30, 1)), rng.normal(size=(500, 1))
+    public = rng.normal(size=(30, 1))
+    rows = rng.normal(size=(500, 1))
     ledger = Ledger(APPROX)
     assert learn(rows, 1, x_pub=public, method="public_list", ledger=ledger).spent == PureDP(1)
     assert ledger.spent.amounts == (1, 0)
@@ -189,7 +193,8 @@ def test_auto_decides_by_public_facts(facts, method):
 ])  # fmt: skip
 def test_refusals_read_nothing(options, kind, words):
     log = []
-    rows, ledger = SpyRows(np.zeros((100, 1)), log), SpyLedger(APPROX, log)
+    rows = SpyRows(np.zeros((100, 1)), log)
+    ledger = SpyLedger(APPROX, log)
     arguments = {"n_components": 2, "budget": APPROX, "ledger": ledger, **COMMON, **options}
     raises(kind, words, learn_axis_aligned_mixture, rows, **arguments)
     assert log == []
@@ -217,7 +222,8 @@ def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
     ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
 ])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
-    rows, ledger = np.zeros((20_000, dim)), Ledger(ApproxDP(4, 1e-6))
+    rows = np.zeros((20_000, dim))
+    ledger = Ledger(ApproxDP(4, 1e-6))
     given = {
         "budget": ApproxDP(4, 1e-7),
         "method": method,
@@ -309,7 +315,8 @@ def test_units_of_columns_do_not_matter():
     rng = np.random.default_rng(2)
     rows = blobs(np.random.default_rng(4), 3, 4).draw(rng, 40_000)
     unit = 2.0 ** np.array([-40, 0, 30, 100])
-    one, other = learn(rows, 3), learn(rows * unit, 3)
+    one = learn(rows, 3)
+    other = learn(rows * unit, 3)
     # Powers of two: the same cells, the same noise, the same answer.
     assert np.allclose(other.means / unit, one.means, rtol=1e-6, atol=1e-6)
     assert np.allclose(other.weights, one.weights, rtol=1e-9)
@@ -370,7 +377,8 @@ def plain_statistic(row, at, radii):
     ]
     share = np.exp(np.array(logs) - max(logs))
     share /= share.sum()
-    first, second = [], []
+    first = []
+    second = []
     for r, means, stds in zip(share, at.means, at.stds, strict=True):
         z = (row - means) / stds
         v = (z * z - 1.0) / math.sqrt(2.0)
@@ -381,7 +389,8 @@ def plain_statistic(row, at, radii):
 
 def test_statistic_is_that_of_its_definition():
     rng = np.random.default_rng(0)
-    at, radii = parameters(rng), dp_em.Radii.of(4, known_std=False)
+    at = parameters(rng)
+    radii = dp_em.Radii.of(4, known_std=False)
     rows = 4.0 * rng.normal(size=(200, 4))
     expected = np.array([plain_statistic(row, at, radii) for row in rows])
     assert np.allclose(dp_em.row_statistic(rows, at, radii), expected, rtol=1e-9, atol=1e-12)
@@ -390,7 +399,8 @@ def test_statistic_is_that_of_its_definition():
 @pytest.mark.parametrize("known_std", [False, True])
 def test_no_row_is_longer_than_the_radius(known_std):
     rng = np.random.default_rng(1)
-    at, radii = parameters(rng), dp_em.Radii.of(4, known_std=known_std)
+    at = parameters(rng)
+    radii = dp_em.Radii.of(4, known_std=known_std)
     rows = rng.normal(size=(3000, 4)) * 10.0 ** rng.uniform(-300, 300, size=(3000, 1))
     rows[:5] = [[0.0] * 4, [1e308] * 4, [-1e308] * 4, [5e-324] * 4, [1e308, -1e308, 0.0, 0.0]]
     found = dp_em.row_statistic(rows, at, radii)
@@ -400,7 +410,8 @@ def test_no_row_is_longer_than_the_radius(known_std):
 
 
 def test_a_row_that_is_not_finite_counts_for_nothing():
-    at, radii = parameters(np.random.default_rng(3)), dp_em.Radii.of(4, known_std=False)
+    at = parameters(np.random.default_rng(3))
+    radii = dp_em.Radii.of(4, known_std=False)
     rows = np.array(
         [
             [np.nan, 0, 0, 0],
@@ -467,7 +478,8 @@ def test_public_starts_stand_up_to_constant_columns(last):
 def test_private_rows_improve_on_the_public_ones(budget):
     rng = np.random.default_rng(6)
     truth = blobs(rng, 3, 5)
-    public, rows = truth.draw(rng, 300), truth.draw(rng, 20_000)
+    public = truth.draw(rng, 300)
+    rows = truth.draw(rng, 20_000)
     result = learn(rows, 3, budget=budget, x_pub=public, method="dp_em")
     at = dp_em.public_starts(public, 3, known_std=False)[0][0]
     alone = distance_by_draws(truth, type(truth)(at.weights, at.means, at.stds), rng)
@@ -482,7 +494,8 @@ def test_public_rows_from_elsewhere_cost_accuracy_only():
     """Public rows of another law: the public fits are poor, and the rounds leave them."""
     rng = np.random.default_rng(8)
     truth = blobs(rng, 2, 2)
-    rows, given = truth.draw(rng, 20_000), {"x_pub": truth.draw(rng, 50) + 1.0, "method": "dp_em"}
+    rows = truth.draw(rng, 20_000)
+    given = {"x_pub": truth.draw(rng, 50) + 1.0, "method": "dp_em"}
     for budget in (ZCDP(0.05), PureDP(1)):
         result = learn(rows, 2, **given, budget=budget)
         assert isinstance(budget, PureDP) or (axis_matched(result, truth) < [0.6, 0.5, 0.2]).all()

@@ -69,7 +69,8 @@ def total_variation(one_fit, truth=TRUTH):
 
 def test_masses_are_those_of_scipy_in_both_tails():
     edges = np.array([-np.inf, -40.0, -3.0, 0.0, 2.0, 9.0, 38.0, np.inf])
-    found, exact = masses(TRUTH, edges)[0], np.zeros(len(edges) - 1)
+    found = masses(TRUTH, edges)[0]
+    exact = np.zeros(len(edges) - 1)
     for w, m, s in zip(TRUTH.weights[0], TRUTH.means[0], TRUTH.stds[0], strict=True):
         far = edges[:-1] > m
         exact += w * np.where(
@@ -89,7 +90,8 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
             one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3),
         ]
     )
-    before, fit = misfit(cells, masses(starts, cells.edges)), refine(cells, starts, steps=60)
+    before = misfit(cells, masses(starts, cells.edges))
+    fit = refine(cells, starts, steps=60)
     assert (fit.score <= before).all()
     assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
 
@@ -176,7 +178,8 @@ def test_the_beam_holds_the_best_subsets():
     found = atoms(cells)
     found = found[np.sort(np.random.default_rng(1).permutation(found.size)[:40])]
     shapes, weighted = subsets.linear(cells, found)
-    gram, product = weighted @ shapes.T, weighted @ cells.counts
+    gram = weighted @ shapes.T
+    product = weighted @ cells.counts
     pairs = np.array(list(itertools.combinations(range(found.size), 2)))
     shares, gain = subsets._explained(gram, product, pairs)
     best = pairs[np.argmax(gain)]
@@ -231,7 +234,8 @@ def test_gaussian_net_comes_close(accuracy):
     rng = np.random.default_rng(1)
     for _ in range(200):
         scale = math.ldexp(1.0, int(rng.integers(-20, 20)))
-        sigma, center = scale * rng.uniform(0.5, 1.0), rng.normal() * 100 * scale
+        sigma = scale * rng.uniform(0.5, 1.0)
+        center = rng.normal() * 100 * scale
         mu = center + rng.uniform(-1, 1) * sigma
         net = results.gaussian_net(center, scale, accuracy)
         assert net.shape == (results.gaussian_net_size(accuracy), 2)
@@ -313,7 +317,8 @@ def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n,
 
 
 def test_a_bootstrap_counts_rows_as_often_as_it_says():
-    rows, counts = np.array([[0.0], [1.0], [5.0]]), np.array([[2.0, 1.0, 0.0]])
+    rows = np.array([[0.0], [1.0], [5.0]])
+    counts = np.array([[2.0, 1.0, 0.0]])
     centers = rows[None, :1]
     repeated = public_em.fit(np.array([[0.0], [0.0], [1.0]]), centers, steps=3, prior=0.0)
     weighted = public_em.fit(rows, centers, counts=counts, steps=3, prior=0.0)
@@ -338,7 +343,8 @@ def test_the_list_holds_something_near(name, n_pub):
 
 def test_the_list_moves_with_the_units():
     public = CASES["two"].draw(np.random.default_rng(3), 40)
-    one, other = public_candidates(public, 2, 100), public_candidates(1e6 * public + 1e8, 2, 100)
+    one = public_candidates(public, 2, 100)
+    other = public_candidates(1e6 * public + 1e8, 2, 100)
     assert np.allclose(other.means, 1e6 * one.means + 1e8, rtol=1e-6)
     assert np.allclose(other.stds, 1e6 * one.stds, rtol=1e-6)
 

@@ -105,10 +105,8 @@ def test_balls_are_closed_and_silent():
         ball.center[0] = 1.0
 
 
-BALL, CLUSTER = (
-    (terrific_ball, {"min_count": 1, "radius_max": 2.0}),
-    (supercluster, {"n_components": 2}),
-)
+BALL = (terrific_ball, {"min_count": 1, "radius_max": 2.0})
+CLUSTER = (supercluster, {"n_components": 2})
 
 
 @pytest.mark.parametrize(("called", "options", "message"), [
@@ -120,7 +118,8 @@ BALL, CLUSTER = (
     (CLUSTER, {"step_factor": 0.0}, "step_factor"),
 ])  # fmt: skip
 def test_arguments_out_of_range_are_refused(called, options, message):
-    search, arguments = called[0], {"x": np.zeros((4, 2)), **called[1], **options}
+    search = called[0]
+    arguments = {"x": np.zeros((4, 2)), **called[1], **options}
     raises(InputError, message, search, arguments.pop("x"), **arguments)
 
 
@@ -414,17 +413,16 @@ def test_a_warning_where_the_theorem_asks_for_more():
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_together(seed):
     rng = np.random.default_rng(seed)
-    centers, sds = (
-        np.array([[0.0, 1e6, -5.0], [50.0, 1e6, 5.0]]),
-        np.array([[1.0, 0.1, 2.0], [3.0, 0.1, 2.0]]),
-    )
+    centers = np.array([[0.0, 1e6, -5.0], [50.0, 1e6, 5.0]])
+    sds = np.array([[1.0, 0.1, 2.0], [3.0, 0.1, 2.0]])
     label = rng.integers(0, 2, 40_000)
     rows = rng.normal(centers[label], sds[label])
     lists = seeded(decode_axis_aligned, rows, budget=BUDGET, min_weight=0.4, random_state=seed)
     assert lists.status == "ok"
     for component in range(2):
         for column in range(3):
-            mean, sd = centers[component, column], sds[component, column]
+            mean = centers[component, column]
+            sd = sds[component, column]
             means, scales, _ = lists.coarse(column)
             assert ((scales >= sd) & (scales < 2 * sd) & (np.abs(means - mean) <= sd)).any()
     assert lists.list_size(0.5) == math.prod(lists.net_size(column, 0.5 / 3) for column in range(3))
@@ -435,8 +433,10 @@ def test_columns_together(seed):
 
 
 def test_known_covariance():
-    rng, covariance = np.random.default_rng(0), np.array([[4.0, 1.5], [1.5, 1.0]])
-    factor, centers = np.linalg.cholesky(covariance), np.array([[1e5, -3.0], [0.0, 40.0]])
+    rng = np.random.default_rng(0)
+    covariance = np.array([[4.0, 1.5], [1.5, 1.0]])
+    factor = np.linalg.cholesky(covariance)
+    centers = np.array([[1e5, -3.0], [0.0, 40.0]])
     rows = centers[rng.integers(0, 2, 30_000)] + rng.normal(size=(30_000, 2)) @ factor.T
     lists = seeded(decode_axis_aligned, rows, budget=BUDGET, min_weight=0.4, covariance=covariance)
     assert len(lists.releases) == 1
@@ -474,11 +474,9 @@ def test_empty_lists_and_the_longest_counts():
 
 def test_every_scale_above_the_threshold_is_kept():
     # Differences between heavy components fill more bins than those within the light ones, which 12 bins would lose.
-    means, stds, weights = (
-        np.array([0.0, 500.0, -2e4, 1e6]),
-        np.array([1e-3, 1.0, 30.0, 1e4]),
-        [0.15, 0.15, 0.2, 0.5],
-    )
+    means = np.array([0.0, 500.0, -2e4, 1e6])
+    stds = np.array([1e-3, 1.0, 30.0, 1e4])
+    weights = [0.15, 0.15, 0.2, 0.5]
     found = {most: [] for most in (MAX_SCALES, 12)}
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -110,7 +110,8 @@ def test_growth_keeps_the_old_tree_and_its_ids():
 
 
 def test_json_round_trip_bit_for_bit():
-    rng, tree = np.random.default_rng(4), ClusterTree.root(7)
+    rng = np.random.default_rng(4)
+    tree = ClusterTree.root(7)
     for node in (0, 1, 2, 4):
         projection = rng.standard_normal((3, 7))
         tree = tree.split_ball(
@@ -277,7 +278,8 @@ def test_released_balls_are_drawn_in_the_units_of_the_columns():
 
 def test_noise_columns_do_not_fill_a_gap(monkeypatch):
     """Groups that one of two columns tells apart: the fit is the same in any coordinates, and balls need the widest gap."""
-    rng, labels = np.random.default_rng(7), np.arange(6000) % 2
+    rng = np.random.default_rng(7)
+    labels = np.arange(6000) % 2
     rows, public = (
         np.array([[0.0, 0.0], [60.0, 0.0]])[each] + rng.normal(size=(len(each), 2))
         for each in (labels, labels[:60])
@@ -295,7 +297,8 @@ def test_noise_columns_do_not_fill_a_gap(monkeypatch):
 
 def sparse(n_pub):
     """Components that two of fifty columns of one scale tell apart: divided by deviations, the others would hide them."""
-    rng, labels = np.random.default_rng(5), np.arange(n_pub) % 3
+    rng = np.random.default_rng(5)
+    labels = np.arange(n_pub) % 3
     rows = rng.normal(size=(n_pub, 50))
     rows[:, :2] += np.array([[0.0, 15.0], [15.0, -15.0], [30.0, 15.0]])[labels]
     return rows
@@ -304,7 +307,8 @@ def sparse(n_pub):
 def test_collinear_columns_are_whitened_for_good_reasons_only(monkeypatch):
     """Air time and distance of flights: two groups that are wide apart, until what time adds to distance is blown up."""
     flights = new_york.load_flights()
-    rows, public = flights.private[::20, :2].copy(), flights.public[:, :2].copy()
+    rows = flights.private[::20, :2].copy()
+    public = flights.public[:, :2].copy()
     west = new_york.groups(flights)[::20]
     known = west >= 0
 
@@ -372,7 +376,8 @@ def mixture():
 
 
 def test_densities_and_synthetic_rows_are_those_of_the_components():
-    result, rows = mixture(), np.array([[0.5, 1e6], [4.0, -1e6], [2.0, 0.0]])
+    result = mixture()
+    rows = np.array([[0.5, 1e6], [4.0, -1e6], [2.0, 0.0]])
     parts = [
         stats.multivariate_normal(m, c).pdf(rows[:2]) * w
         for m, c, w in zip(MEANS, COVARIANCES, WEIGHTS, strict=True)
@@ -402,7 +407,8 @@ def test_densities_and_synthetic_rows_are_those_of_the_components():
 
 
 def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
-    low, high = np.array([1.0, -np.inf]), np.array([7.0, np.inf])
+    low = np.array([1.0, -np.inf])
+    high = np.array([7.0, np.inf])
     result = bounded(mixture(), (low, high))
     assert np.array_equal(result.means, [[1.0, 1e6], [5.0, -1e6]])
     # Between 1 and 7 with mean 5 a variance is at most 8; at an end, a thousandth of the distance is left as a width.

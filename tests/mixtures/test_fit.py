@@ -132,7 +132,9 @@ def test_cautions_stay():
 def test_cells_that_were_counted_anyway_say_the_same():
     rng = np.random.default_rng(8)
     edges = np.concatenate([[-np.inf], np.linspace(-6.0, 12.0, 181), [np.inf]])
-    weights, means, stds = np.array([0.6, 0.4]), np.array([0.0, 6.0]), np.array([1.0, 1.5])
+    weights = np.array([0.6, 0.4])
+    means = np.array([0.0, 6.0])
+    stds = np.array([1.0, 1.5])
     values = np.where(rng.random(N) < 0.6, rng.normal(0.0, 1.0, N), rng.normal(6.0, 1.5, N))
     counts = np.histogram(values, edges)[0] + rng.laplace(0.0, 2.0, len(edges) - 1)
     cells = CellHistogram(edges, counts, 2.0 * math.sqrt(2.0), N)

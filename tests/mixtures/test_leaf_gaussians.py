@@ -70,7 +70,8 @@ class Mixture:
         )
 
     def fit(self, budget, *, x=None, random_state=None, threads=1, frames=None, **options):
-        rows, draws = self.private if x is None else x, leaf_draws(self.dim, self.k)
+        rows = self.private if x is None else x
+        draws = leaf_draws(self.dim, self.k)
         run = opened(rows, budget, draws=draws, random_state=random_state, threads=threads)
         frames = self.frames() if frames is None else frames
         learned = learn_leaves(
@@ -110,7 +111,8 @@ def test_close_to_the_truth_and_to_the_prediction(mixture, notion):
 
 
 def test_a_leaf_without_rows_gets_the_public_summary(mixture):
-    x, frames = mixture.private[mixture.tree.assign(mixture.private) != 2], mixture.frames()
+    x = mixture.private[mixture.tree.assign(mixture.private) != 2]
+    frames = mixture.frames()
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x)
     assert learned.part_reasons == ((), ("fallback",), ())
     np.testing.assert_array_equal(learned.means[1], frames[1].frame.center)
@@ -279,7 +281,8 @@ def check_pairs(run, budget, *, seed, count):
     for _ in range(count):
         n = int(rng.choice([1, 2, 10, 40]))
         x = SMALL.private[rng.integers(0, 40, n)] * 10.0 ** rng.choice([-300, 0, 0, 0, 3, 300])
-        y, index = x.copy(), rng.integers(n)
+        y = x.copy()
+        index = rng.integers(n)
         y[index] = (
             HOSTILE[rng.integers(len(HOSTILE))]
             if rng.random() < 0.5

@@ -34,7 +34,8 @@ def test_numbers_of_the_lemmas():
     assert results.mean_list_bound(0.25) == 48
     assert results.scale_list_bound(0.25) == 192
     # Row numbers are the least that satisfy the lemma.
-    w, beta = 0.3, 0.1
+    w = 0.3
+    beta = 0.1
     n = results.mean_rows(w, BUDGET, beta)
 
     def enough(rows):
@@ -50,7 +51,10 @@ def test_numbers_of_the_lemmas():
     printed = (27.2447 + 2.0 * math.log(4 * pairs / beta)) * 24 / w**2
     assert pairs <= printed <= 1.04 * pairs
     # Selection rows of the spec and a refusal.
-    m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
+    m = 1000
+    alpha = 0.1
+    epsilon = 0.5
+    beta = 0.04
     sets = m * m
     expected = max(
         32 * math.log(2 * sets / (beta / 4)) / alpha**2,

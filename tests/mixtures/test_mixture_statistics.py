@@ -170,7 +170,8 @@ def false_splits(seeds):
     for seed in range(seeds):
         rng = np.random.default_rng(1000 + seed)
         mixture = separated(rng, 100, 1, 0.0)
-        rows, public = mixture.draw(rng, 40_000)[0], mixture.draw(rng, 119)[0]
+        rows = mixture.draw(rng, 40_000)[0]
+        public = mixture.draw(rng, 119)[0]
         found = search_in(rows, public, 4, 0.1, searches.tree_search, 3)
         splits += len(found.leaves) > 1
     return splits

@@ -79,7 +79,8 @@ def test_each_score_finds_the_true_hypothesis(score, dim):
 
 
 def total_variation(one, other):
-    grid, masses = np.linspace(-30.0, 30.0, 6001), []
+    grid = np.linspace(-30.0, 30.0, 6001)
+    masses = []
     for weights, means, variances in (one, other):
         parts = zip(weights, means[:, 0], variances[:, 0], strict=True)
         masses.append(np.diff(sum(w * stats.norm.cdf(grid, m, np.sqrt(v)) for w, m, v in parts)))
@@ -89,7 +90,8 @@ def total_variation(one, other):
 @pytest.mark.parametrize("method", ["exact", "cells", "densities"])
 def test_error_is_within_the_bound(method):
     """The law of the rows is not in the list: 3 OPT + slack, with OPT far above zero."""
-    rng, size = np.random.default_rng(4), 80
+    rng = np.random.default_rng(4)
+    size = 80
     truth = (np.array([0.5, 0.5]), np.array([[-1.0], [2.0]]), np.array([[1.0], [0.3]]))
     base = [np.repeat(part[None], size, axis=0) for part in truth]
     arrays = (
@@ -111,7 +113,8 @@ def test_error_is_within_the_bound(method):
 
 
 def test_mixtures_with_full_covariances_and_different_numbers_of_components():
-    rng, listed = np.random.default_rng(8), []
+    rng = np.random.default_rng(8)
+    listed = []
     for k in (1, 2, 3, 2):
         root = rng.normal(size=(k, 2, 2)) + 2.0 * np.eye(2)
         listed.append(
@@ -275,7 +278,8 @@ def exact_counts(x, item, grid):
 
 @pytest.mark.parametrize("bins", BINS, ids=str)
 def test_counts_are_those_of_the_bins(bins):
-    result, grids = stable_histogram(X, bins=bins, budget=BUDGET), []
+    result = stable_histogram(X, bins=bins, budget=BUDGET)
+    grids = []
     for item in (
         [bins] * 2
         if not isinstance(bins, list | ProductBins)
@@ -376,7 +380,8 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("change", "error"), ARGUMENTS, ids=str)
 def test_refused_arguments(change, error):
-    log, options = [], {"bins": DyadicBins(), "budget": BUDGET, **change}
+    log = []
+    options = {"bins": DyadicBins(), "budget": BUDGET, **change}
     raises(error, None, stable_histogram, SpyRows(np.zeros((50, 2)), log), **options)
     assert log == []
 

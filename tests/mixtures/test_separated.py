@@ -116,10 +116,8 @@ def test_releases_cost_what_the_formula_says(mode, method, monkeypatch):
         clusters = [
             (call.event.rho / call.event.clusters.worst, call.event.clusters) for call in rest
         ]
-        stay, move = (
-            sum(unit * each.stay for unit, each in clusters),
-            sum(unit * each.move for unit, each in clusters),
-        )
+        stay = sum(unit * each.stay for unit, each in clusters)
+        move = sum(unit * each.move for unit, each in clusters)
         total = share + max(stay, move)
         assert rest[0].name == "leaf counts"
         assert rest[0].event.clusters.stay == 0
@@ -408,7 +406,8 @@ def test_one_component():
 
 @pytest.mark.parametrize("options", EDGE_METHODS[:3])
 def test_one_column(options):
-    line, rng = separated(np.random.default_rng(3), 1, 1, 0.0), np.random.default_rng(4)
+    line = separated(np.random.default_rng(3), 1, 1, 0.0)
+    rng = np.random.default_rng(4)
     labels = rng.integers(2, size=10_000)
     rows = line.of(rng, np.zeros(10_000, dtype=int)) + 50.0 * labels[:, None]
     public = line.of(rng, np.zeros(30, dtype=int)) + 50.0 * (np.arange(30) % 2)[:, None]
@@ -425,7 +424,8 @@ def test_a_constant_public_column_is_named():
             [rng.normal(20.0 * labels, 1.0), rng.normal(size=n), rng.random(n) < 0.1]
         )
 
-    private, public = rows(6_000), rows(30)
+    private = rows(6_000)
+    public = rows(30)
     public[:, 2] = 0.0
     constant = pytest.warns(
         AccuracyWarning, match="the public rows are constant in 2: the scale of the other columns"

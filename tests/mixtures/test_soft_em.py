@@ -75,7 +75,8 @@ def overlapping(rng, dim=10, k=4, apart=4.0):
 
 def learned(mixture, seed, *, n, n_pub, budget, **options):
     rng = np.random.default_rng(seed)
-    rows, public = drawn(rng, *mixture, n), drawn(rng, *mixture, n_pub)
+    rows = drawn(rng, *mixture, n)
+    public = drawn(rng, *mixture, n_pub)
     return learn_separated_mixture(
         rows, x_pub=public, n_components=len(mixture[0]), min_weight=0.9 / len(mixture[0]), budget=budget,
         method="soft_em", random_state=seed, threads=1, progress=False, **options,
@@ -132,7 +133,8 @@ def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     # From a start that is off: means by a fifth of a deviation, covariances a quarter too wide.
     start = (MIXTURE[0], MIXTURE[1] + 0.2, MIXTURE[2] * 1.25)
     at = public_shapes.Parameters(weights=start[0], means=start[1], covariances=start[2])
-    wanted, state = em_step(start, SAMPLE), soft_em.StartState(name="truth", at=at, rounds=2)
+    wanted = em_step(start, SAMPLE)
+    state = soft_em.StartState(name="truth", at=at, rounds=2)
 
     def error_of(share):
         run = opened(SAMPLE, ZCDP(1000), random_state=1)
@@ -220,7 +222,8 @@ def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, law):
 @pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(2, 1e-6)])
 def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, budget):
     monkeypatch.setattr(tuning, "SETTLED", 0.0)  # a start that settles leaves rounds unspent
-    transcripts, honest = [], soft_em.choose
+    transcripts = []
+    honest = soft_em.choose
     for winner in (0, 1):
 
         def forced(run, states, *, share, name, winner=winner):
@@ -266,7 +269,8 @@ def test_one_public_row_of_each_component_shows_where_it_is():
     rng = np.random.default_rng(8)
     means = 30.0 * np.eye(3, 6)
     mixture = np.full(3, 1 / 3), means, np.tile(np.eye(6), (3, 1, 1))
-    rows, public = drawn(rng, *mixture, 20_000), means + rng.normal(size=(3, 6))
+    rows = drawn(rng, *mixture, 20_000)
+    public = means + rng.normal(size=(3, 6))
     result = learn_separated_mixture(
         rows, x_pub=public, n_components=3, budget=ZCDP(0.5), random_state=0
     )
@@ -322,12 +326,14 @@ def test_noisy_plans_learn_variances_alone_if_public_rows_show_no_correlations(c
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
-    many, few = plan_of(4, 3, 10**6, 60, 0.5), plan_of(4, 3, 20_000, 60, 0.5)
+    many = plan_of(4, 3, 10**6, 60, 0.5)
+    few = plan_of(4, 3, 20_000, 60, 0.5)
     assert many.early_rows == tuning.LEAST_EARLY_ROWS
     assert few.early_rows == 20_000
     # With less budget noise asks for more rows.
     assert plan_of(4, 3, 10**6, 60, 1e-4).early_rows > 4 * many.early_rows
-    read, honest = [], soft_em.advance
+    read = []
+    honest = soft_em.advance
 
     def spied(run, public, state, *, share, name):
         read.append((name, run.rows.n))

@@ -130,9 +130,11 @@ def test_reasons_by_hand():
     ties, lost, fallback = (
         (reason,) for reason in (Reason.TIES, Reason.UNRESOLVED, Reason.FALLBACK)
     )
-    means, stds = np.array([[0.0, 7.0], [1.0, 7.0]]), np.array([[1.0, 1.0], [0.001, 1.0]])
+    means = np.array([[0.0, 7.0], [1.0, 7.0]])
+    stds = np.array([[1.0, 1.0], [0.001, 1.0]])
     plain = em.LearnedMixture(weights=np.array([0.5, 0.5]), means=means, stds=stds)
-    none, step = [0.0, 0.0], [0.01, 0.01]
+    none = [0.0, 0.0]
+    step = [0.01, 0.01]
     assert em.component_reasons(plain, none, step) == ((), ties)
     assert em.component_reasons(replace(plain, low=np.array([True, True])), none, step) == (
         lost,
@@ -202,7 +204,8 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
 
     # What a threshold may hide is no tie.
     class Histogram:
-        counts, keys = np.array([400.0, 300.0, 200.0]), np.arange(3)[:, None]
+        counts = np.array([400.0, 300.0, 200.0])
+        keys = np.arange(3)[:, None]
 
     found = object.__new__(StableRelease)
     for name, value in (

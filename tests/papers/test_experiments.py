@@ -70,10 +70,8 @@ def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
 
 
 def test_simulated_rows_follow_their_laws():
-    rows, coins = (
-        normal_rows(np.random.SFC64(7), 40_000, 50),
-        coin_rows(np.random.SFC64(9), 20_000, 30),
-    )
+    rows = normal_rows(np.random.SFC64(7), 40_000, 50)
+    coins = coin_rows(np.random.SFC64(9), 20_000, 30)
     assert np.array_equal(rows, normal_rows(np.random.SFC64(7), 40_000, 50))
     flat = rows.ravel().astype(np.float64)
     # p below 1e-4 with these seeds would be a fault; a scale off by 1 % must not pass.
@@ -220,7 +218,8 @@ def test_the_figure(tmp_path):
 
 # ---- c-univariate and c-public, small; and the distances they measure -----------------------------------------------
 def test_distances_and_draws_follow_their_laws():
-    one, other = Truth.line([1.0], [1e9], [2.0]), Truth.line([1.0], [1e9 + 3.0], [2.0])
+    one = Truth.line([1.0], [1e9], [2.0])
+    other = Truth.line([1.0], [1e9 + 3.0], [2.0])
     exact = 2.0 * stats.norm.cdf(3.0 / 4.0) - 1.0
     assert distance_on_line(one, other) == pytest.approx(exact, rel=1e-4)
     assert distance_by_draws(one, other, np.random.default_rng(0), 100_000) == pytest.approx(
@@ -309,7 +308,8 @@ def test_throw_away_follows_its_closed_form(n_pub):
     fitted = []
     for seed in range(10):
         rng = np.random.default_rng([seed, n_pub])
-        x, truth = rng.standard_normal((n_pub, 200), dtype=np.float32), rng.standard_normal(200)
+        x = rng.standard_normal((n_pub, 200), dtype=np.float32)
+        truth = rng.standard_normal(200)
         truth *= math.sqrt(length_sq / (truth @ truth))
         y = (x @ truth + rng.standard_normal(n_pub)).astype(np.float32)
         fitted.append(1.0 + np.sum((cells.least_squares(x, y) - truth) ** 2))
@@ -344,14 +344,14 @@ class Fixed:
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
     rng = np.random.default_rng(6)
-    x, y, shown, labels = (
-        rng.normal(size=(60, 5)),
-        rng.random(60),
-        rng.normal(size=(40, 5)),
-        rng.random(40),
-    )
+    x = rng.normal(size=(60, 5))
+    y = rng.random(60)
+    shown = rng.normal(size=(40, 5))
+    labels = rng.random(40)
     y, labels = (y, labels) if loss == "squared" else (np.rint(y), np.rint(labels))
-    sizes, weights, start = np.array([0.1, 0.3, 0.5]), np.array([1.0, 0.4, 0.0]), rng.normal(size=5)
+    sizes = np.array([0.1, 0.3, 0.5])
+    weights = np.array([1.0, 0.4, 0.0])
+    start = rng.normal(size=5)
     by = np.diag(np.arange(1.0, 6.0)) if turned else np.eye(5)
     settings = Sweep(
         step_size=sizes,
@@ -377,7 +377,8 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
     for size, weight, wanted in zip(sizes, weights, found, strict=True):
         w = start
         for step in range(7):
-            places, public = draws.batch(step), draws.public_batch(step)
+            places = draws.batch(step)
+            public = draws.public_batch(step)
             private = (
                 clipped(x[places], y[places], w).sum(axis=0) - 0.2 * draws.noise(step, 5)
             ) / 18.0
@@ -463,7 +464,8 @@ def test_the_printed_table_is_beaten_and_the_prediction_holds():
 def test_adassp_without_noise_is_ridge(monkeypatch):
     # So that the rival is not beaten by a mistake in it.
     rng = np.random.default_rng(0)
-    rows, truth = rng.normal(size=(5000, 5)), np.arange(5.0)
+    rows = rng.normal(size=(5000, 5))
+    truth = np.arange(5.0)
     monkeypatch.setattr(beyond, "noise_multiplier_for", lambda *given: 1e-9)
     np.testing.assert_allclose(beyond.adassp(rows, rows @ truth, 1.0, rng), truth, atol=0.2)
 

@@ -50,7 +50,8 @@ from fastpubpriv.session import Registry
 )
 def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
     rng = np.random.default_rng(n_pub)
-    rows, public = rng.standard_normal((100_000, 5)), rng.standard_normal((n_pub, 5))
+    rows = rng.standard_normal((100_000, 5))
+    public = rng.standard_normal((n_pub, 5))
     options = {"pub_priv_gap": 0.2, "failure_prob": 0.1, "cond_max": 50.0}
     planned = plan("gaussian", dim=5, n_pub=n_pub, n_priv=100_000, budget=budget, **options)
     result = seeded(estimate_gaussian, rows, x_pub=public, budget=budget, **options)
@@ -132,7 +133,8 @@ def test_dp_em_says_what_its_noise_says_and_is_near_what_happens():
     assert worse.error > made.error
     # Dp em prediction is near what happens.
     truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))
-    rng, errors = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    errors = []
     for run in range(8):
         result = seeded(
             fpp.learn_axis_aligned_mixture, truth.draw(rng, 20_000), n_components=2, x_pub=truth.draw(rng, 60),
@@ -170,7 +172,8 @@ def test_theory_refuses_with_both_numbers_and_counts_the_least_list():
     # Least list is counted exactly.
     # One coarse Gaussian: its net of means times its net of standard deviations, one weight.
     alpha = 0.9 / 18.0
-    means, stds = 2 * math.ceil(1.0 / alpha) + 1, math.ceil(1.0 / math.log2(1.0 + alpha))
+    means = 2 * math.ceil(1.0 / alpha) + 1
+    stds = math.ceil(1.0 / math.log2(1.0 + alpha))
     assert least_list(1, 1, 0.9) == means * stds
 
 
@@ -184,10 +187,12 @@ def predicted(budget, **options):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_learner_comes_as_close_as_predicted(method):
-    rng, centers = np.random.default_rng(0), np.array([[0.0] * 4, [40.0] * 4])
+    rng = np.random.default_rng(0)
+    centers = np.array([[0.0] * 4, [40.0] * 4])
     rows = centers[np.arange(40_000) % 2] + rng.normal(size=(40_000, 4))
     public = centers[np.arange(30) % 2] + rng.normal(size=(30, 4))
-    planned, errors = predicted(ZCDP(0.5), method=method), []
+    planned = predicted(ZCDP(0.5), method=method)
+    errors = []
     for _ in range(5):
         result = learn_separated_mixture(
             rows,
@@ -209,10 +214,8 @@ def test_the_learner_comes_as_close_as_predicted(method):
 
 
 def test_a_search_costs_and_public_clustering_does_not():
-    searching, public = (
-        predicted(ZCDP(0.5), method="tree"),
-        predicted(ZCDP(0.5), method="public_pca"),
-    )
+    searching = predicted(ZCDP(0.5), method="tree")
+    public = predicted(ZCDP(0.5), method="public_pca")
     assert (searching.details["search_share"], public.details["search_share"]) == (
         pytest.approx(0.3),
         0.0,
@@ -239,7 +242,8 @@ SAID = [
 def test_a_plan_and_its_result_say_the_same_epsilon(task, estimator, arguments):
     """Of Gaussian noise where all of it is Gaussian, else of zCDP alone; always at one delta, which both name."""
     rng = np.random.default_rng(5)
-    rows, public = rng.normal(size=(2_000, 2)), rng.normal(size=(60, 2))
+    rows = rng.normal(size=(2_000, 2))
+    public = rng.normal(size=(60, 2))
     result = seeded(estimator, rows, x_pub=public, budget=RHO, **arguments)
     sentence = explain(result.spent, result.releases)
     planned = fpp.plan(task, dim=2, n_pub=60, n_priv=2_000, budget=RHO, **arguments)
@@ -310,11 +314,13 @@ def test_terms_by_hand():
 
 def test_what_the_paper_says_about_its_theorems():
     # A gap costs logarithms only, and at gap 0 nothing.
-    near, far = bounds("B.12", ZCDP), bounds("B.12", ZCDP, pub_priv_gap=1 - 1e-12)
+    near = bounds("B.12", ZCDP)
+    far = bounds("B.12", ZCDP, pub_priv_gap=1 - 1e-12)
     assert near.n_priv == pytest.approx(bounds("B.5", ZCDP).n_priv)
     assert near.n_priv < far.n_priv < 100 * near.n_priv
     # Public rows in proportion to the dimension take the term of private PCA away.
-    few, many = bounds("C.23", ApproxDP), bounds("C.28", ApproxDP)
+    few = bounds("C.23", ApproxDP)
+    many = bounds("C.28", ApproxDP)
     assert {*few.terms} - {*many.terms} == {"d^1.5 k^2.5 log(k / delta) / epsilon"}
     assert many.n_pub == pytest.approx(20 * few.n_pub)
     # Ranges enter as log(R), sqrt(log(K)) only.
@@ -433,7 +439,8 @@ def test_three_ways_agree(task, notion):
 
 @pytest.mark.parametrize("task", MEANS)
 def test_more_rows_and_more_budget_never_hurt(task):
-    options, task = TASKS[task], task.split()[0]
+    options = TASKS[task]
+    task = task.split()[0]
     errors = [
         plan(task, n_priv=n, budget=ZCDP(0.5), **options).error for n in (100, 1000, 10_000, 10**6)
     ]
@@ -448,13 +455,13 @@ def test_more_rows_and_more_budget_never_hurt(task):
     "ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning"
 )
 def test_tables_are_answered_as_planned():
-    rng, budget, given = (
-        np.random.default_rng(0),
-        ZCDP(0.1),
-        {"by": -1, "threads": 1, "progress": False},
-    )
+    rng = np.random.default_rng(0)
+    budget = ZCDP(0.1)
+    given = {"by": -1, "threads": 1, "progress": False}
     x_pub = np.column_stack([np.full(20, 0.3), np.arange(20)])
-    means, ranks, counts = [], [], []
+    means = []
+    ranks = []
+    counts = []
     for draw in range(4):
         rows = np.column_stack([rng.random(20_000), np.arange(20_000) % 20])
         result = fpp.estimate_mean(rows, x_pub=x_pub, budget=budget, random_state=draw, **given)
@@ -562,7 +569,8 @@ def fitted(public, n_priv, **options):
 @pytest.mark.parametrize(("loss", "method", "notion"), PAIRS)
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 def test_the_plan_is_what_train_predicts(loss, method, notion):
-    public, n_priv = typical_rows(loss, 4, 60, 0.5), 500 if loss == "squared" else 2000
+    public = typical_rows(loss, 4, 60, 0.5)
+    n_priv = 500 if loss == "squared" else 2000
     given = {"budget": BUDGETS_OF_TRAIN[notion], "loss": loss, "method": method}
     planned = plan("train", dim=4, n_pub=60, n_priv=n_priv, **given)
     result = fitted(public, n_priv, **given)
@@ -582,10 +590,8 @@ def test_the_plan_is_what_train_predicts(loss, method, notion):
 
 
 def test_the_plan_is_what_train_predicts_for_rows_with_weights():
-    public, given = (
-        typical_rows("squared", 4, 60, 0.5),
-        {"budget": BUDGETS_OF_TRAIN["zcdp"], "method": "newton"},
-    )
+    public = typical_rows("squared", 4, 60, 0.5)
+    given = {"budget": BUDGETS_OF_TRAIN["zcdp"], "method": "newton"}
     planned = plan("train", dim=4, n_pub=60, n_priv=5000, **given, mean_weight=0.2)
     weights = {
         "weights_pub": np.full(60, 1.0),
@@ -601,7 +607,8 @@ def test_the_plan_is_what_train_predicts_for_rows_with_weights():
 def test_the_choice_turns_where_the_plan_says():
     budget = ApproxDP(0.05, 1e-6)
     planned = plan("train", dim=4, n_pub=60, n_priv=400, budget=budget)
-    rows, epsilon = int(planned.details["worth_rows"]), planned.details["worth_budget"]
+    rows = int(planned.details["worth_rows"])
+    epsilon = planned.details["worth_budget"]
     assert 400 < rows < 4000
     assert 0.05 < epsilon < 1.0
     assert planned.details["takes_public"] == 1.0
@@ -665,7 +672,8 @@ def test_the_rates_switch_where_they_say(budget, cost):
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_with_few_public_rows_the_plan_says_that_it_guesses(loss):
     given = {"loss": loss, "dim": 20, "n_priv": 5000, "budget": BUDGETS_OF_TRAIN["approx"]}
-    few, more = plan("train", n_pub=21, **given), plan("train", n_pub=22, **given)
+    few = plan("train", n_pub=21, **given)
+    more = plan("train", n_pub=22, **given)
     assert few.details["is_a_guess"] == 1.0
     assert "a guess" in repr(few)
     assert "may be far too small" in few.summary()

@@ -29,7 +29,8 @@ def as_body(record):
 
 def forge(*bodies):
     """A file whose lines have these texts (any text that ends in a brace) and checks that follow from each other."""
-    data, check = b"", ""
+    data = b""
+    check = ""
     for body in bodies:
         raw = body.encode("utf-8", "surrogatepass")
         check = hashlib.sha256(check.encode() + raw).hexdigest()

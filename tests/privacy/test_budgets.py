@@ -113,7 +113,8 @@ def test_range_ends_are_allowed_and_messages_say_what_to_pass():
 )
 def test_split_adds_up_exactly(weights):
     for whole in (ZCDP(0.7), ApproxDP(1.1, 1e-5)):
-        parts, total = whole.split(*weights), Cost.zero(type(whole))
+        parts = whole.split(*weights)
+        total = Cost.zero(type(whole))
         for part in parts:
             total = total + part
         assert total == whole.cost
@@ -237,7 +238,8 @@ def test_a_reserved_delta_counts_for_each_row_of_a_person():
     the delta (`test_what_a_row_may_spend_is_the_inverse_of_group_privacy`). So the budget itself is asked.
     """
     raises(BudgetError, "epsilon", ApproxDP, 0, 1e-7)
-    person, nothing = ApproxDP(1, 1e-6), Fraction(0)
+    person = ApproxDP(1, 1e-6)
+    nothing = Fraction(0)
     row = row_budget(person, 4)
     left = gaussian_rho(row, 9, nothing, Fraction(1, 10**7))
     assert left == gaussian_rho(person, 9, nothing, Fraction(4, 10**7)) / 16
@@ -291,7 +293,8 @@ def made_of(kind, fields, integer):
 def test_an_event_of_numpy_integers_costs_what_one_of_python_integers_does(name, integer):
     """Sums, products and powers of NumPy's integers wrap around."""
     kind, fields, notion = OF_NUMPY[name]
-    event, wanted = made_of(kind, fields, integer), made_of(kind, fields, int)
+    event = made_of(kind, fields, integer)
+    wanted = made_of(kind, fields, int)
     assert event.price(notion) == wanted.price(notion) > 0
     assert event.own_delta == wanted.own_delta >= 0
     assert json.dumps(event.record(), default=str) == json.dumps(wanted.record(), default=str)
@@ -332,7 +335,8 @@ def test_bad_events_are_refused(kind, arguments):
 @pytest.mark.parametrize("epsilon", [2.0**-30, 0.1, 1, 10, 709, 1024])
 def test_slack_is_an_upper_bound_and_tight(epsilon):
     with mpmath.workdps(60):
-        factor, n = 1 + mpmath.exp(mpmath.mpf(epsilon)), 10**12
+        factor = 1 + mpmath.exp(mpmath.mpf(epsilon))
+        n = 10**12
         for bound, exact in (
             (approx_slack(epsilon, n), factor * n * mpmath.mpf(2) ** -100),
             (pure_slack(epsilon, n)[1], factor * n * mpmath.mpf(2) ** -184),

@@ -77,13 +77,16 @@ def calibration_misses(calibrate, count, seed):
     rng = np.random.default_rng(seed)
     over = loose = 0
     for _ in range(count):
-        epsilon, delta = 10 ** rng.uniform(-6, 1.5), 10 ** rng.uniform(-14, -1)
-        draws, budget = int(10 ** rng.uniform(0, 8)), ApproxDP(epsilon, delta)
+        epsilon = 10 ** rng.uniform(-6, 1.5)
+        delta = 10 ** rng.uniform(-14, -1)
+        draws = int(10 ** rng.uniform(0, 8))
+        budget = ApproxDP(epsilon, delta)
         slack = approx_slack(budget.epsilon, draws)
         # calibrated at a stricter epsilon: test_huge_epsilon looks at those
         if slack > budget.delta / 32:
             continue
-        rho, allowed = calibrate(budget, draws), budget.delta - slack
+        rho = calibrate(budget, draws)
+        allowed = budget.delta - slack
         limit = mpmath.mpf(allowed.numerator) / allowed.denominator
         over += exact_delta(budget.epsilon, rho) > limit
         loose += exact_delta(budget.epsilon, rho * Fraction(1 + 2e-6)) <= limit
@@ -163,7 +166,8 @@ def test_grids_of_sums_and_grams(make, amount, dim, n):
         grid = make(amount, dim, n)
     except InputError:  # public sizes rule one out
         return
-    q, m = grid.quant_bound, grid.log2_scale
+    q = grid.quant_bound
+    m = grid.log2_scale
     common(grid, dim, n, 16 if gaussian else 128, power)
     assert q <= most
     event = GaussianEvent if gaussian else LaplaceEvent
@@ -186,7 +190,8 @@ def test_grids_of_sums_and_grams(make, amount, dim, n):
 
 def test_laplace_sensitivities_against_random_neighbors():
     rng = np.random.default_rng(6)
-    sums, grams = laplace_sum_grid(1, 3, 100), laplace_gram_grid(1, 3, 100)
+    sums = laplace_sum_grid(1, 3, 100)
+    grams = laplace_gram_grid(1, 3, 100)
     top_sum = top_gram = 0
     for _ in range(3000):
         u, v = rng.standard_normal((2, 3))
@@ -205,11 +210,14 @@ def test_laplace_sensitivities_against_random_neighbors():
 @settings(max_examples=200, deadline=None)
 @given(AMOUNTS, st.integers(1, 10**6), st.integers(0, 2**35))
 def test_count_grids(amount, cells, n):
-    gaussian, laplace = gaussian_count_grid(amount, cells, n), laplace_count_grid(amount, cells, n)
-    s, m = gaussian.quant_bound, gaussian.log2_scale
+    gaussian = gaussian_count_grid(amount, cells, n)
+    laplace = laplace_count_grid(amount, cells, n)
+    s = gaussian.quant_bound
+    m = gaussian.log2_scale
     assert gaussian.event == GaussianEvent(2 * s * s, m, cells)
     assert gaussian.event.rho <= Fraction(str(amount)) < Fraction((s + 1) ** 2, 4**m)
-    s, m = laplace.quant_bound, laplace.log2_scale
+    s = laplace.quant_bound
+    m = laplace.log2_scale
     assert laplace.event == LaplaceEvent(2 * s, m, cells)
     assert laplace.event.epsilon <= Fraction(str(amount)) < Fraction(2 * (s + 1), 2**m)
     for grid, cut in ((gaussian, 16), (laplace, 128)):
@@ -257,7 +265,9 @@ RUNS = [
 
 @pytest.mark.parametrize(("budget", "sampling", "steps", "relation"), RUNS)
 def test_noise_for_a_budget_is_safe_and_tight(budget, sampling, steps, relation, monkeypatch):
-    calls, honest, pairs = [], subsampled.pld.solved, len(sampling.pairs(1.0, relation))
+    calls = []
+    honest = subsampled.pld.solved
+    pairs = len(sampling.pairs(1.0, relation))
     monkeypatch.setattr(
         subsampled.pld,
         "solved",
@@ -383,7 +393,9 @@ POINTS = [
 def exact(kind, epsilon, q, z):
     """The profile in high precision, from the threshold where the loss is epsilon."""
     with mpmath.workdps(80 + int(2 * epsilon)):
-        e, q, z = mpmath.mpf(epsilon), mpmath.mpf(q), mpmath.mpf(z)
+        e = mpmath.mpf(epsilon)
+        q = mpmath.mpf(q)
+        z = mpmath.mpf(z)
         upper = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
         grown = mpmath.exp(e)
         if kind == "replace":
@@ -473,7 +485,8 @@ def law(kind, count, step, threshold, scale=float(STEPS)):
             )
             point[-1] = math.exp(-values[-1] / scale) / (1 + a)
         else:
-            lower, upper = values / scale, (values + 1) / scale
+            lower = values / scale
+            upper = (values + 1) / scale
             point = np.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
             below, point[-1] = ndtr(values[0] / scale), ndtr(-values[-1] / scale)
         return np.concatenate([[below], point])
@@ -493,7 +506,8 @@ def bin_pair(kind, before, after, step, threshold, scale=float(STEPS)):
 def merge(p, q, digits=9):
     """Group outputs by the logarithm of p / q, rounded: a post-processing, so the divergence can only fall, and next to nothing."""
     keep = (p > 0) | (q > 0)
-    p, q = p[keep], q[keep]
+    p = p[keep]
+    q = q[keep]
     with np.errstate(divide="ignore"):
         loss = np.round(np.log(p) - np.log(q), digits)
     _, where = np.unique(loss, return_inverse=True)
@@ -502,7 +516,8 @@ def merge(p, q, digits=9):
 
 def joint(pairs, digits=9):
     """The law of independent bins together."""
-    p, q = np.ones(1), np.ones(1)
+    p = np.ones(1)
+    q = np.ones(1)
     for one, other in pairs:
         p, q = merge(np.outer(p, one).ravel(), np.outer(q, other).ravel(), digits)
     return p, q
@@ -614,7 +629,8 @@ def test_delta_covers_every_pair_and_is_reached(kind, m, step, threshold, epsilo
 
 def test_the_check_catches_a_threshold_that_ignores_the_step():
     """SAFETY T5: a^(T - 1) / (1 + a) in place of a^(T - k) / (1 + a)."""
-    step, threshold = 128, 8 * 128
+    step = 128
+    threshold = 8 * 128
     wrong = math.exp(-(threshold - 1) / STEPS) / (1 + math.exp(-1 / STEPS))
     assert worst_case("laplace", 1, step, threshold, 1.0) > 1.5 * wrong
 

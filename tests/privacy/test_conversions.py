@@ -43,7 +43,8 @@ from fastpubpriv.privacy.pld import fixed_size_replace, poisson_remove, poisson_
 def exact_gdp_delta(epsilon, mu):
     """The textbook formula, with enough digits for its cancellation."""
     with mpmath.workdps(120 if mu * mu > epsilon / 700 else 700):
-        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        e = mpmath.mpf(epsilon)
+        m = mpmath.mpf(mu)
         above = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
         return above(e / m - m / 2) - mpmath.exp(e) * above(e / m + m / 2)
 
@@ -53,7 +54,8 @@ def exact_gdp_delta(epsilon, mu):
 )
 def test_gdp_delta_is_above_the_exact_value_by_at_most_1e_12(count, seed):
     """With delta from 1e-290 to nearly 1, epsilon over twelve decades, both branches of the formula."""
-    rng, worst = np.random.default_rng(seed), 0.0
+    rng = np.random.default_rng(seed)
+    worst = 0.0
     for _ in range(count):
         epsilon = 10 ** rng.uniform(-9, 3)
         x = rng.uniform(-6, 35)  # epsilon/mu - mu/2
@@ -62,7 +64,8 @@ def test_gdp_delta_is_above_the_exact_value_by_at_most_1e_12(count, seed):
             if x < 0
             else 2 * epsilon / (x + math.sqrt(x * x + 2 * epsilon))
         )
-        exact, ours = exact_gdp_delta(epsilon, mu), gdp_delta(epsilon, mu)
+        exact = exact_gdp_delta(epsilon, mu)
+        ours = gdp_delta(epsilon, mu)
         # A float may mean its decimal, so the formula is used at arguments that are on the safe side of both readings.
         safe = float_down(Fraction(repr(epsilon))), float_up(Fraction(repr(mu)))
         if exact > 1e-300:
@@ -134,13 +137,15 @@ def test_inverses_are_tight_and_in_order(epsilon, delta):
 def exact_zcdp_delta(epsilon, rho):
     """Minimum over a fine grid of alpha in high precision: an upper bound of the minimum, good to 1e-7 relative."""
     with mpmath.workdps(50):
-        e, r = mpmath.mpf(epsilon), mpmath.mpf(rho)
+        e = mpmath.mpf(epsilon)
+        r = mpmath.mpf(rho)
 
         def log_delta(t):
             a = 1 + mpmath.exp(t)
             return (a - 1) * (a * r - e) - mpmath.log(a - 1) + a * mpmath.log(1 - 1 / a)
 
-        low, high = mpmath.mpf(-20), mpmath.mpf(20)
+        low = mpmath.mpf(-20)
+        high = mpmath.mpf(20)
         for _ in range(120):  # golden section; the function is unimodal in t
             third = (high - low) / 3
             if log_delta(low + third) < log_delta(high - third):
@@ -187,7 +192,9 @@ def test_p5_half_zcdp_is_not_the_claimed_approximate_dp():
 def exact_response_delta(epsilon0, count, epsilon):
     """delta of `count` randomized responses, by an exact binomial sum in high precision."""
     with mpmath.workdps(60):
-        e0, e, total = mpmath.mpf(epsilon0), mpmath.mpf(epsilon), mpmath.mpf(0)
+        e0 = mpmath.mpf(epsilon0)
+        e = mpmath.mpf(epsilon)
+        total = mpmath.mpf(0)
         for wrong in range(count + 1):
             gap = mpmath.exp((count - wrong) * e0) - mpmath.exp(e + wrong * e0)
             if gap > 0:
@@ -259,7 +266,8 @@ def test_pure_to_zcdp_bound(epsilon):
 def test_pure_to_zcdp_holds_for_randomized_response():
     # The worst pure mechanism; divergence of order alpha in closed form.
     for epsilon in (0.01, 0.5, 1.0, 3.0, 8.0):
-        p, rho = 1 / (1 + math.exp(-epsilon)), float(pure_to_zcdp(epsilon))
+        p = 1 / (1 + math.exp(-epsilon))
+        rho = float(pure_to_zcdp(epsilon))
         for alpha in (1.0001, 1.5, 2, 5, 50):
             divergence = math.log(
                 p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)
@@ -403,7 +411,8 @@ def compared(q, z, steps, deltas, relation):
     )
     accountant = PLDAccountant(relation, value_discretization_interval=interval).compose(event)
     for delta in deltas:
-        theirs, found = accountant.get_epsilon(delta), ours(q, z, steps, delta, relation)
+        theirs = accountant.get_epsilon(delta)
+        found = ours(q, z, steps, delta, relation)
         # Their pessimistic value has a grid error of its own, about steps (t + 1) interval^2 / 12, and ours is at most 0.001.
         curve, _ = pld.solved(poisson_replace(q, z), steps, delta)
         grid = curve.excess * (interval / curve.step) ** 2

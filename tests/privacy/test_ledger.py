@@ -162,7 +162,8 @@ def test_file_survives_and_must_match(path):
         raises(LedgerError, "made with another", Ledger, total, path=path, label=label, **extra)
     assert os.stat(path).st_mode & 0o777 == 0o600
     # Two objects see each other.
-    one, two = reopen(path), reopen(path)
+    one = reopen(path)
+    two = reopen(path)
     one.debit(ZCDP(0.5), name="one")
     raises(BudgetError, "remains", two.debit, ZCDP(0.5), name="two")
     assert two.debit(ZCDP(0.125), name="two") == 5
@@ -171,7 +172,8 @@ def test_file_survives_and_must_match(path):
 
 def test_sixteen_threads(place):
     per_thread = 200 if not place else 25  # each debit in a file waits for the disk
-    ledger, part = Ledger(ZCDP(1), **place), ZCDP(1) / (16 * per_thread + 1)
+    ledger = Ledger(ZCDP(1), **place)
+    part = ZCDP(1) / (16 * per_thread + 1)
 
     def work():
         for _ in range(per_thread):
@@ -183,7 +185,8 @@ def test_sixteen_threads(place):
 
 
 def test_threads_never_overdraw():
-    ledger, refused = Ledger(ZCDP(1)), []
+    ledger = Ledger(ZCDP(1))
+    refused = []
 
     def work():
         for _ in range(200):
@@ -212,7 +215,8 @@ while True:
 
 def kill_children(path, times, seed, program=KILLED, wait=0.0):
     """Kill a debiting child `times` times; return debits that returned and debits in the file."""
-    chance, acknowledged = random.Random(seed), 0
+    chance = random.Random(seed)
+    acknowledged = 0
     for _ in range(times):
         child = subprocess.Popen(
             [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, cwd=ROOT

@@ -244,7 +244,8 @@ BAD_FIELDS = [
 @pytest.mark.parametrize("field", HEADER)
 def test_a_header_field_that_is_missing_or_no_such_value_is_refused(tmp_path, field, label):
     """Whatever a header says, it is read as written, or refused by LedgerError: never by another error."""
-    path, header = tmp_path / "a.ledger", {**HEADER, "label": label}
+    path = tmp_path / "a.ledger"
+    header = {**HEADER, "label": label}
     for value in BAD_FIELDS:
         if value == header[field] and type(value) is type(header[field]):
             continue

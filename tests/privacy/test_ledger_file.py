@@ -54,7 +54,8 @@ def broken(name, data):
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_files_are_refused_and_left_alone(path, name):
-    running, data = reopen(path), broken(name, path.read_bytes())
+    running = reopen(path)
+    data = broken(name, path.read_bytes())
     path.write_bytes(data)
     raises(LedgerError, "ledger", reopen, path)
     raises(LedgerError, None, Ledger.from_file, path)
@@ -70,7 +71,8 @@ def test_broken_files_are_refused_and_left_alone(path, name):
 
 
 def test_a_running_ledger_notices_removed_and_replaced_files(path, tmp_path):
-    running, data = reopen(path), path.read_bytes()
+    running = reopen(path)
+    data = path.read_bytes()
     path.write_bytes(data[:-LINE])
     raises(LedgerError, "shorter", running.debit, ZCDP(0.125), name="x")
     other = tmp_path / "b"
@@ -98,7 +100,9 @@ def test_repair_moves_half_a_line_aside(path):
 
 
 def test_odd_places_are_refused(path, tmp_path):
-    link, pipe, inside = tmp_path / "link", tmp_path / "pipe", path / "x.ledger"
+    link = tmp_path / "link"
+    pipe = tmp_path / "pipe"
+    inside = path / "x.ledger"
     link.symlink_to(path)
     dangling = tmp_path / "dangling"
     dangling.symlink_to(tmp_path / "nowhere")
@@ -121,7 +125,9 @@ def test_locked_by_another_process(path):
 
 
 def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
-    ledger, real, before = reopen(path), os.write, path.read_bytes()
+    ledger = reopen(path)
+    real = os.write
+    before = path.read_bytes()
 
     def half(fd, data):
         return real(fd, data[: len(data) // 2])
@@ -149,7 +155,8 @@ def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
 
 
 def test_a_failed_write_never_lengthens_a_file_that_was_cut(path, monkeypatch):
-    ledger, data = reopen(path), path.read_bytes()
+    ledger = reopen(path)
+    data = path.read_bytes()
 
     def cut_and_full(fd, line):
         path.write_bytes(data[:LINE])
@@ -162,7 +169,8 @@ def test_a_failed_write_never_lengthens_a_file_that_was_cut(path, monkeypatch):
 
 
 def test_a_disk_that_cannot_be_read(path, monkeypatch):
-    ledger, before = reopen(path), path.read_bytes()
+    ledger = reopen(path)
+    before = path.read_bytes()
 
     monkeypatch.setattr(os, "pread", failing(errno.EIO))
     for use in (
@@ -206,7 +214,10 @@ def test_failed_flush_counts_as_spent(path, monkeypatch):
 
 
 def test_flushed_before_debit_returns(path, monkeypatch):
-    ledger, calls, real_write, real_sync = reopen(path), [], os.write, os.fsync
+    ledger = reopen(path)
+    calls = []
+    real_write = os.write
+    real_sync = os.fsync
     monkeypatch.setattr(
         os, "write", lambda fd, data: (calls.append("write"), real_write(fd, data))[1]
     )
@@ -219,7 +230,8 @@ def test_flushed_before_debit_returns(path, monkeypatch):
 
 def limited_child(path, limit, results):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    ledger, done = reopen(path), 0
+    ledger = reopen(path)
+    done = 0
     try:
         while True:
             ledger.debit(ZCDP(2.0**-20), name="small")
@@ -268,7 +280,8 @@ def put_back(fresh, data):
 
 def released_after_rollback(fresh, name="other"):
     """Debits of 1/2 that return in a total of 1, when the first of them is rolled back and its place taken by another."""
-    backup, live = fresh.read_bytes(), reopen(fresh)
+    backup = fresh.read_bytes()
+    live = reopen(fresh)
     returned = [live.debit(HALF, name="mine")]
     put_back(fresh, backup)
     returned.append(reopen(fresh).debit(HALF, name=name))
@@ -312,7 +325,8 @@ def test_planted_faults_release_one_and_a_half_and_are_caught(fresh, monkeypatch
 
 
 def test_a_rollback_that_has_grown_past_is_noticed(fresh):
-    backup, live = fresh.read_bytes(), reopen(fresh)
+    backup = fresh.read_bytes()
+    live = reopen(fresh)
     live.debit(ZCDP(0.25), name="mine")
     put_back(fresh, backup)
     other = reopen(fresh)
@@ -325,7 +339,8 @@ def test_a_rollback_that_has_grown_past_is_noticed(fresh):
 
 
 def test_readers_that_never_debited_notice_as_well(fresh):
-    backup, reader = fresh.read_bytes(), reopen(fresh)
+    backup = fresh.read_bytes()
+    reader = reopen(fresh)
     reopen(fresh).debit(HALF, name="mine")
     assert reader.spent == HALF.cost
     put_back(fresh, backup)
@@ -339,12 +354,10 @@ def test_a_file_that_changes_during_a_debit_is_noticed(fresh, monkeypatch, chang
     """Programs that copy files heed no locks: the line must be where it belongs when the debit returns."""
     module = fcntl if call == "flock" else os
     reopen(fresh).debit(ZCDP(0.25), name="first")
-    live, data, backup, real = (
-        reopen(fresh),
-        fresh.read_bytes(),
-        fresh.with_name("backup"),
-        getattr(module, call),
-    )
+    live = reopen(fresh)
+    data = fresh.read_bytes()
+    backup = fresh.with_name("backup")
+    real = getattr(module, call)
     backup.write_bytes(data)
 
     def late(*arguments):

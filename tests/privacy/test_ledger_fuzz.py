@@ -91,7 +91,8 @@ def forged(draw):
         {**DEBIT, "number": k + 1, "cost": draw(st.sampled_from([ZCDP(0.25), ZCDP(0.5)])).to_dict()}
         for k in range(draw(st.integers(0, 3)))
     ]
-    bodies, k = [as_body(record) for record in records], draw(st.integers(0, len(records) - 1))
+    bodies = [as_body(record) for record in records]
+    k = draw(st.integers(0, len(records) - 1))
     bodies[k] = draw(
         damaged(records[k]) | ODD_BODIES | VALUES.map(lambda value: as_body({"cost": value}))
     )

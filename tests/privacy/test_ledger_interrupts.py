@@ -124,7 +124,8 @@ def workshop(tmp_path, monkeypatch):
         raise AssertionError("it waits, and nobody else is at work")
 
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # for speed: no power fails here
-    made, gate = Workshop(tmp_path), threading.RLock()
+    made = Workshop(tmp_path)
+    gate = threading.RLock()
     monkeypatch.setattr(time, "sleep", waits)
     monkeypatch.setattr(ledger_file, "_gate", gate)  # planted faults leave it locked
     monkeypatch.setattr(ledger_file, "_leave_gate", gate.__exit__)
@@ -252,7 +253,8 @@ def test_planted_fault_a_descriptor_that_is_noted_down_later_is_caught(workshop,
     "kind", [ledger_file.HeldResources, ledger_file.OpenFile, ledger_file.Turn]
 )
 def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
-    real, met = kind.__exit__, []
+    real = kind.__exit__
+    met = []
 
     def second_time(self, *error):
         if self in met:

@@ -101,7 +101,8 @@ def test_identifiers_without_a_name_need_one_for_a_ledger(person, rows_per_perso
 
 
 def test_a_name_that_cannot_be_recorded_is_refused_before_the_debit():
-    ledger, log = Ledger(ZCDP(1), **PERSONS), []
+    ledger = Ledger(ZCDP(1), **PERSONS)
+    log = []
     rows = SpyRows(np.zeros((700, 1)), log)
     who = VISITS["patient"].rename("two\nlines")
     raises(InputError, "person must be a printable text", fpp.coinpress_mean, rows, person=who, center=0.0, radius=1.0,
@@ -119,7 +120,8 @@ def test_a_name_that_cannot_be_recorded_is_refused_before_the_debit():
 
 def test_the_name_outlives_the_process_and_debits_without_one(tmp_path):
     path = tmp_path / "a.ledger"
-    first, second = Ledger(ZCDP(1), path=path, **PERSONS), Ledger(ZCDP(1), path=path, **PERSONS)
+    first = Ledger(ZCDP(1), path=path, **PERSONS)
+    second = Ledger(ZCDP(1), path=path, **PERSONS)
     first.debit(PART, name="by hand")
     second.debit(PART, name="x", person="patient")
     raises(BudgetError, "another kind", first.debit, PART, name="x", person="doctor")
@@ -169,7 +171,8 @@ def test_of_two_first_debits_at_once_the_second_sees_the_name(tmp_path):
     for turn in range(20):
         path = tmp_path / f"{turn}.ledger"
         Ledger(ZCDP(1), path=path, **PERSONS)
-        barrier, results = FORK.Barrier(4), FORK.SimpleQueue()
+        barrier = FORK.Barrier(4)
+        results = FORK.SimpleQueue()
         names = ["patient", "doctor", "ward", "town"]
         children = [
             FORK.Process(target=first_debit, args=(path, name, barrier, results)) for name in names
@@ -187,7 +190,8 @@ def test_of_two_first_debits_at_once_the_second_sees_the_name(tmp_path):
 def test_planted_fault_a_check_before_the_lock_is_caught(tmp_path, monkeypatch):
     """What another process wrote is seen only if the check follows the reading under the lock."""
     path = tmp_path / "a.ledger"
-    first, second = Ledger(ZCDP(1), path=path, **PERSONS), Ledger(ZCDP(1), path=path, **PERSONS)
+    first = Ledger(ZCDP(1), path=path, **PERSONS)
+    second = Ledger(ZCDP(1), path=path, **PERSONS)
     first.debit(PART, name="x", person="patient")
     raises(BudgetError, "another kind", second.debit, PART, name="x", person="doctor")
     monkeypatch.setattr(Ledger, "_check_person", lambda self, person: None)

@@ -57,7 +57,10 @@ def living_child(fork=os.fork):
 @contextlib.contextmanager
 def debit_in_progress(ledger):
     """Another thread stands inside a debit, at the flush to disk, until the block ends."""
-    reached, go_on, real, numbers = threading.Event(), threading.Event(), os.fsync, []
+    reached = threading.Event()
+    go_on = threading.Event()
+    real = os.fsync
+    numbers = []
 
     def flush(fd):
         if threading.current_thread() is thread:
@@ -139,7 +142,10 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(path):
 def test_a_fork_inside_a_debit_does_not_pay_for_two(path, monkeypatch, where):
     """A signal handler may fork in the middle of a debit, and both processes may go on from there."""
     module = fcntl if where == "flock" else os
-    ledger, real, codes, me = reopen(path), getattr(module, where), [], os.getpid()
+    ledger = reopen(path)
+    real = getattr(module, where)
+    codes = []
+    me = os.getpid()
 
     def fork_first(fd, argument=None):
         monkeypatch.undo()
@@ -165,7 +171,9 @@ def test_a_fork_inside_a_debit_does_not_pay_for_two(path, monkeypatch, where):
 
 
 def test_a_child_that_unwinds_from_a_debit_leaves_its_parents_lock(path, monkeypatch):
-    ledger, real, me = reopen(path), os.fsync, os.getpid()
+    ledger = reopen(path)
+    real = os.fsync
+    me = os.getpid()
 
     def fork_first(fd):
         monkeypatch.undo()
@@ -213,7 +221,8 @@ def debit_from_threads(ledger, threads, each, part):
 
 def test_threads_and_forks_at_once_count_exactly(path):
     """Children are forked while two threads debit; each debits its inherited ledger from four threads, and lives on."""
-    part, ledger = ZCDP(Fraction(5, 8)) / 1000, reopen(path)
+    part = ZCDP(Fraction(5, 8)) / 1000
+    ledger = reopen(path)
 
     def child():
         for worker in debit_from_threads(ledger, 4, 3, part):
@@ -257,7 +266,9 @@ def opening_child(folder, rounds, barrier, results):
 
 
 def test_six_processes_open_a_new_ledger_at_once(tmp_path):
-    rounds, barrier, results = 40, FORK.Barrier(6), FORK.SimpleQueue()
+    rounds = 40
+    barrier = FORK.Barrier(6)
+    results = FORK.SimpleQueue()
     children = [
         FORK.Process(target=opening_child, args=(tmp_path, rounds, barrier, results))
         for _ in range(6)
@@ -309,7 +320,9 @@ def test_a_link_that_fails_for_another_reason_is_told(tmp_path, monkeypatch):
 
 
 def test_openers_with_different_totals_agree_on_one(tmp_path):
-    path, barrier, results = tmp_path / "a.ledger", FORK.Barrier(4), FORK.SimpleQueue()
+    path = tmp_path / "a.ledger"
+    barrier = FORK.Barrier(4)
+    results = FORK.SimpleQueue()
 
     def child(rho):
         barrier.wait()

@@ -5,7 +5,8 @@ import numpy as np
 from fastpubpriv.privacy import LaplaceEvent, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release import transcript as transcripts
 
-TOP, BOTTOM = 2**63 - 1, -(2**63)
+TOP = 2**63 - 1
+BOTTOM = -(2**63)
 LEAST_EXPONENT, LARGEST_EXPONENT = -1075, 1023  # keys of dyadic bins
 LARGEST_KEY = 2**53
 
@@ -66,7 +67,8 @@ class Adversary(transcripts.Transcript):
 
     def bins(self, pattern, name, event):
         """A table (histogram, count, key ...): none, one, or as many bins as there are rows, anywhere."""
-        rows, most = [], max(1, min(self.n, event.draws // event.histograms))
+        rows = []
+        most = max(1, min(self.n, event.draws // event.histograms))
         for index in range(event.histograms):
             size = {"zeros": 0, "minus one": 1, "one": 1, "top": most}.get(
                 pattern, int(self.rng.integers(most + 1))

@@ -34,17 +34,22 @@ ROWS = np.concatenate(
 PUBLIC = np.concatenate(
     [RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])]
 )
-LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
+LINE = ROWS[:, :1]
+PUBLIC_LINE = PUBLIC[:, :1]
 SIGNS = pd.DataFrame(np.sign(ROWS), columns=["a", "b"])
-MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
+MANY = RNG.normal(size=(100_000, 1))
+SAME = RNG.normal(size=(50, 1))
 CLASSES, PUBLIC_CLASSES = (np.column_stack([x[:, 0], x[:, 1] > 2.0]) for x in (ROWS, PUBLIC))
 NOTIONS = {"zcdp": fpp.ZCDP(0.5), "approx": fpp.ApproxDP(1, 1e-6), "pure": fpp.PureDP(1)}
-ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
+ALL = tuple(NOTIONS)
+GAUSSIAN = ("zcdp", "approx")
+APPROX = ("approx",)
 
 
 def listed(count, dim):
     """A list of `count` mixtures of two components."""
-    rng, weights = np.random.default_rng(count), np.full((count, 2), 0.5)
+    rng = np.random.default_rng(count)
+    weights = np.full((count, 2), 0.5)
     return (
         weights,
         rng.normal(size=(count, 2, dim)) * 10.0,

@@ -55,7 +55,8 @@ pytestmark = [
 
 DIMS = (1, 8, 16, 130)
 N, K = 240, 2
-AMPLE, AMPLE_DELTA = ZCDP(1000), ApproxDP(300, 1e-1)
+AMPLE = ZCDP(1000)
+AMPLE_DELTA = ApproxDP(300, 1e-1)
 # A row's group is its position, so what it contributes is compared by another test.
 BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
@@ -81,10 +82,13 @@ NOT_ESTIMATORS = {
 
 def estimators_of(dim):
     """(name, call) for every public function that takes private rows, in its variants, on small input."""
-    rng, centers = np.random.default_rng(dim), np.stack([np.zeros(dim), np.full(dim, 40.0)])
-    private, m = centers[np.arange(N) % K] + rng.normal(size=(N, dim)), 2 * dim + 8
+    rng = np.random.default_rng(dim)
+    centers = np.stack([np.zeros(dim), np.full(dim, 40.0)])
+    private = centers[np.arange(N) % K] + rng.normal(size=(N, dim))
+    m = 2 * dim + 8
     public = centers[np.arange(m) % K] + rng.normal(size=(m, dim))
-    one, one_public = rng.normal(size=(N, dim)), rng.normal(size=(m, dim))
+    one = rng.normal(size=(N, dim))
+    one_public = rng.normal(size=(m, dim))
     listed = np.full((4, K), 0.5), rng.normal(size=(4, K, dim)), np.ones((4, K, dim))
     covariance = np.eye(dim) + 0.1
     few = {"n_components": K, "candidates": 4, "budget": AMPLE_DELTA}
@@ -220,7 +224,8 @@ def passes_below(dim):
     """(name, call) for passes that only some widths of rows reach by way of an estimator, at every width."""
     rng = np.random.default_rng(dim)
     rows = private_rows(rng.normal(size=(N, dim)))
-    account, gaussian = opened(AMPLE_DELTA, draws=10**7), opened(AMPLE, draws=10**5)
+    account = opened(AMPLE_DELTA, draws=10**7)
+    gaussian = opened(AMPLE, draws=10**5)
     line = partial(projected, center=rng.normal(size=dim), weights=rng.normal(size=dim))
     cells = CellQuery.of(np.linspace(-8.0, 8.0, 1025))
     yield "one direction", lambda: ALONE.run(cells, each_row(rows, line, 1))
@@ -291,7 +296,8 @@ def test_every_function_that_takes_private_rows_has_a_case_and_known_places_read
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_rows_contribute_the_same_alone_and_in_company(dim):
-    recorder, rng = all_passes(dim), np.random.default_rng(5)
+    recorder = all_passes(dim)
+    rng = np.random.default_rng(5)
     # Diagonal rounds of this many columns are too noisy for so few rows: 1 and 8 columns have them.
     missed = {"fastpubpriv.mechanisms.sums.MappedQuery _parts_sum"} if dim == 130 else set()
     assert queries() == {each.site for each in recorder.passes} | missed
@@ -315,7 +321,8 @@ def test_labeled_rows_are_turned_alone(dim):
     name, rows, options = next(
         each for each in estimators_of(dim) if each[2].get("method") == "newton"
     )
-    seen, honest = [], coordinates.each_row
+    seen = []
+    honest = coordinates.each_row
 
     def keep(source, rotation, width):
         seen.append(rotation)
@@ -368,10 +375,8 @@ def found_wrong(dim, call, bisected=20):
 
 
 def statistic_sum(dim, statistic, out_dim):
-    account, rows = (
-        opened(AMPLE, draws=1000),
-        private_rows(np.random.default_rng(2).normal(size=(20, dim))),
-    )
+    account = opened(AMPLE, draws=1000)
+    rows = private_rows(np.random.default_rng(2).normal(size=(20, dim)))
     release_statistic_sum(
         account,
         rows,

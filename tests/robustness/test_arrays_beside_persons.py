@@ -30,7 +30,8 @@ def two_slopes(n=20_000, seed=0):
     return pd.DataFrame({"who": rng.permutation(n), "w": weight, "x": x, "y": y})
 
 
-PRIVATE, PUBLIC = two_slopes(), two_slopes(300, seed=1).drop(columns="who")
+PRIVATE = two_slopes()
+PUBLIC = two_slopes(300, seed=1).drop(columns="who")
 
 
 def slope_of(result):
@@ -102,7 +103,8 @@ def test_classes_have_weights_in_a_column_too(function, more):
 
 PERSONS = fpp.persons(PRIVATE, person="who")
 OTHERS = fpp.persons(PRIVATE, person="who")
-FEATURES, LABELS = private_rows(PERSONS, columns=["x"]), private_rows(PERSONS, columns=["y"])
+FEATURES = private_rows(PERSONS, columns=["x"])
+LABELS = private_rows(PERSONS, columns=["y"])
 LABELED = {"x_pub": PUBLIC[["x"]], "y_pub": PUBLIC["y"]}
 WEIGHED = {"weights_pub": PUBLIC["w"].to_numpy(), "weight_cap": 1.0}
 REFUSED = {

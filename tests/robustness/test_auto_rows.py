@@ -106,7 +106,8 @@ def visits_of_two_groups():
 
 def test_a_mixture_is_paid_once_and_learned_from_the_rows():
     """This function debits at a place of its own, which a rehearsal must not pass."""
-    visits, ledger = visits_of_two_groups(), ledger_of_persons()
+    visits = visits_of_two_groups()
+    ledger = ledger_of_persons()
     public = pd.DataFrame(
         {"a": np.concatenate([RNG.normal(-38.0, 1.0, 20), RNG.normal(38.0, 1.0, 20)])}
     )
@@ -156,7 +157,8 @@ def test_rows_are_halved_while_the_call_refuses_before_it_reads(error):
 
 @pytest.mark.parametrize("error", [fpp.InputError, fpp.BudgetError, RuntimeError])
 def test_an_error_after_the_first_pass_starts_no_second_run(error):
-    events, ledger = [], ledger_of_persons(10)
+    events = []
+    ledger = ledger_of_persons(10)
     asked = {
         "person": "who",
         "rows_per_person": "auto",
@@ -205,7 +207,9 @@ def test_no_call_warns_with_an_error_after_its_debit(name, scale):
     "ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning"
 )
 def test_laplace_noise_alone_adds_no_rows_of_a_person():
-    sizes, budget, chosen = np.full(1_000, 2.0), fpp.PureDP(1.0), []
+    sizes = np.full(1_000, 2.0)
+    budget = fpp.PureDP(1.0)
+    chosen = []
     for seed in range(200):
         asked = {"ledger": None, "random_state": seed, "threads": 1, "progress": False}
         share = budget * user_level.CHOICE_SHARE

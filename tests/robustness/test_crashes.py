@@ -52,7 +52,8 @@ def check(marks, entries):
 @pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.audit)])
 def test_kill_at_random_times(times, tmp_path):
     rng = np.random.default_rng(1)
-    ledger_path, data = tmp_path / "ledger.jsonl", rng.standard_normal((200_000, 2))
+    ledger_path = tmp_path / "ledger.jsonl"
+    data = rng.standard_normal((200_000, 2))
     ledger = Ledger(ZCDP(1000), path=ledger_path)
     outputs = reads = 0
     for index in range(times):
@@ -127,6 +128,7 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_and_a_lack_of_memory_come_through_and_refund_nothing(failure):
-    ledger, rows = Ledger(ZCDP(1)), SpyRows(CHUNK, [], fails=failure())
+    ledger = Ledger(ZCDP(1))
+    rows = SpyRows(CHUNK, [], fails=failure())
     raises(failure, None, coinpress_mean, rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger)
     assert ledger.spent == ZCDP(0.5).cost

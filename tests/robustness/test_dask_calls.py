@@ -16,7 +16,9 @@ from fastpubpriv.training import DPSGD, SemiDP
 
 def check_bits(call, chunks):
     """Those of one thread in memory, and one debit: none where the public rows alone are predicted to be best."""
-    here, far, total = [], [], ample(NOTIONS[call.notions[0]]).total
+    here = []
+    far = []
+    total = ample(NOTIONS[call.notions[0]]).total
     assert call.bits(chunked(call.rows, chunks), ledger=SpyLedger(total, far)) == call.bits(
         ledger=SpyLedger(total, here)
     )
@@ -37,7 +39,8 @@ def test_the_same_bits_as_in_memory(name):
 )
 def test_what_is_sent_names_neither_account_nor_keys(name):
     """Tasks hold the query and public numbers; who pays, and what the noise is made of, stays with the caller."""
-    call, wire = CALLS[name], Wire()
+    call = CALLS[name]
+    wire = Wire()
     with wire.used():
         assert call.bits(chunked(call.rows, 4)) == call.bits()
     named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
@@ -66,10 +69,8 @@ def test_gradient_training(method):
     public = {"x_pub": x[:20] + 0.1, "y_pub": y[:20]}
 
     def fitted(x_priv, y_priv):
-        budget, more = (
-            fpp.ApproxDP(5, 1e-6),
-            {"method": TRAINED[method], "random_state": 1, "progress": False},
-        )
+        budget = fpp.ApproxDP(5, 1e-6)
+        more = {"method": TRAINED[method], "random_state": 1, "progress": False}
         return quiet(
             fpp.train, x_priv, y_priv, loss="squared", budget=budget, **public, **more
         ).to_dict()
@@ -92,7 +93,8 @@ def test_reports_are_summed_where_they_are(randomizer):
 
 def test_reports_are_drawn_here():
     """Rows of a collection are read in order: the coins of a row depend on its place."""
-    rows, randomizer = np.random.default_rng(1).normal(size=(90, 4)), PrivUnit(4, 2.0)
+    rows = np.random.default_rng(1).normal(size=(90, 4))
+    randomizer = PrivUnit(4, 2.0)
     drawn = [
         quiet(randomizer.privatize, x, random_state=2).to_bytes() for x in (rows, chunked(rows, 6))
     ]
@@ -103,7 +105,8 @@ def test_a_lost_cluster_costs_the_budget_and_says_nothing():
     def lost(graph, keys, **options):
         raise RuntimeError("Alice-SSN-123")
 
-    ledger, rows = fpp.Ledger(fpp.ZCDP(2)), chunked(np.ones((50, 2)), 5)
+    ledger = fpp.Ledger(fpp.ZCDP(2))
+    rows = chunked(np.ones((50, 2)), 5)
     with (
         dask.config.set(scheduler=lost),
         pytest.raises(InputError, match="did not finish") as caught,

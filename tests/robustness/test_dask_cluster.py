@@ -97,7 +97,8 @@ def test_a_worker_says_nothing_of_an_error(client):
 def test_killed_workers_change_nothing(client):
     """Fifty times, at a random moment of a call, one of the four processes is killed; its tasks are done again elsewhere."""
     call = CALLS["learn_separated_mixture, tree"]
-    expected, dice = call.bits(), random.Random(4)
+    expected = call.bits()
+    dice = random.Random(4)
     for _ in range(KILLS):
         ledger = fpp.Ledger(fpp.ZCDP(1))
         # where a machine is too busy to start another process in time, Dask gives it up

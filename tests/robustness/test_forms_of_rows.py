@@ -30,7 +30,8 @@ from fastpubpriv.sources import Rows, private_rows
 RNG = np.random.default_rng(29)
 LINE = np.concatenate([RNG.normal(size=150), RNG.normal(size=150) + 40.0])[RNG.permutation(300)]
 PUBLIC = np.concatenate([RNG.normal(size=12), RNG.normal(size=12) + 40.0])
-PLANE, PUBLIC_PLANE = RNG.normal(size=(300, 2)), RNG.normal(size=(24, 2))
+PLANE = RNG.normal(size=(300, 2))
+PUBLIC_PLANE = RNG.normal(size=(24, 2))
 LINES = {
     "array": lambda x: x, "list": lambda x: x.tolist(), "tuple": lambda x: tuple(x.tolist()),
     "strided": lambda x: np.repeat(x, 2)[::2], "list of lists": lambda x: x.reshape(-1, 1).tolist(),
@@ -63,7 +64,8 @@ PUBLIC_ONLY = {
     "supercluster": lambda p: fpp.supercluster(p, n_components=2),
     "terrific_ball": lambda p: fpp.terrific_ball(p, min_count=2, radius_max=1e3),
 }
-LABELS, PUBLIC_LABELS = 2.0 * LINE + RNG.normal(size=300), 2.0 * PUBLIC + RNG.normal(size=24)
+LABELS = 2.0 * LINE + RNG.normal(size=300)
+PUBLIC_LABELS = 2.0 * PUBLIC + RNG.normal(size=24)
 
 
 def content(result):
@@ -102,7 +104,8 @@ def test_lines(name):
 
 @pytest.mark.parametrize("name", LABELED)
 def test_labeled_lines(name):
-    call, labels = CALLS[name], [LABELS, PUBLIC_LABELS]
+    call = CALLS[name]
+    labels = [LABELS, PUBLIC_LABELS]
     if name.startswith("logistic"):
         labels = [(each > 20.0) + 0.0 for each in labels]
 
@@ -254,7 +257,8 @@ def named_arguments(call, names):
 ])  # fmt: skip
 def test_families(name, tmp_path):
     call = CALLS[name]
-    x, names = call.rows, [f"x{k}" for k in range(call.rows.shape[1])]
+    x = call.rows
+    names = [f"x{k}" for k in range(call.rows.shape[1])]
     if "label" in call.options:
         names[-1] = "label"
     expected = outcome(call, x)
@@ -300,11 +304,11 @@ def test_a_planted_reader_that_loses_the_order_is_seen(tmp_path):
 
 # ---- Public rows as people have them, for every function that takes some: a finite answer, or advice before anything is spent.
 RNG_OF_WILD = np.random.default_rng(31)
-DIM, CENTER, SPREAD = 4, np.array([10.0, -3.0, 500.0, 0.1]), np.array([2.0, 1.0, 80.0, 0.01])
-PRIVATE, PUBLIC_OF_WILD = (
-    RNG_OF_WILD.normal(CENTER, SPREAD, (1000, DIM)),
-    RNG_OF_WILD.normal(CENTER, SPREAD, (30, DIM)),
-)
+DIM = 4
+CENTER = np.array([10.0, -3.0, 500.0, 0.1])
+SPREAD = np.array([2.0, 1.0, 80.0, 0.01])
+PRIVATE = RNG_OF_WILD.normal(CENTER, SPREAD, (1000, DIM))
+PUBLIC_OF_WILD = RNG_OF_WILD.normal(CENTER, SPREAD, (30, DIM))
 NAMES = ("height", "angle", "weight", "share")
 
 
@@ -499,12 +503,12 @@ for name, call in wide.items():
 
 def calls(dim, n=10):
     rng = np.random.default_rng(0)
-    x, pub = rng.normal(size=(n, dim)), rng.normal(size=(10, dim))
-    y, given = np.arange(n) % 2.0, {"budget": fpp.ZCDP(1)}
-    ball, some = (
-        {"center": 0.0, "radius": 1e3},
-        {"n_components": 2, "min_weight": 0.3, "x_pub": pub},
-    )
+    x = rng.normal(size=(n, dim))
+    pub = rng.normal(size=(10, dim))
+    y = np.arange(n) % 2.0
+    given = {"budget": fpp.ZCDP(1)}
+    ball = {"center": 0.0, "radius": 1e3}
+    some = {"n_components": 2, "min_weight": 0.3, "x_pub": pub}
     labeled = {"x_pub": pub, "y_pub": np.arange(10) % 2.0}
     return {
         "counted columns": partial(fpp.estimate_mean, x, x_pub=pub, **given),
@@ -566,7 +570,8 @@ def asked_and_taken(name, dim, monkeypatch):
     asked = []
     with monkeypatch.context() as patch:
         patch.setattr(session, "require_memory", lambda name, dim, needed: asked.append(needed))
-        call, ledger = calls(dim)[name], ledger_for(name)
+        call = calls(dim)[name]
+        ledger = ledger_for(name)
         tracemalloc.start()
         try:
             call(ledger=ledger)

@@ -89,7 +89,8 @@ def true_delta(epsilon, delta):
     query = gradient_sums.gradients_by_row(grid, 1.0, weights=weights, gradient=Absolute().gradient)
     labels = np.array([[-1e6, label, label, label], [1e6, label, label, label]])
     data = [np.column_stack([np.tile(row, (4, 1)), each]) for each in labels]
-    sums, along = [sums_of_batches(query, rows) for rows in data], row / np.linalg.norm(row)
+    sums = [sums_of_batches(query, rows) for rows in data]
+    along = row / np.linalg.norm(row)
     across = [total - (total @ along) * along for each in sums for _, total in each]
     assert np.max(np.abs(across)) <= 4 * DIM  # nothing but rounding leaves the line
     return max(
@@ -147,7 +148,8 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_a_gradient_sees_one_row(name):
     x, y = table()
-    loss, method = Watching(), dataclasses.replace(METHODS[name], start="zero", scaling="none")
+    loss = Watching()
+    method = dataclasses.replace(METHODS[name], start="zero", scaling="none")
     given = {
         "x_pub": x[:20].copy(),
         "y_pub": y[:20].copy(),
@@ -167,7 +169,8 @@ def test_a_gradient_sees_one_row(name):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 def test_a_user_of_local_training_computes_alone():
     x, y = table()
-    loss, seen = Watching(), []
+    loss = Watching()
+    seen = []
 
     def residuals(scores, labels):
         seen.append(np.array(labels))
@@ -221,7 +224,8 @@ class Failing(OwnLoss):
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_row_at_which_a_function_fails_counts_for_nothing():
-    x, weights = np.ones((8, 3)), np.ones(3)
+    x = np.ones((8, 3))
+    weights = np.ones(3)
     found = alone.row_gradients(Failing().gradient, weights, x, 1000.0 + np.arange(8))
     assert np.flatnonzero(found.any(axis=1)).tolist() == [0, 7]
     x, y = table()
@@ -241,7 +245,8 @@ def test_a_row_at_which_a_function_fails_counts_for_nothing():
 
 
 def test_a_row_that_is_not_whole_is_not_shown():
-    x, y = np.ones((6, 3)), np.ones(6)
+    x = np.ones((6, 3))
+    y = np.ones(6)
     x[1, 1], x[2, 0], y[3], y[4] = np.nan, np.inf, -np.inf, np.nan
     for loss in (ROWS, COMPILED, OWN):
         found = alone.loss_gradients(loss, 0.1 * np.ones(3), x, y)
@@ -260,7 +265,8 @@ def raising_gradient(weights, x, y):
 def test_a_compiled_function_that_fails_counts_for_nothing():
     gradient = pytest.importorskip("numba").njit(raising_gradient)
     assert alone.is_compiled(gradient)
-    x, y = np.ones((4, 3)), 999.0 + np.arange(4)
+    x = np.ones((4, 3))
+    y = 999.0 + np.arange(4)
     found = alone.row_gradients(gradient, np.ones(3), x, y)
     # a division by zero is not finite
     assert found.any(axis=1).tolist() == [True, False, False, False]
@@ -299,11 +305,10 @@ def values_of_many(scores, labels):
 
 def test_a_function_that_fails_at_one_row_is_refused_before_the_debit():
     x, y = table()
-    ledger, given = Ledger(PureDP(2)), {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
-    options, paid = (
-        {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0},
-        {**given, "budget": PureDP(2), "ledger": ledger},
-    )
+    ledger = Ledger(PureDP(2))
+    given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
+    options = {"epsilon": 2.0, "clip_norm": 1.0, "radius": 1.0}
+    paid = {**given, "budget": PureDP(2), "ledger": ledger}
     broken = Loss(
         name="own",
         residual=lambda prediction: prediction,

@@ -15,13 +15,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 N = 4_000
 RNG = np.random.default_rng(0)
-ROWS, PUBLIC = RNG.standard_normal((N, 3)), RNG.standard_normal((100, 3))
+ROWS = RNG.standard_normal((N, 3))
+PUBLIC = RNG.standard_normal((100, 3))
 LABELED, PUBLIC_LABELED = (np.column_stack([x[:, :2], x.sum(axis=1)]) for x in (ROWS, PUBLIC))
 CLASSES, PUBLIC_CLASSES = (np.column_stack([x[:, :2], x.sum(axis=1) > 0.0]) for x in (ROWS, PUBLIC))
 GROUPS, PUBLIC_GROUPS = (np.column_stack([x[:, :2], np.sign(x[:, 2])]) for x in (ROWS, PUBLIC))
 TWO, PUBLIC_TWO = (x + 30.0 * (np.arange(len(x)) % 2)[:, None] for x in (ROWS, PUBLIC))
 PERSONS = RNG.integers(0, N // 4, N)
-RHO, DELTA = fpp.ZCDP(0.5), fpp.ApproxDP(1.0, 1e-6)
+RHO = fpp.ZCDP(0.5)
+DELTA = fpp.ApproxDP(1.0, 1e-6)
 MIXTURES = np.full((5, 2), 0.5), RNG.standard_normal((5, 2, 3)), np.ones((5, 2, 3))
 
 

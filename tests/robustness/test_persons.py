@@ -59,7 +59,8 @@ def made(table, keep, columns=("a", "b"), person="who"):
 def test_means_and_sums_of_persons_are_those_of_pandas(keep):
     table = visits()
     groups = table.dropna(subset="who").groupby("who")[["a", "b"]]
-    ours, theirs = made(table, keep), groups.agg(keep).to_numpy()
+    ours = made(table, keep)
+    theirs = groups.agg(keep).to_numpy()
     assert ours.shape == theirs.shape
     order = np.lexsort(np.nan_to_num(ours).T), np.lexsort(np.nan_to_num(theirs).T)
     np.testing.assert_allclose(ours[order[0]], theirs[order[1]], rtol=1e-9)
@@ -87,7 +88,8 @@ def changed_rows(keep, seed, make=made):
     rest = table[table["who"] != person]
     cut = int(rng.integers(0, len(rest)))
     other = pd.concat([rest[:cut], new, rest[cut:]], ignore_index=True)
-    one, two = make(table, keep), make(other, keep)
+    one = make(table, keep)
+    two = make(other, keep)
     assert one.shape == two.shape
     same = ((one == two) | (np.isnan(one) & np.isnan(two))).all(axis=1)
     # blocks of persons
@@ -130,7 +132,8 @@ def test_rows_of_a_person_are_kept_as_often_as_they_come():
 
 @pytest.mark.parametrize("keep", ["row", 3])
 def test_large_tables_pass_through_files_without_a_name(keep, tmp_path, monkeypatch):
-    table, whole = visits(), made(visits(), keep)
+    table = visits()
+    whole = made(visits(), keep)
     monkeypatch.setattr(person_table, "SPOOL_BYTES", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names = []
@@ -181,7 +184,8 @@ def test_a_choice_that_looks_at_others_is_found(planted):
 @pytest.mark.parametrize("keep", KEEPS)
 def test_the_cut_into_chunks_changes_no_bit(keep):
     table = visits().fillna({"who": "nobody"})
-    values, who = table[["a", "b"]].to_numpy(), table["who"].tolist()
+    values = table[["a", "b"]].to_numpy()
+    who = table["who"].tolist()
     whole = fpp.persons(values, person=who, **kept(keep)).rows(None).in_memory
     for size in (1, 7, 64):
         pieces = Rows.from_chunks(
@@ -196,7 +200,8 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     table = visits()
     numbered = table.assign(who=table["who"].str[1:].astype(float))
     whole = made(table, keep)
-    split, lazy = dask.dataframe.from_pandas(table, npartitions=3), polars.from_pandas(table).lazy()
+    split = dask.dataframe.from_pandas(table, npartitions=3)
+    lazy = polars.from_pandas(table).lazy()
     forms = [*forms_of(tmp_path, table), split, lazy, table.astype({"who": "category"})]
     for form in forms:
         assert made(form, keep).tobytes() == whole.tobytes(), type(form)

@@ -60,7 +60,8 @@ RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in 
 
 @EVERY
 def test_json_comes_back_whole(name, tmp_path):
-    result, path = made(name), tmp_path / "r.json"
+    result = made(name)
+    path = tmp_path / "r.json"
     text = result.to_json(path)
     assert path.read_text(encoding="utf-8") == text + "\n"
     assert json.loads(text) == result.to_dict()
@@ -121,7 +122,8 @@ def test_a_line_of_its_table_by_its_label(name):
     if type(result).__getitem__ is not Value.__getitem__:
         return  # histograms by their number, counts by their key
     frame = result.to_frame()
-    first, label = result[frame.index[0]], "agee"
+    first = result[frame.index[0]]
+    label = "agee"
     assert list(first) == list(frame.columns)
     assert list(first.values()) == [plain(value) for value in frame.iloc[0].tolist()]
     raises(InputError, "is called 'agee'", result.__getitem__, label)
@@ -165,7 +167,8 @@ def test_a_summary_says_what_a_reader_must_know(name):
 @EVERY
 def test_a_summary_has_the_numbers_of_the_frame(name):
     result = made(name)
-    frame, text = result.to_frame(), result.summary()
+    frame = result.to_frame()
+    text = result.summary()
     assert len(frame) > 0
     for value in frame.iloc[0].tolist():
         assert (f"{value:.6g}" if isinstance(value, float) else str(value)) in text
@@ -232,7 +235,8 @@ def test_nothing_in_a_result_or_its_copies_can_be_changed(name):
 
 
 def test_what_was_given_can_change_and_the_result_does_not():
-    given, inside = {"radius": "argument"}, {"list": [1.0, [2.0]], "array": np.arange(3)}
+    given = {"radius": "argument"}
+    inside = {"list": [1.0, [2.0]], "array": np.arange(3)}
     result = dataclasses.replace(made("MeanResult"), provenance=given, numerics=inside)
     before = result.to_json()
     given["radius"] = "x"

@@ -247,7 +247,8 @@ def test_rows_chosen_before_the_call_have_the_reason_too():
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_the_share_of_persons_with_more_rows_lies_in_its_interval(law):
     rng = np.random.default_rng(0)
-    truth, held = np.array([0.0, 0.0, 100.0, 20.0, 0.0, 0.0]), []
+    truth = np.array([0.0, 0.0, 100.0, 20.0, 0.0, 0.0])
+    held = []
     for _ in range(2_000):
         noise = (
             rng.normal(0.0, 12.0, 6) if law == "gaussian" else rng.laplace(0.0, 12.0 / 2**0.5, 6)

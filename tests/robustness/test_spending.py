@@ -93,7 +93,8 @@ def outcome(call, given, *, adversary=None):
 @each_light_call
 def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(call):
     for notion in call.notions:
-        log, ledger = [], ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
+        log = []
+        ledger = ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
         raises(
             BudgetError,
             "ADD_REMOVE_ONE",
@@ -153,7 +154,8 @@ def test_the_whole_range_of_budgets_is_kept_or_refused_at_the_door(name):
 
 def drawn(name, seed):
     """Arguments of a call, one to three of them hostile."""
-    call, rng = CALLS[name], random.Random(f"{name} {seed}")
+    call = CALLS[name]
+    rng = random.Random(f"{name} {seed}")
     names = inspect.signature(call.function).parameters
     pools = {key: pool for key, pool in {**SHARED, **call.hostile}.items() if key in names}
     given = {"budget": NOTIONS[rng.choice(call.notions)]}
@@ -239,7 +241,8 @@ def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
         self.account.open()
         yield
 
-    call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
+    call = CALLS["decode_axis_aligned"]
+    given = {"budget": NOTIONS["approx"]}
     assert not isinstance(outcome(call, given, adversary=Adversary("top", 2, 300)), Exception)
     monkeypatch.setattr(session.Session, "paid", careless)
     words = "FloatingPointError after the debit"
@@ -258,7 +261,8 @@ def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
     assert len(found.scales) == 1
     monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: None)
     budget = ApproxDP(8, 1e-6)
-    ledger, given = ample(budget), {"budget": budget, "accounting": "paper", "max_scales": 12}
+    ledger = ample(budget)
+    given = {"budget": budget, "accounting": "paper", "max_scales": 12}
     raises(BudgetError, "paper's parameters", decode_gaussians, LINE, **given, ledger=ledger)
     assert spent_nothing(ledger)
 
@@ -275,7 +279,8 @@ class Endless(RandomAccessRows):
 
 @pytest.mark.parametrize(("dim", "n"), [(1, 2**30 + 1), (2, 2**31)])
 def test_more_rows_than_a_choice_compares_are_refused_before_the_debit(dim, n):
-    call, ledger = CALLS["learn_axis_aligned_mixture, public_list"], ample(PureDP(1))
+    call = CALLS["learn_axis_aligned_mixture, public_list"]
+    ledger = ample(PureDP(1))
     given = {"x_pub": PUBLIC if dim == 2 else PUBLIC_LINE, "budget": PureDP(1), "ledger": ledger}
     raises(InputError, "compares up to", call, Endless(n, dim), **given)
     assert spent_nothing(ledger)
@@ -329,7 +334,8 @@ def test_threads_and_instruction_sets_change_no_bit(call, monkeypatch):
     "estimate_mean", "estimate_mean, public covariance", "coinpress_mean", "coinpress_covariance", "weighted_mean",
 ])  # fmt: skip
 def test_the_order_of_rows_changes_no_bit(name):
-    call, rows = CALLS[name], np.array(ROWS)
+    call = CALLS[name]
+    rows = np.array(ROWS)
     rows[17], rows[18, 1], rows[19] = np.nan, np.inf, 3e38
     expected = call.bits(rows)
     assert call.bits(np.random.default_rng(0).permutation(rows)) == expected

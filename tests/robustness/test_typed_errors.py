@@ -93,7 +93,8 @@ def test_ranges_of_rows(number):
 
 def test_files_without_permission(tmp_path, monkeypatch):
     """As far as Python opens them, since a test may run as the one user whom nothing is forbidden."""
-    table, real = pa.table({"a": [1.0, 2.0]}), builtins.open
+    table = pa.table({"a": [1.0, 2.0]})
+    real = builtins.open
     pa.feather.write_feather(table, str(tmp_path / "t.feather"))
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     np.save(tmp_path / "t.npy", X)
@@ -117,7 +118,8 @@ def test_files_without_permission(tmp_path, monkeypatch):
 @pytest.mark.parametrize("suffix", ["arrow", "feather", "parquet"])
 def test_column_names_that_are_not_utf8(suffix, tmp_path):
     name = "Alice_SSN"
-    table, path = pa.table({name: [1.0, 2.0], "b": [3.0, 4.0]}), tmp_path / f"t.{suffix}"
+    table = pa.table({name: [1.0, 2.0], "b": [3.0, 4.0]})
+    path = tmp_path / f"t.{suffix}"
     if suffix == "parquet":
         pa.parquet.write_table(table, path, store_schema=False)
     else:
@@ -158,7 +160,8 @@ NOT_ROWS = [
 
 @pytest.mark.parametrize("rows", NOT_ROWS, ids=shown)
 def test_results_at_what_are_no_rows(rows):
-    found, tree = made("MixtureResult"), made("ClusterTree")
+    found = made("MixtureResult")
+    tree = made("ClusterTree")
     for method in (
         made("GaussianResult").log_prob, found.predict, found.predict_proba, found.log_prob,
         made("PCAResult").transform, tree.assign, lambda x: tree.members(x, 0),
@@ -168,7 +171,8 @@ def test_results_at_what_are_no_rows(rows):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
 def test_rows_that_are_not_finite(bad):
-    found, rows = made("MixtureResult"), [[1.0, 2.0], [bad, 3.0]]
+    found = made("MixtureResult")
+    rows = [[1.0, 2.0], [bad, 3.0]]
     for method in (
         made("GaussianResult").log_prob,
         found.predict,
@@ -250,8 +254,10 @@ def small(name):
 
 @each_reader
 def test_json_with_one_field_changed(name):
-    data, rng = small(name), np.random.default_rng(1)
-    kind, uses = type(made(name)), [*USES.get(name, ()), *SHOWN]
+    data = small(name)
+    rng = np.random.default_rng(1)
+    kind = type(made(name))
+    uses = [*USES.get(name, ()), *SHOWN]
     assert read_and_used(kind, json.dumps(data), uses)
     read = 0
     with warnings.catch_warnings(action="ignore"):
@@ -275,8 +281,10 @@ NOT_JSON = [
 @each_reader
 def test_json_texts_that_are_damaged(name):
     result = made(name)
-    text, rng = result.to_json(), np.random.default_rng(2)
-    kind, uses = type(result), [*USES.get(name, ()), *SHOWN]
+    text = result.to_json()
+    rng = np.random.default_rng(2)
+    kind = type(result)
+    uses = [*USES.get(name, ()), *SHOWN]
     for wrong in NOT_JSON:
         raises(InputError, None, kind.from_json, wrong)
     for _ in range(60):

@@ -11,7 +11,8 @@ import fastpubpriv as fpp
 from fastpubpriv.sklearn import SemiPrivateLinearRegression
 
 RNG = np.random.default_rng(0)
-ROWS, PUBLIC = RNG.standard_normal((400, 3)), RNG.standard_normal((40, 3))
+ROWS = RNG.standard_normal((400, 3))
+PUBLIC = RNG.standard_normal((40, 3))
 TINY = {"budget": fpp.ZCDP(1e-9), "progress": False}
 GIVEN = {"budget": fpp.ZCDP(0.5), "random_state": 1, "progress": False}
 SMALL = {**GIVEN, "budget": fpp.ZCDP(1e-3)}

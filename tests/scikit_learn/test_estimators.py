@@ -231,7 +231,8 @@ def with_public_rows(kind):
         def fit(self, X, y=None):
             shape = np.asarray(X).shape
             size = shape[1] if len(shape) == 2 else 1
-            rng, columns = np.random.default_rng(0), getattr(X, "columns", None)
+            rng = np.random.default_rng(0)
+            columns = getattr(X, "columns", None)
             public = rng.normal(size=(60, size)) * 3.0
             x_pub = public if columns is None else pd.DataFrame(public, columns=columns)
             if "Regression" not in kind.__name__:
@@ -331,7 +332,8 @@ def test_what_is_stated_reaches_the_fit():
     assert model.result_.provenance["scales"] == "argument and public rows"
     assert np.isnan(model.coef_).tolist() == [False, False, False, True]
     assert model.score(rows, label) > 0.9
-    classes, chances = np.where(label > label.mean() + 15, "tall", "short"), []
+    classes = np.where(label > label.mean() + 15, "tall", "short")
+    chances = []
     for weights in (None, {"short": 1.0, "tall": 9.0}):
         model = ours.SemiPrivateLogisticRegression(BUDGET, random_state=1, class_weight=weights)
         model.fit(rows[200:], classes[200:], X_pub=rows[:200], y_pub=classes[:200])
@@ -559,7 +561,8 @@ def test_a_column_of_weights_in_a_file_is_no_feature(form, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=2200), "w": rng.uniform(size=2200)})
     y = 2.0 * table["x"].to_numpy()
-    private, public = tmp_path / f"private.{form}", tmp_path / f"public.{form}"
+    private = tmp_path / f"private.{form}"
+    public = tmp_path / f"public.{form}"
     for rows, path in ((table[200:], private), (table[:200], public)):
         rows.to_csv(path, index=False) if form == "csv" else rows.to_parquet(path)
     read = (lambda path: pl.read_parquet(path).lazy()) if form == "lazy" else str

@@ -85,7 +85,8 @@ def every_source(matrix, folder):
     import pyarrow.feather
     import pyarrow.parquet
 
-    names, n = [f"c{i}" for i in range(matrix.shape[1])], len(matrix)
+    names = [f"c{i}" for i in range(matrix.shape[1])]
+    n = len(matrix)
     frame = pd.DataFrame(matrix, columns=names)
     table = pa.table({k: matrix[:, i] for i, k in enumerate(names)})
     np.save(folder / "c.npy", matrix)

@@ -76,7 +76,8 @@ def number_of(cell):
 
 def same(found, expected):
     """Equal bit by bit, but for what a NaN looks like."""
-    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    found = np.asarray(found, np.float64)
+    expected = np.asarray(expected, np.float64)
     blank = np.isnan(expected)
     return (
         found.shape == expected.shape

@@ -55,7 +55,8 @@ def same(one, other):
 def test_any_chunks_and_any_view(view, ends, size):
     """Chunks of any length, empty ones too, and ranges over their ends: the rows of the source in memory."""
     sizes = tuple(b - a for a, b in itertools.pairwise([0, *sorted(ends), 301]))
-    here, there = VIEWS[view](private_rows(X)), VIEWS[view](private_rows(chunked(X, sizes)))
+    here = VIEWS[view](private_rows(X))
+    there = VIEWS[view](private_rows(chunked(X, sizes)))
     same(content(here), content(there))
     same(content(here, begin=2, end=40), content(there, begin=2, end=40))
     assert column_sums(here) == column_sums(there, chunk_rows=size)
@@ -96,7 +97,8 @@ def test_frames(kind):
     frame = FRAMES[kind](pd.DataFrame(X, columns=list("abc")))
     there = dd.from_pandas(frame, npartitions=5)
     for columns in (None, ["c", "a"]):
-        here, rows = private_rows(frame, columns=columns), Rows.from_dask(there, columns)
+        here = private_rows(frame, columns=columns)
+        rows = Rows.from_dask(there, columns)
         assert rows.columns == here.columns
         same(content(here), content(rows))
         assert column_sums(here) == column_sums(rows)
@@ -276,7 +278,8 @@ def test_a_merge_in_place_is_found(monkeypatch):
 
 def test_a_chunk_that_counts_twice_is_found(monkeypatch):
     """A planted fault: a plan that reads some rows twice, and one that leaves some out."""
-    whole, rows = itertools.pairwise, private_rows(chunked(X, 4))
+    whole = itertools.pairwise
+    rows = private_rows(chunked(X, 4))
     for planted in (lambda found: [*found, found[0]], lambda found: found[1:]):
         monkeypatch.setattr(itertools, "pairwise", lambda cuts, p=planted: p(list(whole(cuts))))
         raises(KernelError, "another number of rows", column_sums, rows)

@@ -93,7 +93,9 @@ def test_sums_wrap_around_silently():
 
 
 def test_threads_are_used_and_bounded():
-    seen, busy, most = set(), [0], [0]
+    seen = set()
+    busy = [0]
+    most = [0]
     lock = threading.Lock()
 
     def step(chunk, accumulators):
@@ -132,7 +134,8 @@ def test_costly_rows_use_threads_and_make_chunks_short():
 
     fold(private_rows(X), make_sums(5), step, row_cost=10**6)
     # Row cost makes chunks short.
-    sizes, x = [], np.zeros((5000, 4))
+    sizes = []
+    x = np.zeros((5000, 4))
     fold(
         private_rows(x),
         make_sums(4),
@@ -255,7 +258,8 @@ def test_small_work_stays_on_the_calling_thread(n, threads, wakes, monkeypatch):
     ("n", "threads"), [(100_000, 2), (450_001, 2), (1_000_000, 3), (2_000_000, 2), (7, 4)]
 )
 def test_each_thread_gets_as_many_chunks(n, threads):
-    rows, counted = private_rows(np.zeros((n, 20))), fold_module._CHUNKS_PER_THREAD * threads
+    rows = private_rows(np.zeros((n, 20)))
+    counted = fold_module._CHUNKS_PER_THREAD * threads
     workers, size = Executor(threads=threads)._cut(FailsIn("add", ValueError()), rows, 20)
     chunks = -(-n // size)
     assert workers == threads
@@ -402,7 +406,8 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path, n = tmp_path / "x.parquet", 1_000_000
+        path = tmp_path / "x.parquet"
+        n = 1_000_000
         column = pa.array(np.zeros(n))
         pq.write_table(
             pa.table({f"c{i}": column for i in range(dim)}), path, row_group_size=100_000
@@ -517,7 +522,8 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
 
 def mean(ledger, threads):
     with warnings.catch_warnings(action="ignore", category=SeededNoiseWarning):
-        public, rows = np.random.default_rng(5).normal(size=(20, 5)), np.tile(X, (400, 1))
+        public = np.random.default_rng(5).normal(size=(20, 5))
+        rows = np.tile(X, (400, 1))
         return estimate_mean(
             rows, x_pub=public, budget=ZCDP(0.5), ledger=ledger, threads=threads, random_state=3
         ).mean

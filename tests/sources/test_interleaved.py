@@ -51,7 +51,8 @@ VIEWS = {
 def test_any_range_of_a_view_has_the_same_bits_in_every_cut(view, pieces, monkeypatch):
     monkeypatch.setattr(views, "_SEGMENT", 7)
     make, wanted = VIEWS[view]
-    rows, expected = make(private_rows(X) if pieces is None else streamed(X, pieces)), wanted(X)
+    rows = make(private_rows(X) if pieces is None else streamed(X, pieces))
+    expected = wanted(X)
     assert (rows.n, rows.dim, rows.random_access) == (*expected.shape, pieces is None)
     for begin, end in ((0, rows.n), (0, 1), (5, 17), (rows.n - 1, rows.n), (4, 4)):
         for size in (1, 6, 100, 5000):
@@ -119,7 +120,8 @@ def test_one_row_changes_one_pair_and_one_block():
 # ---- Differences of neighboring rows: position decides the pair, whatever the source, the chunks and the content.
 @pytest.mark.parametrize("n", [2, 3, 4, 9, 38, 39])
 def test_every_kind_of_source_gives_the_same_pairs(n, tmp_path):
-    matrix, kinds = np.random.default_rng(n).standard_normal((n, 3)), set()
+    matrix = np.random.default_rng(n).standard_normal((n, 3))
+    kinds = set()
     for name, rows in every_source(matrix, tmp_path):
         for pairs, wanted in (
             (Pairs(rows), neighbors(matrix)),
@@ -146,7 +148,8 @@ def test_one_replaced_row_changes_one_pair():
         # The odd last row is in no pair.
         assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
     # Control: pairing by the order of values shifts many pairs at once.
-    by_value, other = matrix[np.argsort(matrix[:, 0])], matrix.copy()
+    by_value = matrix[np.argsort(matrix[:, 0])]
+    other = matrix.copy()
     other[np.argmin(matrix[:, 0])] = 1e6
     shifted = other[np.argsort(other[:, 0])]
     assert np.any(neighbors(by_value) != neighbors(shifted), axis=1).sum() > 5

@@ -45,8 +45,10 @@ def whole_chain(error):
 
 def scrape(action):
     """Run action(); return all text that came out of it in any way."""
-    out, log = io.StringIO(), io.StringIO()
-    handler, root = logging.StreamHandler(log), logging.getLogger()
+    out = io.StringIO()
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)

@@ -29,7 +29,9 @@ HELD = {
     "m": [decimal.Decimal("1.5")] * N,
 }  # fmt: skip
 FRAME = pl.DataFrame(HELD)
-A, B, T = pl.col("a"), pl.col("b"), pl.col("t")
+A = pl.col("a")
+B = pl.col("b")
+T = pl.col("t")
 
 
 TAKEN = {
@@ -55,7 +57,8 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_steps_of_one_row_each(name):
     plan = TAKEN[name](FRAME.lazy())
-    rows, direct = private_rows(plan), private_rows(plan.collect())
+    rows = private_rows(plan)
+    direct = private_rows(plan.collect())
     assert rows.n in (N, 2 * N)
     assert content(rows).tobytes() == content(direct).tobytes()
 
@@ -148,7 +151,8 @@ class _Unreadable:
 
 
 class _Scan:
-    scan_type, predicate = ("parquet", None), None
+    scan_type = ("parquet", None)
+    predicate = None
 
 
 def test_a_harmless_option_that_polars_does_not_show_is_not_looked_at():
@@ -268,7 +272,9 @@ def loaded(block):
 class Table:
     """Reads slices, as a file of Zarr or HDF5 does."""
 
-    shape, ndim, dtype = (200, 2), 2, np.dtype(float)
+    shape = (200, 2)
+    ndim = 2
+    dtype = np.dtype(float)
 
     def __init__(self, rows):
         self.rows = rows

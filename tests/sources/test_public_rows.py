@@ -116,8 +116,10 @@ def test_a_column_whose_squares_underflow_is_refused_beside_others():
 
 def test_the_same_data_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
-    frame, plain = pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X)
-    table, rows = pa.table({"a": X[:, 0].copy()}), private_rows(X)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    plain = pl.DataFrame(X)
+    table = pa.table({"a": X[:, 0].copy()})
+    rows = private_rows(X)
     (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
     for ours, theirs, words in (
         (X, X, "same object"), (rows, rows, "same object"),

@@ -64,7 +64,8 @@ def expected(kind, table):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_and_ranges(kind, tmp_path):
-    rows, direct = opened(kind, TABLE, tmp_path), expected(kind, TABLE)
+    rows = opened(kind, TABLE, tmp_path)
+    direct = expected(kind, TABLE)
     assert rows.columns == tuple(NAMES)
     for size in (1, 3, 7, 64, None):
         assert content(rows, chunk_rows=size).tobytes() == direct.tobytes()
@@ -239,10 +240,8 @@ X_OF_TRUNCATED = np.random.default_rng(0).normal(size=(40_000, 3))
 
 
 def written(folder, suffix):
-    path, table = (
-        folder / f"x.{suffix}",
-        pa.table({f"c{i}": X_OF_TRUNCATED[:, i] for i in range(3)}),
-    )
+    path = folder / f"x.{suffix}"
+    table = pa.table({f"c{i}": X_OF_TRUNCATED[:, i] for i in range(3)})
     if suffix == "npy":
         np.save(path, X_OF_TRUNCATED)
     elif suffix == "parquet":

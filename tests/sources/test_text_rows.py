@@ -372,7 +372,8 @@ LONG_OF_TEXT = {
 )
 def test_long_cells_at_several_offsets(suffix, fill, tmp_path):
     """In the column that is not read, in one that is, and in quotes, each from the first to the third mebibyte of the file."""
-    read, records = TEXT_READERS[suffix], [b"1.5," + b"x" * 900 + b",-2"] * 3000
+    read = TEXT_READERS[suffix]
+    records = [b"1.5," + b"x" * 900 + b",-2"] * 3000
     before = values_of(read(tmp_path, file_of(records)))
     forms = (b"1,?,2", b"?,x,2", b'1,"?",2') if suffix == ".csv" else (b"1,?,2",)
     for index, form in enumerate(forms):
@@ -433,7 +434,8 @@ def long_lines_that_are_no_rows(monkeypatch):
     read = text_files._lines
 
     def without_long_ones(text, feeds, at_start):
-        found, keep = read(text, feeds, at_start), np.diff(feeds, prepend=-1) <= 1000
+        found = read(text, feeds, at_start)
+        keep = np.diff(feeds, prepend=-1) <= 1000
         return text_files.TextLines(found.text, found.begin[keep], found.end[keep])
 
     monkeypatch.setattr(text_files, "_lines", without_long_ones)
@@ -444,7 +446,8 @@ def long_lines_that_are_no_rows(monkeypatch):
     (b'1,"x,2', quotes_that_join_lines), (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
 ])  # fmt: skip
 def test_planted_faults_are_caught(record, fault, tmp_path, monkeypatch):
-    read, records = TEXT_READERS[".csv"], [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]
+    read = TEXT_READERS[".csv"]
+    records = [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]
     assert rows_changed(read, tmp_path, records, 1, record) == 0
     fault(monkeypatch)
     assert rows_changed(read, tmp_path, records, 1, record) > 0

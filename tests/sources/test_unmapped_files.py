@@ -40,10 +40,8 @@ X = np.random.default_rng(3).normal(5.0, 2.0, (6000, 3))
 )
 def test_the_rows_of_a_numpy_file_are_those_of_its_map(array, tmp_path):
     np.save(tmp_path / "x.npy", array)
-    mapped, read = (
-        private_rows(tmp_path / "x.npy"),
-        private_rows(tmp_path / "x.npy", memory_map=False),
-    )
+    mapped = private_rows(tmp_path / "x.npy")
+    read = private_rows(tmp_path / "x.npy", memory_map=False)
     assert (read.n, read.dim, read.kind, read.columns) == (
         mapped.n,
         mapped.dim,
@@ -51,7 +49,8 @@ def test_the_rows_of_a_numpy_file_are_those_of_its_map(array, tmp_path):
         mapped.columns,
     )
     for rows in ((0, None, None), (3, 17, 5)):
-        found, expected = content(read, *rows), content(mapped, *rows)
+        found = content(read, *rows)
+        expected = content(mapped, *rows)
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(read.take(np.array([7, 2, 7])), mapped.take(np.array([7, 2, 7])))
@@ -90,7 +89,8 @@ def test_a_file_that_becomes_shorter_raises_and_the_debit_stays(name, tmp_path):
         np.save(path, X)
     else:
         WRITERS[name](pa.table(dict(zip("abc", X.T, strict=True))), str(path))
-    rows, ledger = private_rows(path, memory_map=False), fpp.Ledger(fpp.ZCDP(1))
+    rows = private_rows(path, memory_map=False)
+    ledger = fpp.Ledger(fpp.ZCDP(1))
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(InputError):
         fpp.estimate_mean(rows, x_pub=X[:9].copy(), budget=fpp.ZCDP(0.5), ledger=ledger)

@@ -41,12 +41,15 @@ def variance_p(law, log2_scale, pieces):
     scale = 2.0**log2_scale
     for x in pieces:
         y = (x + 0.5) / scale if law == "gaussian" else x / scale
-        total, n = total + float(np.dot(y, y)), n + len(x)
+        total = total + float(np.dot(y, y))
+        n = n + len(x)
     if law == "gaussian":
-        truth, relative_sd = 1 + 1 / (12 * scale**2), np.sqrt(2 / n)
+        truth = 1 + 1 / (12 * scale**2)
+        relative_sd = np.sqrt(2 / n)
     else:
         q = np.exp(-1 / scale)
-        truth, relative_sd = 2 * q / (1 - q) ** 2 / scale**2, np.sqrt(5 / n)
+        truth = 2 * q / (1 - q) ** 2 / scale**2
+        relative_sd = np.sqrt(5 / n)
     return two_sided((total / n / truth - 1) / relative_sd)
 
 
@@ -58,7 +61,8 @@ def pmf(law, log2_scale):
         # lower tail: no cancellation
         half = special.ndtr(-k / scale) - special.ndtr(-(k + 1) / scale)
         return -8 * scale, np.concatenate([half[::-1], half])
-    k, q = np.arange(-40 * scale, 40 * scale), np.exp(-1 / scale)
+    k = np.arange(-40 * scale, 40 * scale)
+    q = np.exp(-1 / scale)
     return int(k[0]), (1 - q) / (1 + q) * np.exp(-np.abs(k) / scale)
 
 
@@ -81,7 +85,8 @@ def chi_squared_p(law, log2_scale, counts):
     n = counts.sum()
     expected = probabilities / probabilities.sum() * n
     starts = merge(expected)
-    expected, observed = np.add.reduceat(expected, starts), np.add.reduceat(counts, starts)
+    expected = np.add.reduceat(expected, starts)
+    observed = np.add.reduceat(counts, starts)
     return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(starts) - 1)
 
 
@@ -90,7 +95,9 @@ def mean_magnitude_p(law, log2_scale, counts):
     first, probabilities = pmf(law, log2_scale)
     magnitude = np.abs(first + np.arange(len(counts)) + 0.5)
     weights = probabilities / probabilities.sum()
-    mean, square, n = weights @ magnitude, weights @ magnitude**2, counts.sum()
+    mean = weights @ magnitude
+    square = weights @ magnitude**2
+    n = counts.sum()
     return two_sided(((counts @ magnitude) / n - mean) / np.sqrt((square - mean**2) / n))
 
 
@@ -109,16 +116,19 @@ def low_bits_p(pieces):
 def sign_p(law, pieces):
     """Gaussian: x and ~x are equally likely; Laplace: x and -x. Half of them each, and with the same magnitudes."""
     negative = positive = 0
-    sums, square = np.zeros(2), 0.0
+    sums = np.zeros(2)
+    square = 0.0
     for x in pieces:
         below = x < 0
         magnitude = np.where(below, ~x if law == "gaussian" else -x, x).astype(np.float64)
         counted = magnitude > 0 if law == "laplace" else np.ones(len(x), dtype=bool)
-        negative, positive = negative + (below & counted).sum(), positive + (~below & counted).sum()
+        negative = negative + (below & counted).sum()
+        positive = positive + (~below & counted).sum()
         sums += [magnitude[below].sum(), magnitude[~below & counted].sum()]
         square += magnitude @ magnitude
     n = negative + positive
-    share, mean = two_sided((negative - n / 2) / np.sqrt(n / 4)), sums.sum() / n
+    share = two_sided((negative - n / 2) / np.sqrt(n / 4))
+    mean = sums.sum() / n
     spread = np.sqrt(square / n - mean**2) * np.sqrt(1 / negative + 1 / positive)
     return 2 * min(share, two_sided((sums[0] / negative - sums[1] / positive) / spread))
 
@@ -138,7 +148,8 @@ def correlation_p(x):
 
 def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
     """Counts outside `cuts` scales, against their probability (Gaussian: floor cells; Laplace: geometric)."""
-    n, beyond = 0, np.zeros(len(cuts), dtype=np.int64)
+    n = 0
+    beyond = np.zeros(len(cuts), dtype=np.int64)
     for x in pieces:
         n += len(x)
         magnitude = np.where(x < 0, ~x if law == "gaussian" else -x, x)
@@ -187,10 +198,8 @@ def test_noise_has_its_law(check, law, log2_scale, n):
 
 @pytest.mark.parametrize("law", DRAW)
 def test_forced_slow_path_has_the_law(law):
-    draws, key = (
-        np.empty(1_000_000, dtype=np.int64),
-        inp(np.frombuffer(key_of("slow", law), dtype=np.uint8)),
-    )
+    draws = np.empty(1_000_000, dtype=np.int64)
+    key = inp(np.frombuffer(key_of("slow", law), dtype=np.uint8))
     check(lib.fpp_test_noise_i64(key, 0, len(draws), list(DRAW).index(law), 8, -4, out(draws)))
     assert chi_squared_p(law, 8, histogram(law, 8, [draws])) > ALPHA
     assert variance_p(law, 8, [draws]) > ALPHA
@@ -272,7 +281,8 @@ def test_the_checks_pass_what_is_right():
 
 @pytest.mark.statistical
 def test_variance_check_catches_a_slightly_wrong_scale():
-    size, factor = 20_000_000, 1.003 * 2.0**20
+    size = 20_000_000
+    factor = 1.003 * 2.0**20
     assert variance_p("gaussian", 20, [np.floor(normals(1, size) * factor)]) < ALPHA
     assert variance_p("laplace", 20, [np.random.default_rng(2).laplace(size=size) * factor]) < ALPHA
 
@@ -289,7 +299,8 @@ def test_missing_fraction_is_caught():
     # exp(-k^2 / 2 scale^2) in place of its average over [k, k + 1): a relative change of at most 2e-3 a cell.
     half = np.exp(-0.5 * (np.arange(8 * 256) / 256.0) ** 2)
     wrong = np.concatenate([half[::-1], half])
-    rng, right = np.random.default_rng(5), pmf("gaussian", 8)[1]
+    rng = np.random.default_rng(5)
+    right = pmf("gaussian", 8)[1]
     assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, wrong / wrong.sum())) < ALPHA
     assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, right / right.sum())) > ALPHA
 

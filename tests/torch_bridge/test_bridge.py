@@ -96,7 +96,9 @@ def convolutional():
 
 def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
     x, y = digits
-    public, private, test = (x[:50], y[:50]), (x[50:1400], y[50:1400]), (x[1400:], y[1400:])
+    public = (x[:50], y[:50])
+    private = (x[50:1400], y[50:1400])
+    test = (x[1400:], y[1400:])
     scores = {}
     for weight in (0.5, 1.0):
         net, training = prepare(
@@ -114,7 +116,8 @@ def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
 
 
 def test_a_step_is_that_of_algorithm_1():
-    private, public = rows(), rows(10, seed=9)
+    private = rows()
+    public = rows(10, seed=9)
     net, training = prepare(
         private, public=public, budget=fpp.ApproxDP(1000, 1e-3), batch_rows=199, lr=0.5
     )
@@ -147,7 +150,8 @@ def test_gradients_by_rows_are_those_of_autograd(digits):
 
 def test_replay_reaches_the_promise_and_a_fault_is_caught(monkeypatch):
     x, y = rows(60)
-    other_x, other_y = x.clone(), y.clone()
+    other_x = x.clone()
+    other_y = y.clone()
     # Two rows whose gradients are as far apart as clipped ones can be.
     x[3], y[3] = torch.tensor([100.0, 0.0, 0.0]), 1e6
     other_x[3], other_y[3] = torch.tensor([100.0, 0.0, 0.0]), -1e6
@@ -194,7 +198,8 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
         7: lambda: (torch.zeros(3), torch.tensor(torch.inf)),
         8: lambda: (torch.zeros(3, dtype=torch.float64), torch.tensor(1.0)),
     }  # fmt: skip
-    table, net = TensorTable(torch, Broken(bad), "private"), line()
+    table = TensorTable(torch, Broken(bad), "private")
+    net = line()
     kind = RowGradients(torch, net, squared, (torch.zeros(3), torch.tensor(0.0)))
     x, y, counts = table.rows(np.arange(12), kind)
     assert counts.tolist() == [True] * 3 + [False] * 6 + [True] * 3

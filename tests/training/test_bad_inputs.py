@@ -42,7 +42,8 @@ def having(change):
 
     class Changed(Absolute):
         def gradient(self, weights, x, y):
-            found, place = super().gradient(weights, x, y), np.flatnonzero(y == SECRET)
+            found = super().gradient(weights, x, y)
+            place = np.flatnonzero(y == SECRET)
             return change(found, place) if len(place) else found
 
     return Changed()
@@ -95,7 +96,8 @@ def raises(gradient, place):
     *(partial(at_the_row, fill=fill) for fill in (math.nan, math.inf, -math.inf)),
 ], ids=["raises", "another shape", "text", "nothing", "nan", "inf", "-inf"])  # fmt: skip
 def test_a_gradient_that_fails_or_is_not_finite_at_a_private_row_adds_nothing_for_it(change):
-    ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
+    ledger = fpp.Ledger(TOTAL)
+    labels = with_label(Y[100:], SECRET)
     given = {
         **NUMBERS,
         "y_priv": labels,
@@ -108,7 +110,8 @@ def test_a_gradient_that_fails_or_is_not_finite_at_a_private_row_adds_nothing_fo
     assert len(ledger.entries) == 1
 
 
-NAN, INF = math.nan, math.inf
+NAN = math.nan
+INF = math.inf
 # Values of single settings, which the error names.
 SETTINGS = {
     training.SemiDP: {
@@ -162,7 +165,8 @@ def logistic(**changes):
     return logistic_regression, {**CLASSES, **changes}
 
 
-ONES, TEXTS = np.ones(1000), np.array(["a", "b"] * 50)
+ONES = np.ones(1000)
+TEXTS = np.array(["a", "b"] * 50)
 NOISY = ("semi_dp", "dp_sgd", "pda_mirror_descent", "exponential")
 ALL = ("newton", *NOISY)
 REFUSED = {
@@ -240,7 +244,8 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_arguments_are_refused_before_the_debit(words):
     for function, given in REFUSED[words]:
-        log, given = [], {"budget": BUDGET, **given}
+        log = []
+        given = {"budget": BUDGET, **given}
         rows = given.pop("x_priv", None)
         rows = SpyRows(PRIVATE, log) if rows is None else rows
         refused = refusal(

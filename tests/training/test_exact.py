@@ -124,7 +124,8 @@ def slopes(x, y):
 
 def covered(budget, m, runs, law=multiplied, fit=fitted, best=slopes, **given):
     """Share of intervals that hold the best slopes, and the median error in deviations of sampling."""
-    inside, errors = [], []
+    inside = []
+    errors = []
     for seed in range(runs):
         x, y = law(seed)
         result = fit(x, y, m, budget=budget, random_state=seed, **given)

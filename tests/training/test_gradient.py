@@ -77,7 +77,8 @@ def test_other_budgets(budget):
 @pytest.mark.statistical
 def test_predictions_of_the_error_hold():
     """Forty fits: the mean of the squared errors is within a factor of two of what public rows predicted."""
-    found, predicted = [], []
+    found = []
+    predicted = []
     for seed in range(40):
         x, y = table(6200, 100 + seed)
         result = fitted("semi_dp", data=split(x, y, 200), budget=ApproxDP(0.3, 1e-6))
@@ -89,7 +90,8 @@ def test_predictions_of_the_error_hold():
 def test_without_noise_it_is_clipped_gradient_descent():
     """A budget so large that the noise is nothing, all rows, private gradient only: a plain loop over per-sample gradients."""
     rng = np.random.default_rng(2)
-    x, w = rng.normal(size=(400, 4)), np.array([1.0, 2.0, -1.0, 0.0])
+    x = rng.normal(size=(400, 4))
+    w = np.array([1.0, 2.0, -1.0, 0.0])
     y = x @ w + rng.normal(size=400)
     method = SemiDP(
         steps=20, step_size=0.3, priv_weight=1.0, clip_norm=1.5, start="zero", scaling="none"
@@ -116,8 +118,10 @@ def test_without_noise_it_is_clipped_gradient_descent():
 def test_accelerated_descent_keeps_its_bound():
     """Noiseless least squares: excess at most 2 nu |w0 - w*|^2 / (T (T + 1)) (Ghadimi and Lan)."""
     rng = np.random.default_rng(3)
-    x, w = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02], rng.normal(size=6)
-    y, curvature = x @ w, float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
+    x = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02]
+    w = rng.normal(size=6)
+    y = x @ w
+    curvature = float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
     for steps in (5, 20, 80):
         method = SemiDP(
             steps=steps, step_size=1 / (2 * curvature), priv_weight=0.0, start="zero", scaling="none", accelerated=True,
@@ -133,7 +137,8 @@ def test_accelerated_descent_keeps_its_bound():
 
 def test_no_private_weight_reads_and_spends_nothing():
     log = []
-    rows, ledger = SpyRows(np.column_stack([X, Y]), log), SpyLedger(ZCDP(5), log)
+    rows = SpyRows(np.column_stack([X, Y]), log)
+    ledger = SpyLedger(ZCDP(5), log)
     method = SemiDP(priv_weight=0.0, steps=10, step_size=0.1)
     results = [
         train(rows, label=-1, loss="squared", x_pub=np.column_stack([X, Y])[:200], budget=ZCDP(1), method=method, ledger=ledger)
@@ -198,7 +203,8 @@ def test_losses_of_a_user_and_their_failures():
     method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
     assert np.mean(fitted(method, loss=quantile).predict(X) > Y) == pytest.approx(0.9, abs=0.03)
     # A loss that fails is found before the debit.
-    log, method = [], SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
+    log = []
+    method = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     given = {**GIVEN, "budget": ZCDP(1), "method": method}
     rows = SpyRows(given.pop("x_priv"), log)
     for loss in (
@@ -276,9 +282,11 @@ def test_choices_that_are_refused(method, options, words):
 def test_coefficients_of_categories_are_about_their_public_mean():
     """A move of all levels against the intercept changes no prediction: both kinds of results choose the same one."""
     rng = np.random.default_rng(4)
-    codes, x = rng.integers(0, 3, 6000), rng.normal(size=6000)
+    codes = rng.integers(0, 3, 6000)
+    x = rng.normal(size=6000)
     y = np.array([1.0, 5.0, -2.0])[codes] + x + rng.normal(size=6000)
-    data, public = np.column_stack([codes, x]), slice(0, 300)
+    data = np.column_stack([codes, x])
+    public = slice(0, 300)
     for method in ("semi_dp", "pda_mirror_descent"):
         result = fitted(method, data=split(data, y, 300), categories={"x0": "public"})
         shares = np.array([np.mean(data[public, 0] == level) for level in range(3)])

@@ -39,9 +39,13 @@ LAWS = {
 def covered(law, *, epsilon=0.5, runs=RUNS, **given):
     """120 fits of nine columns by the steps alone, with true slopes and intercept: coverage of each, excess, and its prediction."""
     rng = np.random.default_rng(21)
-    slopes, intercepts, excess, predicted = [], [], [], []
+    slopes = []
+    intercepts = []
+    excess = []
+    predicted = []
     for _ in range(runs):
-        x, beta = rng.normal(size=(20_500, 9)) @ MIXING.T, rng.normal(size=9)
+        x = rng.normal(size=(20_500, 9)) @ MIXING.T
+        beta = rng.normal(size=9)
         data = split(x, x @ beta + 2.0 + LAWS[law](rng), 500)
         stated = {
             "loss": "squared",
@@ -98,7 +102,8 @@ def best_line(x, y):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(monkeypatch):
     x, y = bent(0, n=100_000)
-    truth, hits = best_line(x, y), []
+    truth = best_line(x, y)
+    hits = []
     for seed in range(12):
         x, y = bent(seed + 1)
         result = seeded(
@@ -119,7 +124,8 @@ def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(monke
 
 
 def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monkeypatch):
-    found, honest = [], leverage.counted_bias
+    found = []
+    honest = leverage.counted_bias
     monkeypatch.setattr(
         methods, "counted_bias", lambda *given: found.append(honest(*given)) or found[-1]
     )
@@ -164,7 +170,8 @@ def test_a_column_that_is_nearly_always_zero_is_covered():
 
 def few_for_each(*, m, runs, alike):
     """Coverage of 20 slopes by m public rows; columns `alike`, or with variances from 1 to a twentieth."""
-    hits, errors = [], []
+    hits = []
+    errors = []
     for seed in range(runs):
         rng = np.random.default_rng([11, seed])
         x = rng.normal(size=(6_000, 20))
@@ -237,7 +244,8 @@ def test_rain_by_the_hour():
     names = ["temp", "dewp", "precip", "humid"]
     rows = np.column_stack(list(new_york.read("weather.csv", names).values()))
     rows = rows[np.isfinite(rows).all(axis=1)]
-    truth, hits = best_line(rows[:, :3], rows[:, 3]), 0
+    truth = best_line(rows[:, :3], rows[:, 3])
+    hits = 0
     for which in range(0, 100, 10):
         public = np.arange(len(rows)) % 100 == which
         result = seeded(
@@ -365,7 +373,9 @@ def test_few_public_rows_weights_and_equal_labels():
 def test_the_public_fit_is_the_minimum_of_the_public_loss(m):
     x, y = table(m, 7, contaminated)
     design, _ = make_design(x, ["a", "b", "c"], None, None, {})
-    terms, labels, ones = design.standardize(x), (y - y.mean()) / y.std(), np.ones(m)
+    terms = design.standardize(x)
+    labels = (y - y.mean()) / y.std()
+    ones = np.ones(m)
     whitener = Whitener.of(terms, ones)
     found = huber_posterior(terms, labels, ones, whitener, threshold=0.3)
     left = labels - found.rows @ found.mean
@@ -418,7 +428,8 @@ N_PRIV = 3000
 
 def posterior(dim, n_pub):
     rng = np.random.default_rng(dim)
-    terms, ones = rng.standard_normal((n_pub, dim)), np.ones(n_pub)
+    terms = rng.standard_normal((n_pub, dim))
+    ones = np.ones(n_pub)
     labels = terms.sum(axis=1) + rng.standard_t(3, n_pub)
     return linear_posterior(terms, labels / labels.std(), ones, Whitener.of(terms, ones))
 
@@ -429,7 +440,10 @@ def noise(share):
 
 def error_alone(known: Posterior, steps, bound):
     """The error of one plan after its steps, number by number."""
-    unit, variance, error, pooled = known.unexplained, known.variance, known.spread, 0.0
+    unit = known.unexplained
+    variance = known.variance
+    error = known.spread
+    pooled = 0.0
 
     def precision(clip, radius, share):
         std = (
@@ -441,11 +455,14 @@ def error_alone(known: Posterior, steps, bound):
         )
         return std**-2
 
-    clip, radius, share = bound.at(math.sqrt(unit + error)), 1.0, 1.0
+    clip = bound.at(math.sqrt(unit + error))
+    radius = 1.0
+    share = 1.0
     for _ in range(2):
         total = precision(clip, radius, share)
         first = weighting(known.typical, np.sqrt(water_filled(variance, total, 0.05) / total))
-        radius, share = first.radius, first.share
+        radius = first.radius
+        share = first.share
     for _ in range(steps):
         filled = water_filled(variance, precision(clip, radius, share), 0.05)
         noise_variance = (share / first.shares) ** 2 / filled
@@ -493,11 +510,9 @@ def noise_of_few(share):
 
 
 def test_more_steps_only_with_few_public_rows_and_public_clips_where_noise_is_small():
-    next_to_none, few, many = (
-        posterior_of_few(20, 30),
-        posterior_of_few(60, 70),
-        posterior_of_few(32, 30),
-    )
+    next_to_none = posterior_of_few(20, 30)
+    few = posterior_of_few(60, 70)
+    many = posterior_of_few(32, 30)
     counts = [(len(each.labels), len(each.mean) - 1) for each in (next_to_none, few)]
     assert [coordinates.next_to_none(*each) for each in counts] == [True, False]
     assert few.few

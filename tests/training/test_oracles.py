@@ -105,7 +105,8 @@ def test_auto_is_nearly_the_best_of_its_choices(cell):
 def drawn(dim, m, seed, *, n=6_000, strength=3.0, shift=1.0):
     """Public and private rows of columns with different sizes and shifts; and the loss above the best of given coefficients."""
     rng = np.random.default_rng([dim, m, seed])
-    slopes, z = rng.normal(size=dim) * strength / np.sqrt(dim), rng.normal(size=(n, dim))
+    slopes = rng.normal(size=dim) * strength / np.sqrt(dim)
+    z = rng.normal(size=(n, dim))
     label = (rng.random(n) < 1.0 / (1.0 + np.exp(-z @ slopes))).astype(float)
     x = (z + shift) * np.arange(1, dim + 1)
     best = np.mean(np.logaddexp(0.0, z @ slopes) - label * (z @ slopes))
@@ -187,15 +188,14 @@ def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
 def rows_and_labels(n, dim, seed):
     """Columns of different sizes, which explain nearly all of the label."""
     rng = np.random.default_rng(seed)
-    slopes, x = rng.normal(size=dim), rng.normal(size=(n, dim))
+    slopes = rng.normal(size=dim)
+    x = rng.normal(size=(n, dim))
     return x * np.arange(1, dim + 1) + 3.0, x @ slopes + rng.normal(size=n)
 
 
 def test_a_moved_problem_predicts_the_same():
-    table, mean = (
-        np.column_stack(rows_and_labels(8, 12, 1)),
-        np.random.default_rng(2).normal(size=12),
-    )
+    table = np.column_stack(rows_and_labels(8, 12, 1))
+    mean = np.random.default_rng(2).normal(size=12)
     here = make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(12)], 10_000, DataSpec())[
         0
     ]

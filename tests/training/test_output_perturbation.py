@@ -52,10 +52,14 @@ def short(n, seed, labels=1.0):
 
 def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
     """Residuals stay below the threshold, where the Huber loss is a square."""
-    private, public = short(500, 1), short(60, 2)
-    problem, second, first = minimum(public), np.zeros((4, 4)), np.zeros(4)
+    private = short(500, 1)
+    public = short(60, 2)
+    problem = minimum(public)
+    second = np.zeros((4, 4))
+    first = np.zeros(4)
     for rows, weight in ((private, 0.7), (public, 0.3)):
-        x, y = rows[:, :-1], rows[:, -1]
+        x = rows[:, :-1]
+        y = rows[:, -1]
         second += weight * x.T @ x / len(x)
         first += weight * x.T @ (y - x @ problem.start) / len(x)
     expected = np.linalg.solve(second + 0.5 * np.eye(4), first)
@@ -68,7 +72,8 @@ def test_the_iterate_is_the_ridge_regression_of_the_closed_form():
 @pytest.mark.parametrize("loss", ["logistic", "huber", "smooth_hinge"])
 @pytest.mark.parametrize("steps", [1, 3, 200])
 def test_neighbors_end_no_farther_apart_than_declared(loss, steps):
-    rng, public = np.random.default_rng(6), short(20, 3, 0.0 if loss != "huber" else 1.0)
+    rng = np.random.default_rng(6)
+    public = short(20, 3, 0.0 if loss != "huber" else 1.0)
     for trial in range(10):
         problem = minimum(public, loss=loss, steps=steps, l2=10.0 ** -(trial % 4), radius=1.0)
         rows = short(30, trial, 0.0 if loss != "huber" else 1.0)

@@ -63,10 +63,8 @@ def test_weights_at_the_cap_change_no_bit_but_for_their_sum(monkeypatch):
     given = {**split(Y), "method": "newton"}
     plain = {name: value for name, value in given.items() if "weight" not in name}
     ones = {"weights_priv": np.full(len(X) - M, CAP), "weights_pub": np.full(M, CAP)}
-    found, wanted = (
-        seeded(linear_regression, **{**given, **ones}),
-        seeded(linear_regression, **plain),
-    )
+    found = seeded(linear_regression, **{**given, **ones})
+    wanted = seeded(linear_regression, **plain)
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
     np.testing.assert_array_equal(found.covariance, wanted.covariance)
 
@@ -74,11 +72,13 @@ def test_weights_at_the_cap_change_no_bit_but_for_their_sum(monkeypatch):
 @pytest.mark.parametrize("factor", [0.25, 4.0])
 def test_private_rows_may_weigh_otherwise_than_public_ones(factor, monkeypatch):
     """The sum of private weights is released, so that the answer and its interval are right; with the public mean they are not."""
-    truth, wide = np.array([1.0, -2.0, 0.5, 0.0]), {}
+    truth = np.array([1.0, -2.0, 0.5, 0.0])
+    wide = {}
 
     def off(seed):
         rng = np.random.default_rng(seed)
-        x, w = rng.normal(size=(10_200, 4)), rng.uniform(0.2, 1.0, 10_200)
+        x = rng.normal(size=(10_200, 4))
+        w = rng.uniform(0.2, 1.0, 10_200)
         y = x @ truth + 1.0 + rng.normal(size=10_200)
         fit = seeded(
             linear_regression, **plain_split(x, y, 200), weight_cap=1.0, weights_pub=w[:200] / max(factor, 1.0),
@@ -151,7 +151,8 @@ def test_the_sum_of_weights_is_that_of_rows_with_a_label():
     labels[:6000] = np.nan
     exact = {**split(Y), "budget": ZCDP(1000)}
     for y, part in ((Y[M:], slice(None)), (labels, slice(6000, None))):
-        found, real = [], methods.weigh
+        found = []
+        real = methods.weigh
 
         def kept(*given, real=real, found=found):
             found.append(real(*given))
@@ -170,11 +171,9 @@ def sums_alone(rows, residual, *, weighted):
         weights=np.array([1.0, -2.0, 0.3]), spread=np.array([1.0, 0.5, 0.2]), residual=residual, scale=1.0,
         clip=1.0, clip_norm=2.0, inv_step=1e4, quant_bound=30_000, weighted=weighted,
     )  # fmt: skip
-    whole, twin, single = (
-        np.zeros(3, np.int64),
-        np.zeros(3, np.int64),
-        np.zeros((len(rows), 3), np.int64),
-    )
+    whole = np.zeros(3, np.int64)
+    twin = np.zeros(3, np.int64)
+    single = np.zeros((len(rows), 3), np.int64)
     kernels.gradient_sum(rows, one, whole)
     reference.gradient_sum(rows, one, twin)
     for row, found in zip(rows, single, strict=True):
@@ -237,7 +236,8 @@ def test_the_sum_of_weights_under_record_and_replay(monkeypatch):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
     """What the sum would be if a weight were applied after the checks, uncapped."""
-    report, plain = replayed(), kernels.gradient_sum
+    report = replayed()
+    plain = kernels.gradient_sum
     assert 0.0 < report.pair_cost <= report.declared_cost
 
     def after(chunk, residual_map, sums, places):
@@ -303,7 +303,8 @@ def test_equal_weights_change_no_bit_and_zero_leaves_out(function, y, method):
 )
 def test_public_rows_of_another_law_are_weighted_back(function, y):
     # Two thirds of the public rows have shuffled labels: with a small weight they hardly count, and neither does their number.
-    given, bad = {**split_of_stated(y, 900), "method": "throw_away"}, np.arange(900) % 3 > 0
+    given = {**split_of_stated(y, 900), "method": "throw_away"}
+    bad = np.arange(900) % 3 > 0
     given["y_pub"] = given["y_pub"].copy()
     given["y_pub"][bad] = RNG_OF_STATED.permutation(given["y_pub"][bad])
     alone = seeded(
@@ -320,7 +321,8 @@ def test_public_rows_of_another_law_are_weighted_back(function, y):
 @pytest.mark.parametrize("method", ["newton", "semi_dp"])
 def test_stated_ranges_take_the_place_of_public_scales(method):
     given = {**split_of_stated(Y_OF_STATED), "loss": "squared", "method": method}
-    low, high = X_OF_STATED.min(axis=0) - 1.0, X_OF_STATED.max(axis=0) + 1.0
+    low = X_OF_STATED.min(axis=0) - 1.0
+    high = X_OF_STATED.max(axis=0) + 1.0
     stated = seeded(train, **given, x_bounds=(low, high), y_bounds=(-60.0, 90.0))
     plain = seeded(train, **given)
     assert np.any(np.abs(stated.coefficients - plain.coefficients) > 0.0)
@@ -375,7 +377,8 @@ def test_weights_of_classes_are_those_of_a_weighted_likelihood(method):
 @pytest.mark.statistical
 def test_intervals_under_weights_of_classes():
     """Of 150 draws the errors have the size that is told, to 12 % (two standard errors), beside what it allows for the tail."""
-    weights, errors = {0.0: 1.0, 1.0: 10.0}, []
+    weights = {0.0: 1.0, 1.0: 10.0}
+    errors = []
 
     def draw(rng, n):
         x = rng.normal(size=(n, 2))

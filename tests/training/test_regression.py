@@ -19,7 +19,8 @@ STRONG = ApproxDP(4, 1e-5)
 
 def table(n, seed, *, noise=1.0):
     """Correlated columns of five sizes and shifts, with labels."""
-    rng, mixing = np.random.default_rng(seed), np.eye(5) + 0.4 * np.tri(5)
+    rng = np.random.default_rng(seed)
+    mixing = np.eye(5) + 0.4 * np.tri(5)
     x = rng.normal(size=(n, 5)) @ mixing.T * [1.0, 10.0, 100.0, 0.1, 1.0] + [
         0.0,
         5.0,
@@ -86,7 +87,8 @@ def test_logistic_regression_on_raw_columns(budget):
 def test_auto_spends_nothing_where_public_rows_do_as_well():
     x, y = table(1040, 4)
     log = []
-    ledger, rows = SpyLedger(ZCDP(10), log), SpyRows(np.column_stack([x, y])[1000:], log)
+    ledger = SpyLedger(ZCDP(10), log)
+    rows = SpyRows(np.column_stack([x, y])[1000:], log)
     public = np.column_stack([x, y])[:1000]
     result = linear_regression(rows, label=-1, x_pub=public, budget=ZCDP(0.01), ledger=ledger)
     assert result.method == "throw_away"
@@ -102,7 +104,8 @@ def test_names_orders_and_a_label_column_change_nothing():
     x, y = table(3200, 5)
     names = ["a", "b", "c", "d", "e"]
     frame = pd.DataFrame(x, columns=names).assign(y=y)
-    private, public = frame.iloc[200:], frame.iloc[:200].copy()
+    private = frame.iloc[200:]
+    public = frame.iloc[:200].copy()
     wanted = seeded(linear_regression, **split(x, y, 200), budget=STRONG)
     for given in (
         {"x_priv": private, "label": "y", "x_pub": public[["y", *names[::-1]]]},
@@ -150,7 +153,8 @@ def test_a_list_of_categories_has_those_of_the_public_rows():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=3000), "c": np.resize(["x", "y", "z"], 3000)})
     frame["y"] = frame["a"] + 2.0 * (frame["c"] == "z")
-    public, private = frame.iloc[:300], frame.iloc[300:].copy()
+    public = frame.iloc[:300]
+    private = frame.iloc[300:].copy()
     for names in (["c"], ("c",)):
         listed, mapped = (
             seeded(
@@ -199,7 +203,8 @@ def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
 def test_rows_are_kept_within_max_memory():
     """Memory for 1,000 rows of 5 features, a one and a label: those of 1,000 rows are read once, those of 1,001 in each pass."""
     x, y = table(1500, 9)
-    most, reads = 4 * 7 * 1000, {}
+    most = 4 * 7 * 1000
+    reads = {}
     for n in (1000, 1001):
         passes = []
 
@@ -225,7 +230,8 @@ def test_rows_are_kept_within_max_memory():
 
 def test_a_drift_of_the_public_rows_is_seen_and_discounted():
     rng = np.random.default_rng(10)
-    x, beta = rng.normal(size=(20_500, 20)), rng.normal(size=20) / np.sqrt(20)
+    x = rng.normal(size=(20_500, 20))
+    beta = rng.normal(size=20) / np.sqrt(20)
     moved = beta + 3.0 * np.eye(20)[0]
     y = np.where(np.arange(20_500) < 500, x @ moved, x @ beta) + rng.normal(size=20_500)
     result = seeded(
@@ -251,7 +257,8 @@ def test_few_public_rows_of_many_constant_or_repeated_columns():
     assert result.predict(x[:1]).shape == (1,)
     # Few public rows of many columns.
     rng = np.random.default_rng(12)
-    x, beta = rng.normal(size=(20_060, 40)), rng.normal(size=40) / np.sqrt(40)
+    x = rng.normal(size=(20_060, 40))
+    beta = rng.normal(size=40) / np.sqrt(40)
     y = x @ beta + rng.normal(size=20_060)
     result = seeded(linear_regression, **split(x, y, 30), budget=STRONG)
     assert (
@@ -303,7 +310,8 @@ def test_train_is_what_the_others_call_and_warns_of_harm():
         ("logistic", logistic_regression, classes(600, 2)),
     ):
         given = {**split(*data, 100), "budget": STRONG, "method": "newton"}
-        found, wanted = seeded(train, **given, loss=loss), seeded(function, **given)
+        found = seeded(train, **given, loss=loss)
+        wanted = seeded(function, **given)
         np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
 
 
@@ -341,7 +349,8 @@ PUBLIC = 300
 def flights(n=6300):
     """Delay by carrier and distance; whether it is late, in words."""
     rng = np.random.default_rng(0)
-    code, distance = rng.integers(0, 3, n), rng.normal(size=n)
+    code = rng.integers(0, 3, n)
+    distance = rng.normal(size=n)
     delay = np.array([0.0, 3.0, -2.0])[code] + distance + rng.normal(size=n)
     frame = pd.DataFrame(
         {"carrier": np.array(CARRIERS, dtype=object)[code], "distance": distance, "delay": delay}
@@ -355,7 +364,8 @@ WANTED = {"budget": STRONG, "method": "newton"}
 
 
 def sides(frame, columns):
-    private, public = frame[columns].iloc[PUBLIC:], frame[columns].iloc[:PUBLIC].copy()
+    private = frame[columns].iloc[PUBLIC:]
+    public = frame[columns].iloc[:PUBLIC].copy()
     # Levels that the list does not have, a missing one, and cells of other types.
     strange = ["ZZ", None, 7.0, "aa", ["a list"], object()]
     private = private.reset_index(drop=True)
@@ -410,7 +420,8 @@ def test_text_gives_the_bits_of_its_codes():
 
 def forms(frame, folder):
     """The same rows in every form that a table may have."""
-    polars, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
     texts = frame.copy()
@@ -496,10 +507,8 @@ def test_classes_that_are_texts():
 
 def test_several_classes_that_are_texts():
     frame = FRAME.assign(carrier=FRAME["carrier"])
-    private, public = (
-        frame.iloc[PUBLIC:2000][["delay", "carrier"]],
-        frame.iloc[:PUBLIC][["delay", "carrier"]].copy(),
-    )
+    private = frame.iloc[PUBLIC:2000][["delay", "carrier"]]
+    public = frame.iloc[:PUBLIC][["delay", "carrier"]].copy()
     result = seeded(
         train,
         private,

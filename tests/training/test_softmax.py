@@ -31,7 +31,8 @@ def classes(seed, n=6000, heavy=False):
 def likeliest(x, y, free=3):
     """Slopes (3, columns) of the maximum likelihood that add up to zero, and their sandwich deviations."""
     scale = x.std(axis=0)
-    rows, hot = np.column_stack([np.ones(len(x)), x / scale]), y[:, None] == np.arange(free)
+    rows = np.column_stack([np.ones(len(x)), x / scale])
+    hot = y[:, None] == np.arange(free)
     basis = np.kron(linalg.helmert(free).T, np.eye(rows.shape[1]))
 
     def chances(theta):
@@ -117,13 +118,15 @@ def test_a_planted_fault_is_seen(monkeypatch):
 
 def test_a_row_is_its_score_and_its_second_derivative():
     rng = np.random.default_rng(3)
-    made, slope = linalg.helmert(4).T, rng.normal(size=(3, 2))
+    made = linalg.helmert(4).T
+    slope = rng.normal(size=(3, 2))
     chunk = np.column_stack(
         [rng.normal(size=(9, 2)), np.r_[np.arange(4), np.arange(4), np.nan]]
     ).astype(np.float32)
     score = RowOfClasses(contrasts=made, slope=slope, step=0.5)
     bend = RowOfClasses(contrasts=made, slope=slope, step=0.5, curvature=True)
-    found, bent = score(chunk), bend(chunk)
+    found = score(chunk)
+    bent = bend(chunk)
     assert not found[8].any()  # no class
     assert not bent[8].any()
     for row in range(9):  # alone and in company

@@ -240,7 +240,8 @@ def first_public(count: int) -> Made:
 
 
 def _moved(call: Call) -> pd.DataFrame:
-    public, columns = call.tables.public.copy(), list(call.columns)
+    public = call.tables.public.copy()
+    columns = list(call.columns)
     columns = list(public[columns].select_dtypes("number"))
     public[columns] = public[columns] + 2.0 * population(call.population)[columns].std()
     return public
@@ -250,7 +251,9 @@ SHIFTED = Made("shifted(p)", _moved)
 PUBLIC = Made("p", lambda call: call.tables.public)
 GROUPED = Made("groups", lambda call: GROUPS[call.population])
 TWO_GROUPS = Made("groups[:1]", lambda call: GROUPS[call.population][:1])
-MIDDLE, ENDS, WIDE_ENDS = Made("middle", middle), ends(1.0), ends(3.0)
+MIDDLE = Made("middle", middle)
+ENDS = ends(1.0)
+WIDE_ENDS = ends(3.0)
 XV = Made("['x', 'v']", lambda call: ["x", "v"])
 REVERSED = Made("columns[::-1]", lambda call: call.columns[::-1])
 FIRST = Made("columns[:1]", lambda call: call.columns[:1])

@@ -575,7 +575,8 @@ def prints_the_same(first: Any, second: Any) -> bool:
 
 def without_effect(verb: str, populations: Iterable[str], rows: int = 2_000) -> list[Finding]:
     """Cases that change nothing of what is printed, in no population."""
-    record, found = VERBS[verb], []
+    record = VERBS[verb]
+    found = []
     budget = BUDGETS[record.budgets[0]][0]
     bases: dict[str, Any] = {}
     for case in record.all_cases():
@@ -719,7 +720,8 @@ def whole(
     """Everything, with eight draws."""
     sweep = Sweep(seed=seed, draws=WHOLE_DRAWS, seconds=seconds)
     for verb in verbs:
-        start, before = cpu_seconds(), len(sweep.findings)
+        start = cpu_seconds()
+        before = len(sweep.findings)
         populations = VERBS[verb].populations
         sweep.singles(verb, populations)
         sweep.pairs(verb, populations)

@@ -209,7 +209,8 @@ def copy_of(mutant: Mutant, folder: Path) -> None:
         ROOT / "fastpubpriv", folder / "fastpubpriv", ignore=shutil.ignore_patterns("__pycache__")
     )
     (folder / "tests").symlink_to(ROOT / "tests")
-    spot, file = mutant.spot, folder / mutant.spot.path
+    spot = mutant.spot
+    file = folder / mutant.spot.path
     source = file.read_bytes()
     assert source[spot.start : spot.end].decode() == spot.text
     file.write_bytes(source[: spot.start] + mutant.replaced.encode() + source[spot.end :])

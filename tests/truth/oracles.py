@@ -138,7 +138,8 @@ def of_description(result: fpp.Description) -> list[Fact]:
 
 def of_gaussian(result: fpp.GaussianResult) -> list[Fact]:
     """Means, deviations, correlations, and the error of the covariance against its prediction."""
-    names, fine = list(result.labels), fine_parts(result, result.dim)
+    names = list(result.labels)
+    fine = fine_parts(result, result.dim)
     places = [(name,) for name in names]
     spread = np.sqrt(np.diag(result.covariance))
     found = listed("mean", places, result.mean, result.confidence_interval(), fine)
@@ -176,7 +177,8 @@ def of_components(result: fpp.PCAResult) -> list[Fact]:
 
 def of_histograms(result: fpp.HistogramResult) -> list[Fact]:
     """Counts of the bins that are shown, within six deviations of noise."""
-    found, reach = [], SURE * result.noise_std
+    found = []
+    reach = SURE * result.noise_std
     for place, histogram in enumerate(result.histograms):
         for row, count in enumerate(histogram.counts.tolist()):
             found.append(
@@ -262,7 +264,8 @@ def part_of(
     name: str, column: str, group: Any, by: str | None, k: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of a column in a group, and how much each counts."""
-    frame, weights = population(name), weighted(name, k)
+    frame = population(name)
+    weights = weighted(name, k)
     inside = np.ones(len(frame), dtype=bool)
     if by is not None:
         groups = frame[by].fillna(MISSING).astype(str).str.strip()
@@ -290,7 +293,8 @@ def group_of(result: Any, where: Any) -> tuple[Any, Any]:
 # ---- Truths ----------------------------------------------------------------------------------------------------------
 def true_mean(fact: Fact, call: Call, result: Any) -> float:
     """Mean of a column, of a group, or over complete rows where gaps leave out rows."""
-    column, k = fact.where[0], rows_of_each(call, result)
+    column = fact.where[0]
+    k = rows_of_each(call, result)
     if result.columns is None:
         column = call.columns[result.labels.index(column)]
     if call.verb == "local.estimate_mean":
@@ -327,7 +331,8 @@ def clipped_mean(name: str, column: str) -> float:
 
 def true_std(fact: Fact, call: Call, result: Any) -> float:
     """Standard deviation of a column or group."""
-    column, k = fact.where[0], rows_of_each(call, result)
+    column = fact.where[0]
+    k = rows_of_each(call, result)
     if isinstance(result, fpp.GroupMeans):
         return moments_of(
             call.population, column, group_of(result, fact.where[1]), result.by[0], k
@@ -538,7 +543,8 @@ def fitted(
     name: str, label: str, with_kind: bool, class_weights: tuple[float, ...], k: int | None
 ) -> np.ndarray:
     """Coefficients of the population, (outputs, columns): least squares of y, maximum likelihood of classes."""
-    frame, rows = population(name), design(name, with_kind)
+    frame = population(name)
+    rows = design(name, with_kind)
     counts = weighted(name, k).to_numpy()
     labels = frame[label].to_numpy(float)
     if label == "y":
@@ -589,7 +595,8 @@ def of_shifted_rows(call: Call, result: Any) -> bool:
 def true_coefficient(fact: Fact, call: Call, result: Any) -> float:
     """Least squares or maximum likelihood of the population; unknown for other losses, for levels, and from shifted rows alone."""
     name = fact.where[0]
-    label, with_kind = label_of(call), "categories" in call.names()
+    label = label_of(call)
+    with_kind = "categories" in call.names()
     output = 0
     if ": " in name and label == "class":
         group, name = name.split(": ", 1)
@@ -762,7 +769,8 @@ def of_hidden_bins(call: Call, result: fpp.HistogramResult) -> Iterator[Fault]:
         ):
             continue
         values = call.tables.private[result.columns[histogram.columns[0]]].to_numpy(float)
-        start, width = histogram.lower[0, 0], histogram.upper[0, 0] - histogram.lower[0, 0]
+        start = histogram.lower[0, 0]
+        width = histogram.upper[0, 0] - histogram.lower[0, 0]
         bins = np.ceil((values - start) / width)
         shown = set(np.round((histogram.upper[:, 0] - start) / width).tolist())
         places, counts = np.unique(bins, return_counts=True)
@@ -777,7 +785,8 @@ def of_hidden_bins(call: Call, result: fpp.HistogramResult) -> Iterator[Fault]:
 
 def losses(call: Call, result: Any) -> tuple[float, float]:
     """Mean loss over the population of the predictions, and of the best constant."""
-    frame, label = population(call.population), label_of(call)
+    frame = population(call.population)
+    label = label_of(call)
     y = frame[label].to_numpy(float)
     if isinstance(result, local.LocalTrainingResult):
         y = y - 10.0

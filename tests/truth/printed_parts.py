@@ -99,7 +99,8 @@ def of_description(result: fpp.Description, level: float) -> Iterator[Reach]:
 
 def of_counts(result: fpp.CountResult, level: float) -> Iterator[Reach]:
     """Counts of rows: noise alone; of the population: the binomial variance too. Rows of one person may be alike."""
-    z, most = half_widths(result.noise_law, level), result.n_priv * result.rows_per_person
+    z = half_widths(result.noise_law, level)
+    most = result.n_priv * result.rows_per_person
     half = z * result.noise_std
     said = cut((result.counts - half, result.counts + half), 0.0, most)
     yield Reach("count", result.confidence_interval(level), said)
@@ -118,20 +119,23 @@ def of_bins(result: fpp.HistogramResult, level: float) -> Iterator[Reach]:
         noise = -math.log(2.0 * outside) / math.sqrt(2.0) * result.noise_std
     else:
         noise = -NormalDist().inv_cdf(outside) * result.noise_std
-    printed, said = result.count_error(1.0 - level), result.threshold + noise
+    printed = result.count_error(1.0 - level)
+    said = result.threshold + noise
     yield Reach("error of bins", (-printed, printed), (-said, said))
 
 
 def of_gaussian(result: fpp.GaussianResult, level: float) -> Iterator[Reach]:
     """Means, covariances and correlations of the report, with tails beside the half-width; complete rows."""
-    z, report = LEVELS[level], result.report
+    z = LEVELS[level]
+    report = result.report
     points = {
         "mean": result.mean,
         "covariance": result.covariance,
         "correlation": result.correlation,
     }
     for kind, point in points.items():
-        middle, std = getattr(report, kind), getattr(report, f"{kind}_std")
+        middle = getattr(report, kind)
+        std = getattr(report, f"{kind}_std")
         ends = (
             middle - z * std - getattr(report, f"{kind}_below"),
             middle + z * std + getattr(report, f"{kind}_above"),

@@ -118,7 +118,8 @@ def of_means(call: Call, result: fpp.MeanResult) -> Iterator[Tail]:
 
 def of_means_at_worst(call: Call, result: fpp.MeanResult) -> Iterator[Tail]:
     """Means of columns whose hidden rows lie at the bounds."""
-    report, share = result.report, HIDDEN / result.n_priv
+    report = result.report
+    share = HIDDEN / result.n_priv
     for place, name in enumerate(result.labels):
         low, high = np.quantile(of_column(call, name), [share, 1.0 - share])
         beyond = (share * (low - report.lowest[place]), share * (report.highest[place] - high))
@@ -176,7 +177,8 @@ def of_gaussian_means(call: Call, result: fpp.GaussianResult) -> Iterator[Tail]:
 
 def of_covariances(call: Call, result: fpp.GaussianResult) -> Iterator[Tail]:
     """Variances and covariances of a Gaussian."""
-    report, rows = result.report, complete(call, result)
+    report = result.report
+    rows = complete(call, result)
     for i, j in zip(*np.triu_indices(result.dim), strict=True):
         printed = (report.covariance_below[i, j], report.covariance_above[i, j])
         yield tail(printed, rows[:, i] * rows[:, j], result.n_priv)
@@ -184,7 +186,8 @@ def of_covariances(call: Call, result: fpp.GaussianResult) -> Iterator[Tail]:
 
 def of_correlations(call: Call, result: fpp.GaussianResult) -> Iterator[Tail]:
     """Correlations r of a Gaussian: z_i z_j - r (z_i^2 + z_j^2) / 2 is the influence of a row z in deviations."""
-    report, rows = result.report, complete(call, result)
+    report = result.report
+    rows = complete(call, result)
     units = rows / rows.std(axis=0)
     for i, j in zip(*np.triu_indices(result.dim, 1), strict=True):
         products = units[:, i] * units[:, j]
@@ -209,10 +212,8 @@ def of_directions(call: Call, result: fpp.PCAResult) -> Iterator[Tail]:
 @functools.cache
 def influences_of_model(name: str, label: str) -> np.ndarray:
     """Influences of the rows of a population on coefficients, (rows, outputs * columns): scores over the curvature."""
-    rows, truth = (
-        oracles.design(name, with_kind=False),
-        oracles.fitted(name, label, False, (), None),
-    )
+    rows = oracles.design(name, with_kind=False)
+    truth = oracles.fitted(name, label, False, (), None)
     labels = population(name)[label].to_numpy(float)[:, None]
     scores = rows @ truth.T
     spread = np.ones((len(rows), 1, 1))
@@ -275,7 +276,8 @@ class Setting(NamedTuple):
         return call, engine.result_of(call, private=private, x_pub=public)
 
 
-BY_G, SKEWED = "by='g'", {"rows": ROWS, "population": "skewed"}
+BY_G = "by='g'"
+SKEWED = {"rows": ROWS, "population": "skewed"}
 GROUPS = {"tail of mean": of_group_means, "tail of variance": of_group_variances}
 GAUSSIAN = {
     "tail of mean": of_gaussian_means,
@@ -283,7 +285,8 @@ GAUSSIAN = {
     "tail of correlation": of_correlations,
     "tail of complete rows": of_complete_rows,
 }
-DIRECTION, MODEL = {"tail of along": of_directions}, {"tail of coefficient": of_coefficients}
+DIRECTION = {"tail of along": of_directions}
+MODEL = {"tail of coefficient": of_coefficients}
 TENTHS = ("columns=columns[:1]", "q=(0.1, 0.9)")
 SETTINGS: Mapping[str, Setting] = {
     "mean": Setting(call_of("estimate_mean", rows=ROWS), ("mean",)),
@@ -384,7 +387,8 @@ def stored() -> dict[str, dict[str, Sides]]:
 
 def moved(name: str) -> list[str]:
     """Ratios of a setting that are not what they were, and bounds that are less than what the population has beyond."""
-    before, lines = stored()[name], []
+    before = stored()[name]
+    lines = []
     for kind, ratios in measured(name).items():
         for side, was, now in zip(("below", "above"), before[kind], ratios, strict=True):
             if not (np.isnan(was) and np.isnan(now)) and not was / ROOM < now < was * ROOM:

@@ -84,7 +84,9 @@ def rare_answers() -> Iterator[engine.Answer]:
         yield engine.Answer(result, facts, [RARE_TRUTH[fact.where[0]] for fact in facts], [])
 
 
-LOW, PURE, APPROX = fpp.ZCDP(0.1), fpp.PureDP(1), fpp.ApproxDP(1, 1e-6)
+LOW = fpp.ZCDP(0.1)
+PURE = fpp.PureDP(1)
+APPROX = fpp.ApproxDP(1, 1e-6)
 RARELY = "watched: linear_regression beside columns that are hardly ever one"
 WATCHED: Mapping[str, Answers] = {
     f"watched: {verb}({', '.join(cases)}), {population}, {budget!r}, {rows} rows": answers_of(
@@ -167,7 +169,8 @@ def moved(before: dict[str, Share], now: dict[str, Share], room: float = ROOM) -
     """A line for each share that moved by more than the room, and for each that only one of both has."""
     lines = [f"{name}: only in one of both" for name in sorted(set(before) ^ set(now))]
     for name in sorted(set(before) & set(now)):
-        old, new = before[name], now[name]
+        old = before[name]
+        new = now[name]
         if abs(new["ok"] - old["ok"]) > room:
             lines.append(
                 f"{name}: {old['ok']:.0%} of the facts were ok, now {new['ok']:.0%}; {moved_reason(old, new)}; "

@@ -22,7 +22,8 @@ from fastpubpriv.results.base import Value
 from tests.truth import arguments, engine, oracles
 from tests.truth.arguments import VERBS, Call
 
-ZCDP, PURE = fpp.ZCDP(0.1), fpp.PureDP(1)
+ZCDP = fpp.ZCDP(0.1)
+PURE = fpp.PureDP(1)
 SEEDS = 200
 NORMAL = 1.959964  # the normal quantile at .975
 ROOM = 1.15  # of a spread of 200 draws: the standard error of one is .05, of the mean of three .03
@@ -112,7 +113,8 @@ def noise_of_coefficients(call: Call, seeds: int = SEEDS) -> float:
 
 def error_of_covariances(draws: int = 60, rows: int = 20_000, dim: int = 4) -> float:
     """The root mean squared error of a covariance of noise over the predicted one, for white rows and a scale that is right."""
-    errors, predicted = [], []
+    errors = []
+    predicted = []
     for draw in range(draws):
         white = np.random.default_rng(draw).normal(size=(rows, dim))
         with warnings.catch_warnings(action="ignore"):

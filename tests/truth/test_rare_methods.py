@@ -29,7 +29,8 @@ BLACK_BOXES = {
 @pytest.mark.parametrize("method", BLACK_BOXES)
 def test_black_boxes_are_near_the_truth_where_rows_are_many(method, draw):
     columns, budget = BLACK_BOXES[method]
-    tables, truth = drawn("light", 40_000, draw), population("light")[columns]
+    tables = drawn("light", 40_000, draw)
+    truth = population("light")[columns]
 
     result = fpp.estimate_gaussian(
         tables.private, x_pub=tables.public, columns=columns, method=method, budget=budget
@@ -88,7 +89,8 @@ def test_a_list_of_gaussians_of_one_column_holds_every_component(draw):
     "verb", [fpp.estimate_mean, fpp.quantiles, fpp.estimate_gaussian, fpp.describe]
 )
 def test_a_column_of_dates_is_refused_before_the_debit(verb):
-    tables, ledger = drawn("awkward", 400, 0), fpp.Ledger(fpp.ZCDP(1))
+    tables = drawn("awkward", 400, 0)
+    ledger = fpp.Ledger(fpp.ZCDP(1))
 
     with pytest.raises(fpp.InputError, match=r"'day' \(datetime64"):
         verb(

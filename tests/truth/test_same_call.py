@@ -13,7 +13,8 @@ from tests.truth import engine
 from tests.truth.arguments import CLASSES_OF
 from tests.truth.populations import drawn
 
-SEED, RHO = 5, fpp.ZCDP(0.1)
+SEED = 5
+RHO = fpp.ZCDP(0.1)
 APPROX = ("--epsilon", "1", "--delta", "1e-6")
 GROUPS = ["a", "b"]
 KIND = ["plain", "odd", "rare"]
@@ -51,7 +52,8 @@ def test_a_class_has_the_bits_of_its_function(name):
     own, of_function = FITS[name]
     columns, label = rows_of(name)
     tables = drawn("light", 2_000, 0)
-    fit, call = [tables.private[columns]], {"x_pub": tables.public[columns], **of_function}
+    fit = [tables.private[columns]]
+    call = {"x_pub": tables.public[columns], **of_function}
     more = {}
     if label is not None:
         fit.append(tables.private[label])
@@ -111,7 +113,8 @@ def in_print(result):
 @pytest.mark.parametrize("command", [each.name for each in estimators.COMMANDS])
 def test_a_command_has_the_bits_of_its_function(command, tmp_path):
     options, more = COMMANDS[command]
-    columns, tables = columns_of(command), drawn("light", 2_000, 0)
+    columns = columns_of(command)
+    tables = drawn("light", 2_000, 0)
     needed = [*dict.fromkeys([*columns, "g", "kind", "yes"])]
     given = ["--private", str(tmp_path / "d.parquet"), "--json", "-", "--seed", str(SEED), *options]
     tables.private[needed].to_parquet(tmp_path / "d.parquet")

@@ -45,7 +45,8 @@ def gradient_sum(chunk, gradient_map, sums, places=None):
     if isinstance(m, ResidualMap):
         return _add_residuals(rows, m, sums)
     for row in rows:
-        z, label = row[:-1], float(row[-1])
+        z = row[:-1]
+        label = float(row[-1])
         with np.errstate(all="ignore"):
             norm = np.float64(np.sqrt(sum_by_halves(z * z)))
             if m.weights.ndim == 1:
@@ -69,7 +70,8 @@ def gradient_sum(chunk, gradient_map, sums, places=None):
 
 def _add_residuals(rows, m, sums):
     for row in rows:
-        z, label = row[: m.dim], float(row[m.dim])
+        z = row[: m.dim]
+        label = float(row[m.dim])
         weight = min(float(row[-1]), 1.0) if m.weighted and row[-1] > 0.0 else float(not m.weighted)
         with np.errstate(all="ignore"):
             weighted = m.spread * z

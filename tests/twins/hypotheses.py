@@ -124,10 +124,12 @@ def pair_roots(parts, grids, own, roots, counts):
 
         ahead = lead(x) > 0.0
         change = np.flatnonzero(ahead[1:] != ahead[:-1])[:most]
-        low, high = x[change], x[change + 1]
+        low = x[change]
+        high = x[change + 1]
         for _ in range(80):
             middle = low + 0.5 * (high - low)
             same = (lead(middle) > 0.0) == ahead[change]
-            low, high = np.where(same, middle, low), np.where(same, high, middle)
+            low = np.where(same, middle, low)
+            high = np.where(same, high, middle)
         roots[j - own - 1, : len(change)] = low + 0.5 * (high - low)
         counts[j - own - 1] = len(change) if ahead[0] else -len(change) - 1

@@ -8,7 +8,8 @@ from twins.chacha import DRAW_BLOCK, nonce_of, words
 from twins.sampler import report_gaussians
 
 SMALL_DIM, SHARED_DIM, COIN_BATCH = 64, 511, 16
-ATTEMPT_SHIFT, MOST_REFILLS = 44, 1 << 20
+ATTEMPT_SHIFT = 44
+MOST_REFILLS = 1 << 20
 
 
 def normal_block(key, kind, block, n):
@@ -34,7 +35,8 @@ class Coins:
 
     def uniform(self):
         """Return a uniform variable on (0, 1) with relative precision 2^-53 at any size."""
-        unit, high = 1.0, self.word()
+        unit = 1.0
+        high = self.word()
         for _ in range(15):
             if high:
                 break
@@ -72,7 +74,8 @@ def direction(row, law, coins):
     """Return the unit vector that a row's report encodes."""
     coin = coins.uniform() if law.ball else 0.0
     largest = float(np.max(np.abs(row))) if np.isfinite(row).all() else 0.0
-    unit, length = np.zeros(law.dim), 0.0
+    unit = np.zeros(law.dim)
+    length = 0.0
     unit[0] = 1.0
     if largest > 0.0:
         with np.errstate(over="ignore"):  # NumPy 1.26 warns for subnormal numbers
@@ -85,7 +88,8 @@ def direction(row, law, coins):
 
 def sphere_angle(law, hit, coins, spares):
     """Return cosine and sine of the angle to v, inside the cap (`hit`) or outside."""
-    gamma, dim = law.threshold, law.dim
+    gamma = law.threshold
+    dim = law.dim
 
     def outside(t):
         return t < gamma if hit else t >= gamma
@@ -146,7 +150,8 @@ def _normals(law, key, report, attempt):
 
 def _report(row, law, key, report):
     """Return the vector X of one report, in grid steps, before rounding."""
-    dim, grid = law.dim, math.ldexp(1.0, law.log2_grid)
+    dim = law.dim
+    grid = math.ldexp(1.0, law.log2_grid)
     coins = report_coins(key, report)
     v = direction(row, law, coins)
     hit = not coins.uniform() < law.miss
@@ -164,7 +169,8 @@ def _report(row, law, key, report):
     while True:
         g = drawn[:dim]
         across = g - math.fsum(g * v) * v
-        whole, rest = math.fsum(g * g), math.fsum(across * across)
+        whole = math.fsum(g * g)
+        rest = math.fsum(across * across)
         if law.gaussian or rest >= least * whole:
             break
         attempt += 1
@@ -190,7 +196,8 @@ def seed_normals(seed, dim):
 
 def report_seeds(rows, law, key, out, *, first=0, most_trials=1 << 24):
     for i, row in enumerate(rows):
-        coins, seeds = report_coins(key, first + i), Coins(key, "rsee", first + i)
+        coins = report_coins(key, first + i)
+        seeds = Coins(key, "rsee", first + i)
         v = direction(row, law, coins)
         for _ in range(most_trials):
             seed = b"".join(seeds.word().to_bytes(8, "little") for _ in range(4))
@@ -246,8 +253,6 @@ def report_codes(rows, law, key, out, *, first=0):
 
 def code_integers(codes, law, out):
     for i, code in enumerate(codes):
-        book, word = (
-            int.from_bytes(code[:8].tobytes(), "little"),
-            int.from_bytes(code[8:].tobytes(), "little"),
-        )
+        book = int.from_bytes(code[:8].tobytes(), "little")
+        word = int.from_bytes(code[8:].tobytes(), "little")
         out[i] = np.rint(book_word(book, word, law.dim) * math.ldexp(1.0, law.log2_grid))

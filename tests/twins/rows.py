@@ -48,7 +48,8 @@ def rows_single(chunk, row_map, out):
 
 def _split(chunk, row_map):
     """Rows without labels, and their factors, one by one; <slope, z> is a sum of whole numbers, and exact."""
-    x, score = chunk.astype(np.float64), row_map.score
+    x = chunk.astype(np.float64)
+    score = row_map.score
     times = (
         np.ones(len(x))
         if score is None
@@ -58,11 +59,14 @@ def _split(chunk, row_map):
 
 
 def _factor(row, score):
-    dim, weights = len(score.slope), getattr(score.residual, "numbers", (1.0, 1.0))
-    predicted, label = float(np.dot(score.slope, row[:dim])) * score.unit, float(row[dim])
+    dim = len(score.slope)
+    weights = getattr(score.residual, "numbers", (1.0, 1.0))
+    predicted = float(np.dot(score.slope, row[:dim])) * score.unit
+    label = float(row[dim])
     found = score.residual(predicted, label)
     if score.curvature and math.isfinite(found):
-        grown, squared = math.exp(-abs(predicted)), score.residual(9.0, 0.0) == -9.0
+        grown = math.exp(-abs(predicted))
+        squared = score.residual(9.0, 0.0) == -9.0
         chance = (1.0 if predicted >= 0.0 else grown) / (1.0 + grown)
         found = (
             1.0 if squared else math.sqrt(weights[int(label == 1.0)] * (chance * (1.0 - chance)))
@@ -224,7 +228,8 @@ def columns_count(chunk, center, log2_parts, neutral, counts):
 
 def columns_cells(chunk, edges, counts, code=None, groups=1, own=False):
     """Add to counts the numbers of chunk by column, group, and number of edges that are at most the number."""
-    begin, columns = 0, len(edges) // groups if own else len(edges)
+    begin = 0
+    columns = len(edges) // groups if own else len(edges)
     for column, group in itertools.product(range(columns), range(groups)):
         cuts = edges[column * groups + group] if own else edges[column]
         with np.errstate(all="ignore"):

@@ -93,11 +93,13 @@ def tables(law):
 def _alias_table(weight):
     column = 1 << COMPARE_BITS
     mass = list(weight)
-    threshold, other = [column - 1] * BINS, list(range(BINS))
+    threshold = [column - 1] * BINS
+    other = list(range(BINS))
     small = [c for c in range(BINS) if mass[c] < column]
     large = [c for c in range(BINS) if mass[c] >= column]
     while small:
-        poor, rich = small.pop(), large[-1]
+        poor = small.pop()
+        rich = large[-1]
         threshold[poor], other[poor] = mass[poor], rich
         mass[rich] -= column - mass[poor]
         if mass[rich] < column:
@@ -121,7 +123,8 @@ def _noise_draw(law, key, lazy_kind, stream, draw, log2_scale):
     table = tables(law)
     low_bits = log2_scale - law.log2_bins
     more_bits = COMPARE_BITS - law.alias_bits
-    word, trial = stream.first[draw % DRAW_BLOCK], 0
+    word = stream.first[draw % DRAW_BLOCK]
+    trial = 0
     while True:
         # The word from its lowest bit: column, start of the alias compare, start of U, sign; the offset in the bin is
         # on top.
@@ -158,7 +161,8 @@ def _noise_draw(law, key, lazy_kind, stream, draw, log2_scale):
                 if law.laplace:
                     return -magnitude if negative else magnitude
                 return ~magnitude if negative else magnitude  # floor(-(k + f)) = ~k
-        word, trial = stream.more(), trial + 1
+        word = stream.more()
+        trial = trial + 1
 
 
 def _draws(key, kind, begin, count, draw, dtype):
@@ -225,7 +229,8 @@ def permutation(key, n):
     )
     out = np.arange(n, dtype=np.int64)
     for i in range(n):
-        last, other = n - 1 - i, others[i]
+        last = n - 1 - i
+        other = others[i]
         out[last], out[other] = out[other], out[last]
     return out
 

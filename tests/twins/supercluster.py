@@ -19,7 +19,8 @@ def supercluster(points, n_components, step_factor=16.0):
     nearest = others.min(axis=1)
     center = int(np.argmax(nearest))
     step = step_factor * float(nearest[center])
-    radius, pure = step, False
+    radius = step
+    pure = False
 
     def count(x):
         return int((away[center] <= x).sum())

@@ -30,7 +30,8 @@ def _child(x, split):
     """Return the index of the child that each row goes to."""
     y = x - split.origin
     if split.projection is not None:
-        t, y = y, np.zeros((len(x), len(split.projection)))
+        t = y
+        y = np.zeros((len(x), len(split.projection)))
         for k in range(t.shape[1]):
             y = y + t[:, k : k + 1] * split.projection[:, k]
     distance = np.zeros((len(x), len(split.centers)))
@@ -39,10 +40,12 @@ def _child(x, split):
         distance = distance + gap * gap
     if split.rule.name == "BALL":
         return np.where(distance[:, 0] <= split.radius_sq, 0, 1)  # NaN is outside
-    best, child = distance[:, 0], np.zeros(len(x), dtype=np.int64)
+    best = distance[:, 0]
+    child = np.zeros(len(x), dtype=np.int64)
     for c in range(1, distance.shape[1]):
         nearer = distance[:, c] < best  # the first wins ties; NaN is never nearer
-        best, child = np.where(nearer, distance[:, c], best), np.where(nearer, c, child)
+        best = np.where(nearer, distance[:, c], best)
+        child = np.where(nearer, c, child)
     return child
 
 

@@ -62,10 +62,8 @@ class Sides:
 
     def each(self) -> list[Side | None]:
         """Return a `Side` for each side, None for one that is not present."""
-        ends, beyond = (
-            self.block[UPPER, :, self.occupied - 1].tolist(),
-            self.block[MASS, :, self.occupied :],
-        )
+        ends = self.block[UPPER, :, self.occupied - 1].tolist()
+        beyond = self.block[MASS, :, self.occupied :]
         sides = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
         return [None if last is None else Side(last, *rest) for last, *rest in sides]
 
@@ -83,7 +81,8 @@ class Sides:
         begin = int(within.sum(axis=1).min(initial=self.occupied))
         counts = self.occupied - begin
         lower, upper, mass, variance, spread, hidden = self.block[:, :, None, begin:]
-        width, points = upper - lower, clips[:, :, None]
+        width = upper - lower
+        points = clips[:, :, None]
         # Values are assumed uniform within a cell, also within one that holds a clip point.
         part = np.minimum(np.maximum(upper - points, 0.0), width)
         over = 0.5 * part / np.maximum(width, TINY) * part + np.where(
@@ -130,25 +129,22 @@ def sides_of(
     inner = tuning.INNER * parts
     octaves = _octaves(mass[:, inner - 4 * parts : inner], parts)[:, ::-1]
     stds = np.sqrt(_octaves(variance[:, inner - 4 * parts : inner], parts))[:, ::-1]
-    beyond, beyond_std = (
-        _octaves(mass[:, inner:], parts),
-        np.sqrt(_octaves(variance[:, inner:], parts)),
-    )
+    beyond = _octaves(mass[:, inner:], parts)
+    beyond_std = np.sqrt(_octaves(variance[:, inner:], parts))
     numbers, spreads, hidden, shares = tails(
         octaves, stds, beyond, beyond_std, scaled[:, inner:], parts
     )
     mass[:, inner:] = np.repeat(numbers, parts, axis=1) * shares
-    spread, most = np.zeros(mass.shape), np.zeros(mass.shape)
+    spread = np.zeros(mass.shape)
+    most = np.zeros(mass.shape)
     spread[:, inner:] = np.repeat(spreads, parts, axis=1) * shares
     most[:, inner:] = np.repeat(hidden, parts, axis=1) * shares
     variance[:, inner:] = 0.0
     around = np.concatenate([beyond[:, :1], octaves], axis=1)
     around_std = np.concatenate([beyond_std[:, :1], stds], axis=1)
     noise = np.sqrt(variance[:, :inner].max(axis=1, initial=0.0))
-    gap, gap_std = (
-        octaves[:, 1] + octaves[:, 2],
-        [math.hypot(*each) for each in stds[:, 1:3].tolist()],
-    )
+    gap = octaves[:, 1] + octaves[:, 2]
+    gap_std = [math.hypot(*each) for each in stds[:, 1:3].tolist()]
     block = np.stack([scaled[:, :-1], scaled[:, 1:], mass, variance, spread, most])
     apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < tuning.UNSEEN * noise)
     heavy = is_slow(around, around_std, 1) | is_slow(around, around_std, 2)
@@ -157,9 +153,11 @@ def sides_of(
 
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
     """Entries from last - 64 octaves + 1 to last + 5 octaves of an array (cells,), padded by zeros."""
-    begin, end = last + 1 - tuning.INNER * parts, last + 1 + tuning.OUTER * parts
+    begin = last + 1 - tuning.INNER * parts
+    end = last + 1 + tuning.OUTER * parts
     out = np.zeros(end - begin)
-    low, high = max(begin, 0), min(end, len(values))
+    low = max(begin, 0)
+    high = min(end, len(values))
     out[low - begin : high - begin] = values[low:high]
     return out
 
@@ -204,15 +202,14 @@ def tails(
     """Predicted mass of five octaves beyond the last, standard deviations, upper bounds (sides, 5), and shares of the cells."""
     starts = [first_ratio(*each) for each in zip(octaves.tolist(), stds.tolist(), strict=True)]
     before, step, factor = np.array(starts).reshape(-1, 3).T
-    most, growth = before + stds[:, 0], tuning.HIDDEN_GROWTH * step
+    most = before + stds[:, 0]
+    growth = tuning.HIDDEN_GROWTH * step
     fractions = factor[:, None] ** GRID
     shape = len(octaves), tuning.OUTER
-    numbers, spreads, hidden, falls = (
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros(shape),
-    )
+    numbers = np.zeros(shape)
+    spreads = np.zeros(shape)
+    hidden = np.zeros(shape)
+    falls = np.zeros(shape)
     for j in range(tuning.OUTER):
         std = np.maximum(beyond_std[:, j], TINY)
         there = beyond_std[:, j] > 0.0  # there are no cells beyond the largest double
@@ -228,7 +225,8 @@ def tails(
             tuning.LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY)
         )
         falls[:, j] = fall
-        before, step = numbers[:, j], np.minimum(step, fall)
+        before = numbers[:, j]
+        step = np.minimum(step, fall)
     if parts == 1:
         return numbers, spreads, hidden, np.ones(shape)
     # Shares of the cells of an octave under a tail u^-index; uniform where that is undefined.
@@ -301,12 +299,11 @@ class ColumnClip:
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
     """Candidate clip points of each side, ascending from zero: (sides, k); zeros for an absent side."""
-    begin, end = (
-        sides.occupied - 1 - tuning.BELOW * sides.parts,
-        sides.occupied - 1 + tuning.NEAR_OCTAVES * sides.parts,
-    )
+    begin = sides.occupied - 1 - tuning.BELOW * sides.parts
+    end = sides.occupied - 1 + tuning.NEAR_OCTAVES * sides.parts
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
-    steps, edges = max(1, tuning.POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
+    steps = max(1, tuning.POINTS_AN_OCTAVE // sides.parts)
+    edges = sides.upper[:, begin : end + 1]
     points = np.zeros((len(most), steps * (end - begin) + 2))
     within = edges[:, :-1, None] + np.diff(edges, axis=1)[:, :, None] * (np.arange(steps) / steps)
     points[:, 1:-1], points[:, -1] = within.reshape(len(most), -1), edges[:, -1]
@@ -351,14 +348,16 @@ def choose(
 ) -> list[ColumnClip]:
     """Choose the clip interval of least predicted error of each column within `bounds` (columns, 2)."""
     shares = every[0]
-    edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
+    edges = edges_of(shares.log2_parts)
+    shape = (len(columns), 2, -1)
     lasts = [last for scale in scales for last in (scale.below, scale.above)]
     ends = [None if last is None else math.frexp(edges[last + 1])[1] for last in lasts]
     exponents = [
         max((end for end in ends[j : j + 2] if end is not None), default=0)
         for j in range(0, len(ends), 2)
     ]
-    center, units = np.array([each.center for each in columns]), np.repeat(exponents, 2)
+    center = np.array([each.center for each in columns])
+    units = np.repeat(exponents, 2)
     with np.errstate(all="ignore"):
         far = np.maximum(np.stack([center - bounds[:, 0], bounds[:, 1] - center], axis=1), 0.0)
         most = np.ldexp(far.ravel(), -units)
@@ -377,7 +376,8 @@ def choose(
     excess, variance, hidden = (
         np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points)
     )
-    occupied, risk = np.array([last is not None for last in lasts])[:, None], variance
+    occupied = np.array([last is not None for last in lasts])[:, None]
+    risk = variance
     # a side without significant cells has a risk only if its counts suggest rows
     if (present & ~occupied).any():
         suggested = np.maximum(excess, 0.0) ** 2
@@ -432,7 +432,8 @@ def free_reach(
     rows, _ = rows_of(column, shares)
     below, above = clips
     mean, rms = middle_and_rms(clips, moments, rows)
-    reach, middle = rms * extent_of(shares.dim), middle_of((above - below) / 2.0, mean, shares.dim)
+    reach = rms * extent_of(shares.dim)
+    middle = middle_of((above - below) / 2.0, mean, shares.dim)
     return reach - middle, reach + middle
 
 
@@ -499,7 +500,8 @@ def unseen_far(
     if not lasts:
         return 0.0
     counts, variances = counted
-    side, end = clip.sides[place], (clip.below, clip.above)[place]
+    side = clip.sides[place]
+    end = (clip.below, clip.above)[place]
     begin = (
         max(0, max(lasts) + 1 - tuning.NEAR_OCTAVES * shares.parts)
         if side is None
@@ -545,7 +547,8 @@ def unseen_beside(
 
 def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -> ColumnClip:
     """Clip to the range of the public values, widened by its length on both sides, where counts resolve no scale."""
-    low, high = float(public.min()), float(public.max())
+    low = float(public.min())
+    high = float(public.max())
     length = high - low
     exponent = math.frexp(length)[1] if length > 0.0 else 0
     rows, missing = rows_of(column, shares)

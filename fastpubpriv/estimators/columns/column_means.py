@@ -67,7 +67,8 @@ class ColumnState:
     @property
     def used(self) -> bool:
         """False for a column that is left out: its clip interval is empty, or not representable by normal numbers."""
-        clip, lengths = self.clip, (self.clip.below, self.clip.above, self.width)
+        clip = self.clip
+        lengths = (self.clip.below, self.clip.above, self.width)
         return (
             clip.radius > 0.0
             and self.width > 0.0
@@ -103,7 +104,8 @@ def column_states(
     counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
 ) -> list[ColumnState]:
     """Estimate the support and clip of each column, in batches of bounded memory."""
-    together, states = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
+    together = tuning.MOST_CELLS >> shares.log2_parts
+    states = list[ColumnState]()
     ends = (
         np.tile([-math.inf, math.inf], (shares.dim, 1))
         if bounds is None
@@ -137,7 +139,8 @@ def box_of(
     """Return the row map that clips and scales every column; a column that is left out becomes zero."""
     numbers = np.zeros((6, len(columns)))
     for place, each in enumerate(columns):
-        clip, unit = each.clip, each.clip.absolute
+        clip = each.clip
+        unit = each.clip.absolute
         numbers[:, place] = each.column.center, 0.0, 0.0, 0.0, 1.0, 0.0
         if each.used and (only is None or only[place]):
             absent = (clip.first_mean - each.middle) / each.width
@@ -149,10 +152,12 @@ def box_of(
 
 def is_off_center(state: ColumnState) -> bool:
     """Return whether nearly all rows lie in two adjacent cells (or one octave), which are too wide to resolve the column."""
-    column, shares = state.column, state.shares
+    column = state.column
+    shares = state.shares
     if not (state.scale.anchored and state.used) or column.zero > tuning.LIKELY * shares.count_std:
         return False
-    rows, wide = state.clip.rows, min(2, shares.parts)
+    rows = state.clip.rows
+    wide = min(2, shares.parts)
     most = max(
         float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
         for counts in (column.above, column.below)
@@ -165,7 +170,8 @@ def can_ask_again(shares: BudgetSplit) -> bool:
     """Return whether a noise grid exists for every further release at its least cost; otherwise there is none."""
     least = shares.total * MOVED ** (tuning.MOST_MOVES - 1)
     leftover = tuning.LEFTOVER_SHARES
-    cells, total = min(tuning.MOVE_COUNTS, *leftover), min(tuning.MOVE_SUM, 1 - max(leftover))
+    cells = min(tuning.MOVE_COUNTS, *leftover)
+    total = min(tuning.MOVE_SUM, 1 - max(leftover))
     smallest = replace(shares, cells=least * cells, total=least * total)
     try:
         check_grids(smallest)
@@ -180,10 +186,8 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
     for each in columns:
         clip = each.clip
         if each.used:
-            noise_sq, sampling_sq = (
-                (clip.radius * shares.noise_per_clip) ** 2,
-                clip.rows * clip.std**2,
-            )
+            noise_sq = (clip.radius * shares.noise_per_clip) ** 2
+            sampling_sq = clip.rows * clip.std**2
             worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
     noise = worst / tuning.NOISE_OF_SAMPLING
     needed = shares.spending.share_at(noise)
@@ -203,7 +207,8 @@ def moved(
     totals = run.release(measurement, name="new centers", cost=cost).value
     center = np.array([each.column.center for each in columns])
     for place in np.flatnonzero(far):
-        mapped, clip = middles[place], middles[place].clip
+        mapped = middles[place]
+        clip = middles[place].clip
         shift = mapped.middle + mapped.width * float(totals[place]) / run.rows.n
         center[place] += clip.absolute(min(max(shift, -clip.below), clip.above))
     largest = np.finfo(np.float64).max
@@ -277,8 +282,10 @@ def estimate_column(
 ) -> ColumnEstimate:
     """Estimate one column from its noisy sum `total`; `instead` is the public mean, used where counts resolve nothing."""
     shares = state.shares
-    clip, unit = state.clip, state.clip.absolute
-    n, stretch = shares.n, shares.n / clip.rows
+    clip = state.clip
+    unit = state.clip.absolute
+    n = shares.n
+    stretch = shares.n / clip.rows
     middle, width = (state.middle, state.width) if state.used else (0.0, 0.0)
     estimate = middle + (width * total + clip.correction) / n
     if clip.missing:  # the sum holds a constant for each missing row
@@ -323,7 +330,8 @@ def estimate_column(
 
 def unplaced(state: ColumnState) -> Reason | None:
     """Reason of a column that the counts do not localize; a frequent value does so if other values are detected."""
-    shares, scale = state.shares, state.scale
+    shares = state.shares
+    scale = state.scale
     many = not shares.too_noisy and state.column.zero > tuning.MANY_ZEROS * shares.n
     beside = any(side is not None for side in state.clip.sides)
     if many and scale.above is None and scale.below is None:
@@ -339,11 +347,9 @@ def report_of(
     may_be_absent: bool,
 ) -> ColumnReport:
     """Collect the report of all columns; rows that may be absent are in the counts of missing values."""
-    edges, dim, largest = (
-        edges_of(columns[0].shares.log2_parts),
-        len(columns),
-        np.finfo(np.float64).max,
-    )
+    edges = edges_of(columns[0].shares.log2_parts)
+    dim = len(columns)
+    largest = np.finfo(np.float64).max
     center = np.array([each.column.center for each in columns])
     lasts = [(each.scale.below, each.scale.above) for each in columns]
     reached = np.array(
@@ -354,7 +360,8 @@ def report_of(
     unseen = np.array([undetected_rows(each.shares) for each in columns])
     unknown = np.array([each.reason in (Reason.CONSTANT, Reason.UNRESOLVED) for each in estimates])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
-    lowest, highest = np.full(dim, -math.inf), np.full(dim, math.inf)
+    lowest = np.full(dim, -math.inf)
+    highest = np.full(dim, math.inf)
     if bounds is not None:
         lowest, highest = bounds
         distance = np.stack([center - lowest, highest - center], axis=1)
@@ -365,10 +372,8 @@ def report_of(
                 for each, ends in far
             ]
         )
-        worst, unseen = (
-            rows / columns[0].shares.n * np.maximum(distance - cut, 0.0),
-            rows.max(axis=1),
-        )
+        worst = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0)
+        unseen = rows.max(axis=1)
         worst[[each.reason == Reason.UNRESOLVED for each in estimates]] = math.inf
     missing = np.array([each.clip.missing for each in columns])
     return ColumnReport(
@@ -411,7 +416,8 @@ def warn_before(
     Return the columns whose bounds are wrong, as in `warn_if_bounds_are_wrong`.
     """
     if shares.too_noisy:
-        sought, advice = f"where {shares.dim} columns lie", "more private rows or fewer columns"
+        sought = f"where {shares.dim} columns lie"
+        advice = "more private rows or fewer columns"
         if n_pub is not None:
             sought = f"any scale in {shares.dim} columns"
             advice = "more private rows, fewer columns, bounds with weighted_mean, or a covariance"
@@ -505,7 +511,9 @@ def sum_up(
 ) -> MeanResult:
     """Release the clipped sum and return the mean; `whole` minimizes the error of the whole vector in data units."""
     columns = by_root_of_width(columns) if whole else columns
-    totals, noise, bias = np.zeros(shares.dim), 0.0, 0.0
+    totals = np.zeros(shares.dim)
+    noise = 0.0
+    bias = 0.0
     # Without any column in use there is no sum to release: this depends on released numbers, and nothing is refunded.
     if any(each.used for each in columns):
         box = box_of(columns, neutral=neutral)
@@ -514,7 +522,8 @@ def sum_up(
         released = run.release(
             measurement, name="clipped sum", cost=shares.total, clip_radius=radius
         )
-        totals, noise = released.value, released.noise_std
+        totals = released.value
+        noise = released.noise_std
     centers = np.array([each.column.center for each in columns])
     medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
     moved = centers != medians
@@ -550,7 +559,8 @@ def sum_up(
 
 def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResult:
     """Return the result of the method "counts" of `estimate_mean`: check its settings, debit and release."""
-    n_pub, dim = fewest(public), public.shape[1]
+    n_pub = fewest(public)
+    dim = public.shape[1]
     bounds = validation.column_bounds(settings.bounds, dim)
     neutral = settings.missing == "neutral"
     whole = settings.objective == "l2"
@@ -593,7 +603,8 @@ def with_report(
     Arrays are (dim,), in data units. The unit is `known` if it is that of the column itself; `bias` is what clipping may have taken
     from the mean; the public rows alone do as well where `wide`; `weight` is that of the private mean, of `n` rows.
     """
-    dim, largest = result.dim, float(np.finfo(np.float64).max)
+    dim = result.dim
+    largest = float(np.finfo(np.float64).max)
     half = normal_quantile(0.975) * np.hypot(result.standard_error, bias)
     doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)

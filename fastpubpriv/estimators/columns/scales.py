@@ -80,7 +80,9 @@ class BudgetSplit:
 @lru_cache(maxsize=64)  # keyed by public numbers: the split that a call begins with
 def check_grids(shares: BudgetSplit) -> None:
     """Raise InputError, before the debit, unless a noise grid exists for every release."""
-    spending, n, dim = shares.spending, shares.n, shares.dim
+    spending = shares.spending
+    n = shares.n
+    dim = shares.dim
     for log2_parts in range(LOG2_PARTS_MAX + 1):
         cells = dim * cells_of_column(log2_parts)
         spending.at(shares.cells).grid("count", cells, n, parts=dim)
@@ -148,10 +150,8 @@ def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatAr
 
 def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Windows]:
     """Return the candidate windows and the anchor of each column, in batches of bounded memory: see `find_windows`."""
-    limits, together = (
-        thresholds(shares.log2_parts, chance, type(shares.spending)),
-        tuning.MOST_CELLS >> shares.log2_parts,
-    )
+    limits = thresholds(shares.log2_parts, chance, type(shares.spending))
+    together = tuning.MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
     return [window for part in parts for window in find_windows(*_counted(part), limits)]
 
@@ -183,10 +183,13 @@ def find_windows(
 ) -> list[Windows]:
     """Significant windows (k, 4): side, first cell, half width, reach; and each column's anchor: its z-score and last cell."""
     columns, _, cells = values.shape
-    std, flat, total = np.sqrt(variances.min(axis=2, keepdims=True)), variances.reshape(-1), values
+    std = np.sqrt(variances.min(axis=2, keepdims=True))
+    flat = variances.reshape(-1)
+    total = values
     parts = []
     for k, limits in enumerate(thresholds):
-        width, outer = 1 << k, (1 << k) // 2
+        width = 1 << k
+        outer = (1 << k) // 2
         if k:  # window j begins at cell j
             half = total  # the array of the previous width is freed first, to limit memory
             total = half[:, :, :-outer] + half[:, :, outer:]
@@ -245,16 +248,20 @@ def stand(
     """
     cells = EXPONENTS << shares.log2_parts
     below, begin, outer, reach = windows.T
-    last, far = begin + np.maximum(2 * outer, 1) - 1, 4 * cells
+    last = begin + np.maximum(2 * outer, 1) - 1
+    far = 4 * cells
     # The distance is measured to the outer half of a window, since a false alarm there is what costs accuracy.
     most = np.where(reach > cells, 2 * far, reach - outer)
     most[most <= 0] = -2 * far
-    held, stood = np.array(sorted([-far, *known, far])), np.zeros(len(windows), dtype=bool)
-    ends, count = held, 0
+    held = np.array(sorted([-far, *known, far]))
+    stood = np.zeros(len(windows), dtype=bool)
+    ends = held
+    count = 0
     while True:  # selected windows select others and remain selected themselves
         after = ends.searchsorted(begin)
         stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
-        before, count = count, int(np.count_nonzero(stood))
+        before = count
+        count = int(np.count_nonzero(stood))
         if count in (before, len(windows)):
             break
         ends = np.sort(np.concatenate([held, last[stood]]))
@@ -332,7 +339,8 @@ def lower_medians(public: FloatArray) -> FloatArray:
 
 def public_moments(public: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Count, mean and sample standard deviation of each public column (m, dim), NaN left out: (dim,) each; 0 for one value."""
-    counts, missing = public_counts(public), np.isnan(public)
+    counts = public_counts(public)
+    missing = np.isnan(public)
     mean = np.where(missing, 0.0, public).sum(axis=0) / counts
     squares = (np.where(missing, 0.0, public - mean) ** 2).sum(axis=0)
     return counts, mean, np.sqrt(squares / np.maximum(counts - 1, 1))
@@ -342,7 +350,8 @@ def columns_of(
     counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[BudgetSplit]
 ) -> list[SignedCounts]:
     """Combine released counts (columns, 2 cells + 2) with public values (m, columns) about the same centers."""
-    side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
+    side = EXPONENTS << shares[0].log2_parts
+    log2_parts = shares[0].log2_parts
     # The public row that served as the center is no evidence; a released center is not a public row.
     others = (public_counts(public) - (public == centers).any(axis=0)).tolist()
     factors = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
@@ -376,8 +385,10 @@ def pooled_counts(
     factors: Sequence[float],
 ) -> tuple[FloatArray, FloatArray, list[IntArray]]:
     """Pool released and public counts by inverse variance: counts and variances (columns, sides, cells), and public cells."""
-    columns, cells = len(centers), EXPONENTS << log2_parts
-    variance, factor = np.array(own), np.array(factors)
+    columns = len(centers)
+    cells = EXPONENTS << log2_parts
+    variance = np.array(own)
+    factor = np.array(factors)
     square = factor**2
     # A public row is evidence about adjacent cells too; elsewhere half a public row is assumed, which shrinks counts to zero.
     far = np.where(factor > 0.0, variance / (variance + square * 0.5), 0.0)
@@ -394,7 +405,9 @@ def pooled_counts(
     near = np.concatenate([held - 1, held, held + 1])
     line, place = np.divmod(near, cells + 2)
     within = (place > 0) & (place <= cells)
-    near, line, place = near[within], line[within], place[within] - 1
+    near = near[within]
+    line = line[within]
+    place = place[within] - 1
     column = line // sides
     around = occupied[near - 1] + occupied[near] + occupied[near + 1]
     weight = variance[column] / (variance[column] + square[column] * (around / 3.0 + 0.5))
@@ -459,7 +472,8 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
     """Largest contribution to the sum of distances of a nearly significant cell or octave beyond the support, or zero."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
-    edges, worst = edges_of(shares.log2_parts), 0.0
+    edges = edges_of(shares.log2_parts)
+    worst = 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
@@ -481,12 +495,15 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
 
 def trusted_public_cells(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
     """Outermost public cell that is connected to `end`, the end of the private support, by gaps of at most `NEAR_OCTAVES`."""
-    far, last, cells = tuning.NEAR_OCTAVES * shares.parts, end, set()
+    far = tuning.NEAR_OCTAVES * shares.parts
+    last = end
+    cells = set()
     for key in keys.tolist():
         reached = key if key > end else end
         if reached - last > far:
             break
-        last, cells = reached, {key}
+        last = reached
+        cells = {key}
     return cells
 
 
@@ -503,7 +520,8 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     public = column.public_above, column.public_below
     ends = [set(keys[-1:].tolist()) for keys in public]  # the outermost public cell of each side
-    known, outlying = ends[0] | ends[1], False
+    known = ends[0] | ends[1]
+    outlying = False
     anchored = _is_anchor(score, end, max(near, one, *known), shares)
     if anchored:
         # The private rows localize the column, so that a public row far from them may be an error, and a false alarm near

@@ -14,7 +14,8 @@ FEW_COLUMNS = 3  # columns up to which the noise of the sum is not the largest c
 FEW_PUBLIC = 5  # public values of a column from which on they give its scale where counts cannot
 SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over count noise that counts aim at; Laplace, few columns
 # minimum of the counts; for many columns
-LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
+LEAST_SHARE = Fraction(1, 4)
+LEAST_SHARE_MANY = Fraction(3, 20)
 MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)  # maximum share of the counts
 SHELL_SHARE = Fraction(1, 20)  # share of the counts of row norms (shells)
 SHELLS = 48  # edges of shells, eight per octave
@@ -22,7 +23,8 @@ SHELLS = 48  # edges of shells, eight per octave
 # otherwise, where the noise of the sum is far below the sampling error, the counts are refined.
 MOST_MOVES = 2  # new centers per call
 # shares of a new center and of the counts about it
-MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
+MOVE_SUM = Fraction(1, 8)
+MOVE_COUNTS = Fraction(1, 4)
 # candidate shares of refined counts
 LEFTOVER_SHARES = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
 # maximum noise variance of the sum, over the sampling variance, after the refinement
@@ -36,7 +38,8 @@ UNSEEN = 8.0
 # ---- Which cells hold rows.
 WIDTHS = (1, 2, 4, 8)  # cells of the windows that are tested
 # z-score from which a window localizes a column without any other evidence
-ANCHOR, ANCHOR_PURE = 5.2, 9.8
+ANCHOR = 5.2
+ANCHOR_PURE = 9.8
 # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
 DECAY = 3.0
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
@@ -47,7 +50,8 @@ GUESSED = 16  # divisor of that rate where only the magnitude of the center sugg
 NEAR_CENTER = 12, 2  # octaves below and above the magnitude of the center that are searched then
 # Fractions of rows at the center of a column that may be constant, and of one that is mostly one value. In between, the weight of
 # rows that may hide on an empty side rises linearly.
-MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
+MANY_ZEROS = 0.4
+MOST_ZEROS = 0.8
 # Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
 # that are nearly significant make a column doubtful.
 NEAR_OCTAVES = 4
@@ -76,7 +80,8 @@ FARTHEST_ROOT = 30.0
 # ---- Reasons of a result.
 TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
 # hidden tail over half the interval's width; in a column of mostly one value
-HIDDEN, BESIDE = 4.0, 2.0
+HIDDEN = 4.0
+BESIDE = 2.0
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
 MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning

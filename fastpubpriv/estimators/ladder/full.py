@@ -78,7 +78,9 @@ class WeightedTarget:
 
     def error_sq(self, *, reported: bool = False) -> float:
         """Return the predicted squared relative Frobenius error; `reported` adds the error of fitted strengths and diagonals."""
-        prior, error, side = self.prior, self.error, len(self.values)
+        prior = self.prior
+        error = self.error
+        side = len(self.values)
         if reported:
             doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
             np.fill_diagonal(doubt, math.sqrt(2.0 / side))
@@ -95,7 +97,9 @@ class WeightedTarget:
 
         The second number is that of raised eigenvalues.
         """
-        prior, values, turn = self.prior, self.values, self.vectors
+        prior = self.prior
+        values = self.values
+        turn = self.vectors
         target = np.diag(values)
         shrunk = target + prior / (prior + self.error) * (self.released - target)
         floor = np.minimum(
@@ -113,13 +117,17 @@ def weighted_target(
     """Fit the strengths of a target by maximum likelihood, with a penalty below `low`, the public degrees of freedom."""
     values, vectors = spectrum(target)
     values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
-    released, side = symmetric(vectors.T @ value @ vectors), len(values)
+    released = symmetric(vectors.T @ value @ vectors)
+    side = len(values)
     scale = np.maximum(np.diag(released), np.minimum(0.2 * values, std * math.sqrt(side)))
     one = WeightedTarget(name, vectors, values, released, np.maximum(scale, 1e-13 * values), std, n)
     gaps = released - np.diag(values)
-    parts, total = [], 0.0
+    parts = []
+    total = 0.0
     for entries, factor in (((np.arange(side),) * 2, 2.0), (np.triu_indices(side, 1), 1.0)):
-        squares, prior, error = np.square(gaps[entries]), one.prior[entries], one.error[entries]
+        squares = np.square(gaps[entries])
+        prior = one.prior[entries]
+        error = one.error[entries]
         variance = factor * (prior / tuning.TARGET_GRID[:, None] + error)
         levels = -0.5 * np.sum(squares / variance + np.log(variance), axis=1)
         if name != PREVIOUS:
@@ -183,7 +191,8 @@ class Resolved:
     @property
     def edge(self) -> float:
         """Lower bound on the distance of the mean from the center of its clipping ball, as a fraction of the radius."""
-        pieces, last = self.pieces, self.map
+        pieces = self.pieces
+        last = self.map
         constant = 1.0 / float(last[-1, -1])
         z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
         return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
@@ -196,7 +205,8 @@ class Resolved:
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
-        pieces, last = self.pieces, self.map
+        pieces = self.pieces
+        last = self.map
         length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
         shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
         return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
@@ -204,7 +214,9 @@ class Resolved:
     @property
     def complete_rows(self) -> CompleteRows:
         """Share of rows without a missing cell, the released mean of the constant of rows (v, 1)."""
-        pieces, row, side = self.pieces, self.map[-1], len(self.map)
+        pieces = self.pieces
+        row = self.map[-1]
+        side = len(self.map)
         inside, outer = (
             np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer)
         )
@@ -240,7 +252,8 @@ class FullRounds:
     __slots__ = ("_contraction", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
 
     def __init__(self, base: PublicPrior, plan: RoundPlan) -> None:
-        self.base, self.plan = base, plan
+        self.base = base
+        self.plan = plan
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.worth.spectrum()
         # squared clipping radius of a last round, once norms were counted
@@ -264,7 +277,8 @@ class FullRounds:
     @property
     def amplified(self) -> float:
         """Predicted relative noise error of the covariance over that of white rows, at least 1."""
-        known, white = np.maximum(self._spectrum, 1e-6), np.ones(self.plan.dim)
+        known = np.maximum(self._spectrum, 1e-6)
+        white = np.ones(self.plan.dim)
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
 
@@ -293,7 +307,8 @@ class FullRounds:
         dim = self.plan.dim
         root = divided(self._contraction, np.eye(dim + 1, order="F"))
         # Rows (v, 1) have the second moment root root^T, and root has the last row (l, s): it gives the mean and the covariance.
-        line, scale = root[dim, :dim], float(root[dim, dim])
+        line = root[dim, :dim]
+        scale = float(root[dim, dim])
         mass = float(line @ line) + scale * scale
         mean = root[:dim, :dim] @ line / mass
         inverse = (
@@ -310,12 +325,11 @@ class FullRounds:
 
     def finalize(self, pieces: RadialMean) -> Resolved:
         """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
-        dim, n = self.plan.dim, self.plan.n
+        dim = self.plan.dim
+        n = self.plan.n
         added, bias_sq = tail_of(pieces, (dim + constant_sq(dim)) ** 2 + 2.0 * dim)
-        second, std = (
-            unpacked(pieces.mean + added * pieces.outer, dim + 1),
-            math.hypot(1.0, added) * pieces.noise_std,
-        )
+        second = unpacked(pieces.mean + added * pieces.outer, dim + 1)
+        std = math.hypot(1.0, added) * pieces.noise_std
         self.made += 1
         least = float(spectrum(second)[0][0])
         # The mean needs the moment of rows (v, 1); the covariance is shrunk in the coordinates of the last round.
@@ -372,7 +386,8 @@ class FullRounds:
 
 def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
     """Return what undetected rows at the end of the counts may add to mean squares along directions; only some are `tailed`."""
-    law, rows = pieces.norms.law, float(pieces.reason is not None)
+    law = pieces.norms.law
+    rows = float(pieces.reason is not None)
     end, std = (0.0, 0.0) if law is None else (law.end, law.octave_std)
     return np.where(tailed, max(tuning.FAR_ROWS * std, rows), rows) * end / pieces.n
 
@@ -397,7 +412,8 @@ class Squares:
         self.lengths: FloatArray = np.sum(maps**2, axis=1)
         self.trace = float(np.trace(moments[1]))
         # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
-        dim, radius = side - 1, self.pieces.radius
+        dim = side - 1
+        radius = self.pieces.radius
         self.white: float = (
             chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)
         ) / dim
@@ -413,7 +429,9 @@ class Squares:
         deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(
             lengths, 1.0 / LARGEST
         )
-        pieces, law, dim = self.pieces, self.pieces.norms.law, self.side - 1
+        pieces = self.pieces
+        law = self.pieces.norms.law
+        dim = self.side - 1
         if law is not None:
             # A distant row enters the released mean as c z, of length c |z|, in one of `dim` directions.
             law = replace(law, root=self.constant * math.sqrt(2.0 * pieces.dim / dim))
@@ -444,8 +462,11 @@ class Squares:
 
     def covariances(self) -> Functional:
         """Return E (x - mean)(x - mean)^T over the complete rows, (dim, dim), with its errors."""
-        inside, outer, inner = self.inside, self.outer, self.inner
-        squares, spread = np.diag(inner), np.diag(inside)
+        inside = self.inside
+        outer = self.outer
+        inner = self.inner
+        squares = np.diag(inner)
+        spread = np.diag(inside)
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
         gaussian = np.outer(spread, spread) + inside**2
         ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
@@ -458,11 +479,14 @@ class Squares:
 
     def correlations(self) -> Functional:
         """Return the correlations with their errors, to first order in the errors of covariances."""
-        inside, outer, inner = self.inside, self.outer, self.inner
+        inside = self.inside
+        outer = self.outer
+        inner = self.inner
         unit = np.sqrt(np.maximum(np.diag(inside), np.finfo(np.float64).tiny))
         r, o, g = (each / np.outer(unit, unit) for each in (inside, outer, inner))
         r = np.clip(r, -1.0, 1.0)
-        a, b = np.diag(g)[:, None], np.diag(g)[None, :]
+        a = np.diag(g)[:, None]
+        b = np.diag(g)[None, :]
         squares = (
             (a * b + g * g) / 2.0 + r * r / 4.0 * (a * a + b * b + 2.0 * g * g) - r * g * (a + b)
         )
@@ -492,7 +516,8 @@ def report_of(
     """Return the report and reasons of a full Gaussian."""
     squares = Squares(base, resolved, mean, complete)
     means = squares.means()
-    covariances, correlations = squares.covariances(), squares.correlations()
+    covariances = squares.covariances()
+    correlations = squares.correlations()
     off = means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
@@ -514,13 +539,13 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
         return {}
     largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
-    white, scale = gaps / unit, unit * largest
-    squares, r = white**2, white.T @ white / m
-    both, odd, fourth = (
-        squares.T @ squares / m,
-        (white**3).T @ white / m,
-        np.mean(squares**2, axis=0),
-    )
+    white = gaps / unit
+    scale = unit * largest
+    squares = white**2
+    r = white.T @ white / m
+    both = squares.T @ squares / m
+    odd = (white**3).T @ white / m
+    fourth = np.mean(squares**2, axis=0)
     rotated = (
         both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
     )
@@ -564,14 +589,10 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     """Return for each column why its intervals may not hold."""
     pieces = squares.pieces
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
-    outer, doubt = (
-        np.diag(squares.outer) / squares.share,
-        squares.lengths * pieces.piece_std / squares.share,
-    )
-    far, surely = (
-        (outer + 2.0 * doubt) / variances - squares.white,
-        (outer - doubt) / variances - squares.white,
-    )
+    outer = np.diag(squares.outer) / squares.share
+    doubt = squares.lengths * pieces.piece_std / squares.share
+    far = (outer + 2.0 * doubt) / variances - squares.white
+    surely = (outer - doubt) / variances - squares.white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (
         (bool(pieces.reason) & (far > tuning.OUTER))

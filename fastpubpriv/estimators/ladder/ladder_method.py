@@ -76,18 +76,17 @@ def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
     stretch = base.worth.stretch(middle_sq)
     if middle_sq is None or stretch == 1.0:
         return ScaleCheck(base, shells)
-    shrunk, refuted = replace(shells, edges=shells.edges / stretch), base.worth.refuted_by(stretch)
+    shrunk = replace(shells, edges=shells.edges / stretch)
+    refuted = base.worth.refuted_by(stretch)
     return ScaleCheck(base.stretched(stretch), shrunk, stretch, refuted)
 
 
 def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> PublicPrior:
     """Return the prior with a scale from a private count for each column of equal public values whose count resolves one."""
     dim = run.rows.dim
-    factors, left, count = (
-        np.ones(dim),
-        [],
-        counting(run.account, run.rows.n, 1, counts.column, counts),
-    )
+    factors = np.ones(dim)
+    left = []
+    count = counting(run.account, run.rows.n, 1, counts.column, counts)
     for column in base.fallback:
         borrowed = math.sqrt(float(np.sum(np.square(base.root[column]))))
         unit = np.eye(dim)[[column]] / borrowed
@@ -149,7 +148,10 @@ def draws(dim: int) -> int:
 
 def check_grids(run: Session, view: Forecasts, structure: str) -> None:
     """Raise, before the debit, if a release of the structure has no integer grid."""
-    account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
+    account = run.account
+    dim = run.rows.dim
+    n = run.rows.n
+    allowance = run.account.allowance
     counts = view.counts
     if structure == "full":
         # The smallest and the largest share that the rounds may have.
@@ -183,24 +185,27 @@ def vector_estimate(
 
     It is the sum over a `share` of the rows, the complete ones.
     """
-    base, n = check.base, run.rows.n * share
-    std, dim, public = released.noise_std / n, len(base.center), base.worth
-    average, own = released.value[:dim] / n, {}
+    base = check.base
+    n = run.rows.n * share
+    std = released.noise_std / n
+    dim = len(base.center)
+    public = base.worth
+    average = released.value[:dim] / n
+    own = {}
     length_sq = float(np.sum(np.square(average)))
     if structure == "diagonal":
         variances, common = axis_variances(released.value / n, std, n, public)
         inverse = 1.0 / variances
-        noise_sq, distance_sq = (
-            std * std * float(np.sum(inverse)),
-            float(np.sum(np.square(average) * inverse)),
-        )
+        noise_sq = std * std * float(np.sum(inverse))
+        distance_sq = float(np.sum(np.square(average) * inverse))
         error_sq = dim / n + noise_sq
         scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
         own = {"axis_variances": variances, "common_scale": common}
     else:
         spread = public.radius_sq(0.5) / chi2_quantile(0.5, dim)
-        noise_sq, distance_sq = dim * std * std / spread, length_sq / spread
+        noise_sq = dim * std * std / spread
+        distance_sq = length_sq / spread
         error_sq = dim / n + std * std * float(np.sum(1.0 / public.spectrum()))
         covariance = base.covariance
     mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
@@ -232,7 +237,9 @@ def full_estimate(
     share: float,
 ) -> GaussianResult:
     """Return the result of structure "full", in which the private mean, of a share of the rows, is combined with the public one."""
-    base, private, n = check.base, resolved.mean, run.rows.n * share
+    base = check.base
+    private = resolved.mean
+    n = run.rows.n * share
     noise_root = resolved.noise_root / share
     root, inverse = (
         power * factor
@@ -275,7 +282,9 @@ def release_structure(
     run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
 ) -> GaussianResult:
     """Make the releases of a structure, all of them on all rows, and return the result; of "public" no private row is read."""
-    dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
+    dim = run.rows.dim
+    n = run.rows.n
+    allowance = run.account.allowance
     if structure == "public":
         return result_of(
             run,
@@ -293,7 +302,8 @@ def release_structure(
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
         return _full(run, base, view, x_pub)
-    shells, complete = None, None
+    shells = None
+    complete = None
     if view.counts.first:
         count = counting(run.account, n, dim, view.counts.first, view.counts)
         asked = count.asked(base.affine, incomplete=True)
@@ -334,15 +344,16 @@ def release_structure(
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
     """Release a count of norms, early rounds if they pay off and another count after them, and the last round in two pieces."""
-    account, n, dim, spending = (
-        run.account,
-        run.rows.n,
-        run.rows.dim,
-        run.account.spending,
-    )
-    base, counts = base.rotated(), view.counts
+    account = run.account
+    n = run.rows.n
+    dim = run.rows.dim
+    spending = run.account.spending
+    base = base.rotated()
+    counts = view.counts
     part = 1 - counts.columns * counts.column
-    plan, pieces, shells = RadialPlan.of_squares(account, n, dim + 1, part), None, None
+    plan = RadialPlan.of_squares(account, n, dim + 1, part)
+    pieces = None
+    shells = None
     state = full.FullRounds(base, full_plan(base.worth, n, spending.part(part)))
     direct = state.step() is None
     if direct:
@@ -431,7 +442,8 @@ def _rounds(
         )
         state.update(released, share)
     plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * state.left)
-    count, affine = plan.counting(state.amplified), state.center()
+    count = plan.counting(state.amplified)
+    affine = state.center()
     norms = count.count_norms(
         run, affine, helping_norms(affine, public), name="norms before the last round"
     )
@@ -443,7 +455,8 @@ def ladder(
     method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options
 ) -> GaussianCall:
     """Read the public rows, predict every structure, choose one, check the grids and warn, all before the debit."""
-    base, structure = public_prior(x_pub), options.structure
+    base = public_prior(x_pub)
+    structure = options.structure
     spending = run.account.spending
     view = forecast_structures(
         base.worth, run.rows.n, spending, CountShares.of(run.rows.n, spending, len(base.fallback))
@@ -470,7 +483,8 @@ def ladder(
         )
 
     def estimate(run: Session) -> GaussianResult:
-        result, worth = release_structure(run, base, view, taken, x_pub), base.worth
+        result = release_structure(run, base, view, taken, x_pub)
+        worth = base.worth
         details = {
             "rungs": {name: [each.covariance, each.mean] for name, each in view.structures.items()},
             "auto": view.best,

@@ -18,9 +18,11 @@ PRIOR_GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
 BELIEVABLE = 2.0  # nats below the best evidence within which a number of pseudo-rows is plausible
 # Nats by which no structure at all may be worse than the best and is still chosen; for columns of one common variance, where chance
 # alone exceeds it in one case of a hundred.
-NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
+NO_WORSE = 0.5
+NO_WORSE_ALIKE = 3.0
 # Fraction of the way to its expectation that the ridge lifts the least eigenvalue; when reported.
-LIFT, LIFT_REPORTED = 0.15, 0.02
+LIFT = 0.15
+LIFT_REPORTED = 0.02
 # relative spread of a public column up to which it is rounding
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 # Standard deviations that chance explains, of the spread of log variances of columns with one common variance, and of the scale.
@@ -32,7 +34,8 @@ AXES = 3.0
 LEAST_DEGREES = 2.0  # degrees of freedom that a refuted public covariance keeps
 FACTOR = 4.0  # factor between variances beyond which a private count replaces the public scale
 # quantile of the distance between means that chance explains, and a factor on it
-CHANCE, MARGIN = 0.999, 2.0
+CHANCE = 0.999
+MARGIN = 2.0
 
 # ---- Shares of the budget and rounds.
 # candidate shares of an early round
@@ -40,11 +43,13 @@ EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))
 MOST_ROUNDS = 9
 LEAST_LEFT = Fraction(3, 10)  # share that must remain before an early round
 # Maximum ratio of squared errors with and without another round; a pass before pieces.
-WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
+WORTH_A_ROUND = 0.97
+WORTH_A_PASS = 0.65
 # candidate shares of a count of norms
 COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
 # signal that a count aims at, and minimum below which it is not released
-SIGNAL, LEAST_SIGNAL = 100.0, 30.0
+SIGNAL = 100.0
+LEAST_SIGNAL = 30.0
 # share of the counts of columns without a public scale, together
 MOST_COLUMN_SHARE = Fraction(1, 10)
 WITHIN = 0.95  # fraction of the rows inside a clip radius from public rows
@@ -78,9 +83,11 @@ HELPING = 5  # public rows per column from which their norms guide a count
 # fourth moment over squared variance of public rows from which a column has a heavy tail
 KURTOSIS = 12.0
 # the same where such a fraction of the rows may be undetected
-UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0
+UNSEEN_ROWS = 0.02
+UNSEEN_KURTOSIS = 5.0
 # Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, or error.
-OUTER, UNCERTAIN = 0.05, 0.5
+OUTER = 0.05
+UNCERTAIN = 0.5
 # Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.
 FAR_ROWS = 2.5
 LEAST_PUBLIC = 10  # public rows from which their own fourth moments are used

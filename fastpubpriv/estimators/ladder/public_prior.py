@@ -32,15 +32,14 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
     """Return the pseudo-rows of largest evidence, capped so that no eigenvalue is lifted far, and the least plausible number."""
-    dim, grid = len(scatter), tuning.PRIOR_GRID
+    dim = len(scatter)
+    grid = tuning.PRIOR_GRID
     if dim == 1:
         return float(grid[0]), float(grid[0])
     levels = log_evidence(grid, np.maximum(scatter, 0.0), degrees)
     best = int(np.argmax(levels))
-    likely, least = (
-        float(grid[best]),
-        float(grid[np.flatnonzero(levels >= levels[best] - tuning.BELIEVABLE)[0]]),
-    )
+    likely = float(grid[best])
+    least = float(grid[np.flatnonzero(levels >= levels[best] - tuning.BELIEVABLE)[0]])
     if degrees >= dim:
         likely = min(likely, lifting(scatter, degrees, tuning.LIFT))
         least = min(least, likely)
@@ -99,7 +98,8 @@ class EffectiveRows:
             return np.ones(self.dim)
         # The inverses of the mid-quantiles of the eigenvalues of a Wishart matrix over its degrees of freedom (Marchenko-Pastur).
         # x = 1 + ratio - 2 sqrt(ratio) cos(angle) removes the square-root singularities at the ends of the density.
-        angle, ratio = np.linspace(0.0, math.pi, 4001), self.dim / max(self.low, 1.02 * self.dim)
+        angle = np.linspace(0.0, math.pi, 4001)
+        ratio = self.dim / max(self.low, 1.02 * self.dim)
         place = 1.0 + ratio - 2.0 * math.sqrt(ratio) * np.cos(angle)
         density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
         density[[0, -1]] = 0.0
@@ -190,9 +190,11 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
     if len(logs) < 2 or degrees < tuning.LEAST_POOLED:
         return logs, middle, float(degrees)
     least = degrees / (degrees + float(tuning.PRIOR_GRID[-1]))
-    spread, error = float(np.var(centered, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))
+    spread = float(np.var(centered, ddof=1))
+    error = math.sqrt(2.0 / (len(logs) - 1.0))
     if spread <= chance * (1.0 + tuning.BY_CHANCE * error):
-        share, middle = least, float(special.logsumexp(logs)) - math.log(len(logs))
+        share = least
+        middle = float(special.logsumexp(logs)) - math.log(len(logs))
     else:
         spread *= 1.0 + error
         share = max(least, (spread - chance) / spread)
@@ -244,14 +246,14 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     scatter = np.maximum(scatter, 0.0)
     ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > tuning.PRIOR_GRID[-1])
     # The root and its inverse are by principal axes of the public rows, or near the columns.
-    axes, roots = ridge <= tuning.AXES * degrees, np.sqrt((ridge + scatter) / (ridge + degrees))
+    axes = ridge <= tuning.AXES * degrees
+    roots = np.sqrt((ridge + scatter) / (ridge + degrees))
     if axes:
-        root, inverse = spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
+        root = spreads[:, None] * vectors * roots
+        inverse = (vectors / roots).T / spreads
     else:
-        root, inverse = (
-            spreads[:, None] * rebuilt(vectors, roots),
-            rebuilt(vectors, 1.0 / roots) / spreads,
-        )
+        root = spreads[:, None] * rebuilt(vectors, roots)
+        inverse = rebuilt(vectors, 1.0 / roots) / spreads
     less = min(ridge, lifting(scatter, degrees, tuning.LIFT_REPORTED)) if degrees >= dim else ridge
     reported = spreads[:, None] * vectors * np.sqrt((less + scatter) / (less + degrees))
     low = ridge_low + degrees

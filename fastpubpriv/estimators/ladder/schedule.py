@@ -75,7 +75,8 @@ class RoundPlan:
         for share in [
             share for share in tuning.EARLY_SHARES if self.shows(share)
         ] or tuning.EARLY_SHARES:
-            values, rest = np.maximum(spectrum, 1e-300), left
+            values = np.maximum(spectrum, 1e-300)
+            rest = left
             for early in range(tuning.MOST_ROUNDS - made):
                 usual = self.ball_sq(float(np.mean(values)))
                 noise = (
@@ -167,7 +168,8 @@ def axis_variances(
 ) -> tuple[FloatArray, float]:
     """Return variances (dim,) of the axes, shrunk to a common scale as far as noise explains, and that scale, shrunk to 1."""
     dim = worth.dim
-    first, second = released[:dim], released[dim:]
+    first = released[:dim]
+    second = released[dim:]
     raw = 1.0 + np.sqrt(2.0) * second - np.square(first) + std * std
     errors_sq = 2.0 * np.square(np.maximum(raw, 0.1)) / n + 2.0 * std * std
     own = 2.0 / max(worth.scales, 1.0)
@@ -204,7 +206,8 @@ class Forecasts:
 
 def vector_radius(structure: str, worth: EffectiveRows) -> float:
     """Return the clip radius of structure "mean", or of the 2 dim features of "diagonal"."""
-    dim, radius_sq = worth.dim, worth.radius_sq(tuning.WITHIN)
+    dim = worth.dim
+    radius_sq = worth.radius_sq(tuning.WITHIN)
     if structure == "mean":
         return math.sqrt(radius_sq)
     wide = radius_sq / chi2_quantile(tuning.WITHIN, dim)
@@ -218,7 +221,8 @@ def full_plan(worth: EffectiveRows, n: float, spending: Spending) -> RoundPlan:
 
 def _inflation(worth: EffectiveRows) -> float:
     """Return the squared error of axis variances: inverse Wishart matrices of few rows inflate by d / (m - d) on average."""
-    dim, degrees = worth.dim, worth.n_pub - 1
+    dim = worth.dim
+    degrees = worth.n_pub - 1
     if degrees < dim:
         return 0.0
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
@@ -229,9 +233,11 @@ def forecast_structures(
 ) -> Forecasts:
     """Predict every structure for n private rows and choose; `counts` are paid first."""
     spending = spending.part(1 - counts.vectors)
-    dim, spectrum = worth.dim, worth.spectrum()
+    dim = worth.dim
+    spectrum = worth.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
-    off, own = dim * (dim - 1) / worth.typical, 2.0 * dim / worth.scales
+    off = dim * (dim - 1) / worth.typical
+    own = 2.0 * dim / worth.scales
     public_mean = dim / worth.n_pub
 
     def mean_error(added: float) -> float:

@@ -87,7 +87,8 @@ def check_feasible(
         asked = results.mixture_sizes(
             n_components, dim, accuracy, budget, failure_prob=failure_prob
         )
-        weight, sizes = asked.corruption_weight, [asked.variance_rows, asked.mean_rows]
+        weight = asked.corruption_weight
+        sizes = [asked.variance_rows, asked.mean_rows]
     for_choice = results.selection_rows(
         math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob
     )
@@ -101,7 +102,10 @@ def check_feasible(
 
 def learn(task: Task) -> LearnedMixture:
     """Decode coarse lists of every column, build their nets and all mixtures of the nets' Gaussians, and select one."""
-    run, k, known, accuracy = task.run, task.n_components, task.known_std, task.accuracy
+    run = task.run
+    k = task.n_components
+    known = task.known_std
+    accuracy = task.accuracy
     assert accuracy is not None
     dim = run.rows.dim
     weight, sizes = check_feasible(
@@ -135,10 +139,8 @@ def learn(task: Task) -> LearnedMixture:
     resolution = math.ceil(DECODER_SHARE * k / accuracy)
     fine = accuracy / (DECODER_SHARE * dim)
     # The heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit.
-    fitting, net = (
-        [list(column) for column in coarse],
-        results.gaussian_net_size(fine, known_std=known),
-    )
+    fitting = [list(column) for column in coarse]
+    net = results.gaussian_net_size(fine, known_std=known)
     while (
         all(fitting)
         and _length(math.prod(net * len(each) for each in fitting), k, resolution) > MAX_CANDIDATES
@@ -346,7 +348,9 @@ def learn_axis_aligned_mixture(
     (True, [0.3, 0.7])
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
-    n, dim, names = rows.n, rows.dim, rows.columns
+    n = rows.n
+    dim = rows.dim
+    names = rows.columns
     n_components = validation.integer(
         "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
     )
@@ -435,14 +439,16 @@ def _result(
     asked: int,
 ) -> MixtureResult:
     """Return the result in data units, with the reasons of each component."""
-    n_pub, dim = 0 if public is None else len(public), run.rows.dim
+    n_pub = 0 if public is None else len(public)
+    dim = run.rows.dim
     tied = list(learned.diagnostics.get("tied_share", [0.0] * dim))
     steps = list(learned.diagnostics.get("step", [math.inf] * dim))
     if public is not None and factor is None and not any(tied):
         tied, steps = public_ties(public)
     components = len(learned.weights)
     if factor is None:
-        means, covariances = learned.means, learned.covariances
+        means = learned.means
+        covariances = learned.covariances
     else:
         means = learned.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)

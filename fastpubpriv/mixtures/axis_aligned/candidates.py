@@ -74,13 +74,15 @@ def unevenness(
     cells: CellHistogram, edges: FloatArray, step: float, phase: float
 ) -> tuple[float, float]:
     """Return the unevenness of counts in intervals of length `step` (1 if each has a single tooth), and the number of teeth."""
-    middles, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
+    middles = (edges[1:] + edges[:-1]) / 2.0
+    widths = np.diff(edges)
     fine = widths <= step / 4.0
     if not fine.any():
         return 0.0, 0.0
     counts = cells.counts[1:-1][fine]
     _, place = np.unique(np.floor((middles[fine] - phase) / step), return_inverse=True)
-    held, many = np.bincount(place, counts), np.bincount(place)
+    held = np.bincount(place, counts)
+    many = np.bincount(place)
     squares = np.bincount(place, counts * counts) - many * cells.noise_std**2
     held_sq = np.maximum(held * held - many * cells.noise_std**2, 0.0)
     # Counts have Poisson variance in addition to the noise; intervals of few rows are ignored.
@@ -149,7 +151,8 @@ def _explained(
 ) -> tuple[FloatArray, FloatArray]:
     """Fit the counts by each subset of atoms: return weights, and the decrease of squares; -inf if a weight is not positive."""
     count, size = subsets.shape
-    shares, gain = np.empty((count, size)), np.empty(count)
+    shares = np.empty((count, size))
+    gain = np.empty(count)
     step = max(1, _BATCH // (size * size))
     for first in range(0, count, step):
         part = subsets[first : first + step]
@@ -169,7 +172,8 @@ def _explained(
 def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     shapes, weighted = linear(cells, mixtures)
-    gram, product = weighted @ shapes.T, weighted @ cells.counts
+    gram = weighted @ shapes.T
+    product = weighted @ cells.counts
     octave = np.rint(np.log2(mixtures.stds[:, 0]))
     place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
@@ -189,7 +193,8 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
         ]
         if not best:  # no subset has positive weights
             break
-        subsets, weights = grown[best], np.maximum(shares[best], 1e-3)
+        subsets = grown[best]
+        weights = np.maximum(shares[best], 1e-3)
         weights /= weights.sum(axis=1, keepdims=True)
         levels.append(Mixtures(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
     return levels
@@ -215,7 +220,8 @@ def nested_counts(scales: list[DyadicScale]) -> list[tuple[float, float, float]]
     pieces: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
         for index, count in zip(scale.index.tolist(), scale.counts.tolist(), strict=True):
-            low, high = index * scale.width, (index + 1) * scale.width
+            low = index * scale.width
+            high = (index + 1) * scale.width
             inner = [cell for cell in pieces if cell[0] >= low and cell[1] <= high]
             rest = max(count - sum(cell[2] for cell in inner), 0.0)
             ends = [low, *(end for cell in sorted(inner) for end in cell[:2]), high]
@@ -290,10 +296,12 @@ def partition(
 
 def atoms(cells: CellHistogram) -> Mixtures:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
-    inner, counts = cells.edges[1:-1], cells.counts[1:-1]
+    inner = cells.edges[1:-1]
+    counts = cells.counts[1:-1]
     held = counts > 0.5 * cells.noise_std
     places = np.flatnonzero(held) if held.any() else np.arange(len(counts))
-    middles, widths = ((inner[1:] + inner[:-1]) / 2.0)[places], np.diff(inner)[places]
+    middles = ((inner[1:] + inner[:-1]) / 2.0)[places]
+    widths = np.diff(inner)[places]
     span = float(inner[-1] - inner[0])
     means: list[float] = []
     stds: list[float] = []
@@ -314,14 +322,16 @@ def distinct(
     mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02
 ) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
-    rank, chosen = np.argsort(mixtures.means, axis=1), list[int]()
+    rank = np.argsort(mixtures.means, axis=1)
+    chosen = list[int]()
     weights, means, stds = (
         np.take_along_axis(part, rank, axis=1)
         for part in (mixtures.weights, mixtures.means, mixtures.stds)
     )
     scale = np.maximum(stds, 1e-300)
     for index in order.tolist():
-        share, gap = weights[chosen] - weights[index], (means[chosen] - means[index]) / scale[index]
+        share = weights[chosen] - weights[index]
+        gap = (means[chosen] - means[index]) / scale[index]
         apart = np.abs([share, gap, np.log(scale[chosen] / scale[index])]).max(axis=(0, 2))
         if not (apart < tolerance).any():
             chosen.append(index)
@@ -350,7 +360,8 @@ def searched(
                 )
             for level in beam(scaled, singles, components):
                 fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
-                order, k = em.by_score(fit.score), level.weights.shape[1]
+                order = em.by_score(fit.score)
+                k = level.weights.shape[1]
                 usable = np.isfinite(fit.score[order])
                 if k > 1:
                     usable &= significant(scaled, fit.mixtures[order])

@@ -81,9 +81,13 @@ def moments_of(modes: FloatArray) -> tuple[float, float]:
 
 def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
     """Return cuts between neighboring modes with few misclassified rows, and the largest misclassified share."""
-    weights, means, stds = fit.weights[0], fit.means[0], fit.stds[0]
+    weights = fit.weights[0]
+    means = fit.means[0]
+    stds = fit.stds[0]
     order = np.argsort(means)
-    weights, means, stds = weights[order], means[order], stds[order]
+    weights = weights[order]
+    means = means[order]
+    stds = stds[order]
     cuts: list[float] = []
     worst = 0.0
     for left in range(len(means) - 1):
@@ -123,7 +127,8 @@ def check(
 ) -> None:
     """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
     # Checked for the maximum numbers: fewer histograms or components need less.
-    account, dim = task.run.account, task.run.rows.dim
+    account = task.run.account
+    dim = task.run.rows.dim
     event = candidates.check_stages(task.run, pairs, places, dim * tuning.COLUMN_SCALES)
     each_column = Fraction(1, dim)
     of_cells(account, dim).part(each_column).grid("count", 1, cells.n)
@@ -153,7 +158,8 @@ def marginals(
     task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows
 ) -> list[ColumnModes]:
     """Run the first three stages; return the fit of each column."""
-    run, dim = task.run, task.run.rows.dim
+    run = task.run
+    dim = task.run.rows.dim
     scales, tied, steps = candidates.shown_scales(
         run, pairs, tuning.COLUMN_SCALES, task.n_components
     )
@@ -183,10 +189,8 @@ def marginals(
     def fit_column(j: int) -> None:
         # the error state is per thread, and released numbers may be of any size
         with np.errstate(all="ignore"):
-            cells, rounded = (
-                CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n),
-                False,
-            )
+            cells = CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n)
+            rounded = False
             if not task.known_std:
                 cells, rounded = candidates.without_comb(cells, steps[j])
             blind = (

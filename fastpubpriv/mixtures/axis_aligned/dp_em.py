@@ -239,12 +239,11 @@ def advance(
         cost=run.account.allowance * share,
         clip_radius=radii.total,
     )
-    totals, m, count_std = (
-        statistic(public).sum(axis=0),
-        len(public),
-        released.noise_std / radii.share,
-    )
-    counts, joins = released.value[:k] / radii.share, totals[:k] / radii.share
+    totals = statistic(public).sum(axis=0)
+    m = len(public)
+    count_std = released.noise_std / radii.share
+    counts = released.value[:k] / radii.share
+    joins = totals[:k] / radii.share
     sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, totals))
     moments = []
     for j, (count, joined, weight) in enumerate(
@@ -314,7 +313,8 @@ def iterate(
     task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int
 ) -> list[StartState]:
     """Run rounds on private rows only, which spend the whole budget of the run; return the state after each."""
-    path, one_round = [], partial(advance, run, at.means[:0], known_std=task.known_std, floor=floor)
+    path = []
+    one_round = partial(advance, run, at.means[:0], known_std=task.known_std, floor=floor)
     state = StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)
     for number, share in enumerate(iteration_shares(steps), start=1):
         state = one_round(state, share=share, name=f"responsibilities {number}")

@@ -121,8 +121,10 @@ def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, Floa
     with np.errstate(all="ignore"):
         z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
         # From the nearer tail, to avoid cancellation.
-        tail, above = ndtr(-np.abs(z)), z > 0.0
-        left, right = tail[..., :-1], tail[..., 1:]
+        tail = ndtr(-np.abs(z))
+        above = z > 0.0
+        left = tail[..., :-1]
+        right = tail[..., 1:]
         mass: FloatArray = np.where(above[..., :-1], left - right, right - left)
         around = above[..., 1:] & ~above[..., :-1]
         mass[around] = ndtr(z[..., 1:][around]) - left[around]
@@ -170,13 +172,15 @@ def _normal_equations(
     # Differences of phi(z) and of z phi(z) between edges give the first two derivatives of masses.
     with np.errstate(all="ignore"):
         phi = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
-        density, tilted = np.diff(phi), np.diff(np.where(np.abs(z) < _FARTHEST, z, 0.0) * phi)
+        density = np.diff(phi)
+        tilted = np.diff(np.where(np.abs(z) < _FARTHEST, z, 0.0) * phi)
     mass = np.sum(shares * inside, axis=1)
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
         blocks.append(-shares * tilted)
     # Derivatives of expected counts in the parameters of `RefinedFit`, (rows, p, cells).
-    expected, slopes = cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
+    expected = cells.total * mass
+    slopes = cells.total * np.concatenate(blocks, axis=1)
     precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
     residuals = precision * (cells.counts - expected)
     curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
@@ -224,7 +228,9 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     at the maximum damping is final.
     """
     least = 0.25 * cells.resolution
-    weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
+    weights = start.weights.copy()
+    means = start.means.copy()
+    stds = start.stds.copy()
     mass = cell_masses(start, cells.edges)
     score = misfit(cells, np.einsum("sk,skg->sg", weights, mass[0]))
     curvature, gradient = _normal_equations(
@@ -349,7 +355,8 @@ def fit(
     )
     done = []
     for part in slices(batch, len(rows), _ROW_BATCH):
-        one, times = batch[part], None if counts is None else counts[part]
+        one = batch[part]
+        times = None if counts is None else counts[part]
         for _ in range(steps):
             typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
             one = step(
@@ -474,7 +481,8 @@ def fit_of_cells(
     )
     _, group = np.unique(group, return_inverse=True)
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
-    share, observed = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
+    share = parts.sum(axis=1)
+    observed = np.bincount(group, cells.counts) / cells.total
     # Non-finite values are in no cell.
     total = float(cells.counts.sum())
     if total < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
@@ -484,8 +492,10 @@ def fit_of_cells(
         + share * (1.0 - share) / cells.total
     )
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
-    gaps, nulls = np.maximum(np.abs(observed - share) - std, 0.0) / 2.0, CHANCE * std
-    excess, least = float((gaps - nulls).sum()), tuning.POOR_SPREAD * float(np.linalg.norm(std))
+    gaps = np.maximum(np.abs(observed - share) - std, 0.0) / 2.0
+    nulls = CHANCE * std
+    excess = float((gaps - nulls).sum())
+    least = tuning.POOR_SPREAD * float(np.linalg.norm(std))
     return MeasuredFit(
         gaps=gaps @ belongs,
         nulls=nulls @ belongs,
@@ -597,7 +607,8 @@ def ties_of(
     """Return for each column the share of tied pairs, from released dyadic bins of their differences, 0 if not significant; and an
     upper bound on the step between values, the end of the finest released bin, inf without bins.
     """
-    shares, steps = [], []
+    shares = []
+    steps = []
     for histogram in released.histograms:
         hidden = tuning.HIDDEN_BINS * released.threshold * components
         hidden += tuning.HIDDEN_STDS * released.noise_std * math.sqrt(max(1, len(histogram.counts)))
@@ -612,7 +623,9 @@ def component_reasons(
     learned: LearnedMixture, tied: list[float], steps: list[float], *, known_std: bool = False
 ) -> PartReasons:
     """Return the reasons of each component: TIES, the method's reason, UNRESOLVED if noise hides it, WIDE, or those of its fit."""
-    weights, means, stds = learned.weights / learned.weights.sum(), learned.means, learned.stds
+    weights = learned.weights / learned.weights.sum()
+    means = learned.means
+    stds = learned.stds
     if learned.nothing:
         return ((Reason.FALLBACK,),) * len(means)
     # In a column with ties components represent values that many rows share: those not much wider than the step between values, or

@@ -598,7 +598,8 @@ def _decode(
     ]
 
     def needed() -> int:
-        weight, beta = thresholds.min_weight, thresholds.failure_prob / 2.0
+        weight = thresholds.min_weight
+        beta = thresholds.failure_prob / 2.0
         scale_rows = results.variance_rows(weight, budget, beta, dim=rows.dim)
         return 2 * max(scale_rows, results.mean_rows(weight, budget, beta, histograms=most))
 
@@ -616,7 +617,8 @@ def _decode(
     with run.paid():
         scales = release_scales(run.block(first), thresholds, cost=scale_cost)
         listed = [column.entries.tolist() for column in scales]
-        count, event = sum(len(column) for column in listed), None
+        count = sum(len(column) for column in listed)
+        event = None
         if paper and count:
             # Fewer histograms than were checked should cost less, but this is not proved: None falls back to "exact".
             event = paper_event(

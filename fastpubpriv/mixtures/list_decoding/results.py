@@ -58,7 +58,8 @@ def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: 
 
 def _least_rows(needed: Callable[[int], float]) -> int:
     """Return the least n >= needed(n) for an increasing function, by fixed-point iteration from one row."""
-    n, wanted = 0, 1.0
+    n = 0
+    wanted = 1.0
     while wanted > n:
         if not wanted <= _ROWS_MAX:
             raise InfeasibleError(
@@ -71,7 +72,8 @@ def _least_rows(needed: Callable[[int], float]) -> int:
 
 def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim: int = 1) -> int:
     """Return the rows (two per pair) with which Algorithm 3 lists a scale in [sigma, 2 sigma) of every Gaussian of that weight."""
-    w_sq, beta = min_weight**2, failure_prob / dim
+    w_sq = min_weight**2
+    beta = failure_prob / dim
     sampling = 72.0 * math.log(2.0 / beta) / w_sq
     return 2 * _least_rows(
         lambda pairs: max(
@@ -84,7 +86,8 @@ def mean_rows(
     min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1
 ) -> int:
     """Return the rows with which Algorithm 2 lists a mean within sigma, for one known scale, of every Gaussian of `min_weight`."""
-    w, beta = min_weight, failure_prob
+    w = min_weight
+    beta = failure_prob
     sampling = 24.0 * math.log(2.0 / beta) / w
     return _least_rows(
         lambda n: max(
@@ -172,8 +175,10 @@ def mixture_sizes(
     d = validation.integer("dim", dim, minimum=1)
     alpha = wanted_accuracy(accuracy)
     beta = validation.probability("failure_prob", failure_prob)
-    w, share = alpha / (18.0 * k), beta / (2.0 * k)
-    scales, means = scale_list_bound(w), mean_list_bound(w)
+    w = alpha / (18.0 * k)
+    share = beta / (2.0 * k)
+    scales = scale_list_bound(w)
+    means = mean_list_bound(w)
     if d * k > MOST_FACTORS:
         raise InfeasibleError(
             f"a list for {k} components in {d} columns would have a length of millions of digits"
@@ -183,14 +188,14 @@ def mixture_sizes(
     for_variances = variance_rows(w, budget, share, dim=d)
     for_means = mean_rows(w, budget, share, histograms=d * some)
     fine = alpha / (18.0 * d)
-    mean_net, std_net = 2 * math.ceil(1.0 / fine) + 1, math.ceil(1.0 / math.log2(1.0 + fine))
-    crossed, paired = (
-        scales * means * mean_net * scales * std_net,
-        some * means * mean_net * std_net,
-    )
+    mean_net = 2 * math.ceil(1.0 / fine) + 1
+    std_net = math.ceil(1.0 / math.log2(1.0 + fine))
+    crossed = scales * means * mean_net * scales * std_net
+    paired = some * means * mean_net * std_net
     resolution = math.ceil(18.0 * k / alpha)
     weights = math.comb(resolution + k - 1, k - 1)
-    candidates, candidates_paired = crossed ** (d * k) * weights, paired ** (d * k) * weights
+    candidates = crossed ** (d * k) * weights
+    candidates_paired = paired ** (d * k) * weights
     return MixtureSizes(
         corruption_weight=w,
         scales=scales,
@@ -240,7 +245,9 @@ def gaussian_net(
 
 def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> int:
     """Return the number of multisets of `n_components` pairs (candidate, multiple of 1/resolution) with weights that sum to 1."""
-    components, k, r = n_candidates, n_components, resolution
+    components = n_candidates
+    k = n_components
+    r = resolution
     ways = [[0] * (r + 1) for _ in range(k + 1)]
     ways[0][0] = 1
     for weight in range(r + 1):
@@ -263,7 +270,9 @@ def mixture_net(
     n_candidates: int, n_components: int, resolution: int
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield each mixture that `mixture_net_size` counts once: component indices (k,) and weights (k,), by decreasing weight."""
-    components, k, r = n_candidates, n_components, resolution
+    components = n_candidates
+    k = n_components
+    r = resolution
 
     def extend(slots: list[tuple[int, int]], left: int) -> Iterator[list[tuple[int, int]]]:
         missing = k - len(slots)
@@ -430,7 +439,8 @@ class AxisAlignedLists(_Lists):
 
     def coarse(self, column: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return means, scales and noisy counts (c,) of the pairs of one column."""
-        means, counts = self.means[column], self.counts[column]
+        means = self.means[column]
+        counts = self.counts[column]
         if not means:
             return np.empty(0), np.empty(0), np.empty(0)
         scales = np.repeat(self.scales[column], [len(part) for part in means])

@@ -92,11 +92,13 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = tuning.RESTARTS) -
     scaled = (points - middle) / scale
     draws = draw_uniforms((restarts, count), random_state=SEED)
     sample = scaled[:: -(-len(scaled) // max(tuning.RESTART_ROWS, 2 * count))]
-    centers, cost = np.zeros((1, points.shape[1])), np.inf
+    centers = np.zeros((1, points.shape[1]))
+    cost = np.inf
     for uniform in draws:
         means, sum_sq = lloyd(sample, seeds(sample, uniform))
         if sum_sq < cost:
-            centers, cost = means, sum_sq
+            centers = means
+            cost = sum_sq
     if len(sample) < len(scaled):
         centers, _ = lloyd(scaled, centers)
     moved: FloatArray = middle + scale * centers
@@ -462,7 +464,8 @@ def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray 
     counts = np.bincount(groups)
     sums = np.stack([np.bincount(groups, weights=column) for column in rows.T], axis=1)
     offsets = rows - (sums / np.maximum(counts, 1)[:, None])[groups]
-    dim, degrees = rows.shape[1], max(len(rows) - int(np.count_nonzero(counts)), 1)
+    dim = rows.shape[1]
+    degrees = max(len(rows) - int(np.count_nonzero(counts)), 1)
     spreads = np.sqrt(np.einsum("ij,ij->j", offsets, offsets) / degrees + tuning.LEAST_WITHIN)
     if degrees < dim:
         return spreads, None
@@ -602,7 +605,8 @@ def improved(
     column = column_variances(rows)[0]
     share, likelihood = responsibilities(rows, at, full=full)
     for _ in range(steps):
-        at, before = maximized(rows, share, column, full=full), likelihood
+        at = maximized(rows, share, column, full=full)
+        before = likelihood
         share, likelihood = responsibilities(rows, at, full=full)
         if abs(likelihood - before) <= tuning.SETTLED_FIT * len(rows):
             break
@@ -666,7 +670,8 @@ def public_fits(
             for full in kinds
         ]
     few = rows[:: -(-len(rows) // tuning.MOST_ROWS)]
-    column, least = column_variances(few)[0], tuning.LEAST_PART * min_weight
+    column = column_variances(few)[0]
+    least = tuning.LEAST_PART * min_weight
     starts = (
         maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k)
     )

@@ -155,7 +155,8 @@ class ClusterTree(Value):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
-        nodes, parents = [], [None, *parents_of(self.splits)[1:]]
+        nodes = []
+        parents = [None, *parents_of(self.splits)[1:]]
         for index, split in enumerate(self.splits):
             node: dict[str, Any] = {"id": index, "parent": parents[index], "rule": "leaf"}
             if split is not None:

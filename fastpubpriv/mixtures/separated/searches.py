@@ -135,7 +135,8 @@ def tree_search(search: Search) -> Clustering:
     """Cut node after node, those with the most public rows first, until there are as many leaves as components."""
     # Every decision is a function of public rows and released values.
     k = search.n_components
-    queue, leaves = [search.root()], list[Node]()
+    queue = [search.root()]
+    leaves = list[Node]()
     while queue:
         node = max(queue, key=lambda one: (len(one.rows), -one.id))
         queue.remove(node)
@@ -161,7 +162,8 @@ def nearest_split(
     projected = (search.public - origin) @ projection.T
     centers = kmeans(projected, search.n_components)
     root = search.root()
-    before, nodes = search.tree, [root]
+    before = search.tree
+    nodes = [root]
     while len(centers) > 1:
         search.tree = before.split_nearest(
             root.id, origin=origin, projection=projection, centers=centers
@@ -271,7 +273,8 @@ Parts = tuple[Node | None, tuple[Node, ...]]
 def proved_search(search: Search, *, cut: Callable[[Search, Node], Parts]) -> Clustering:
     """Cut nodes, first in first out, in at most 2 k - 1 turns; nodes left over become leaves, up to k leaves in all."""
     k = search.n_components
-    queue, leaves = deque([search.root()]), list[Node]()
+    queue = deque([search.root()])
+    leaves = list[Node]()
     for _ in range(2 * k - 1):
         if len(leaves) == k or not queue:
             break
@@ -283,7 +286,8 @@ def proved_search(search: Search, *, cut: Callable[[Search, Node], Parts]) -> Cl
 
 def hard_cut(search: Search, node: Node) -> Parts:
     """Algorithm 6: supercluster, private directions, partition. Its outside is dropped if it has no public row."""
-    k, points = search.n_components, search.public[node.rows]
+    k = search.n_components
+    points = search.public[node.rows]
     if len(node.rows) < 2 or node.depth >= k:
         return node, ()
     ball = public_shapes.find_supercluster(points, k)
@@ -321,10 +325,8 @@ def easy_cut(search: Search, node: Node) -> Parts:
     )
 
 
-hard_search, easy_search = (
-    partial(proved_search, cut=hard_cut),
-    partial(proved_search, cut=easy_cut),
-)
+hard_search = partial(proved_search, cut=hard_cut)
+easy_search = partial(proved_search, cut=easy_cut)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,7 +443,9 @@ def find_components(
     run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction
 ) -> Clustering:
     """Search for the components; `cost` is the total privacy cost of the search."""
-    k, scaling, find = shape.n_components, DATA_UNITS, method.theory
+    k = shape.n_components
+    scaling = DATA_UNITS
+    find = method.theory
     if shape.mode == "practical":
         find = method.learn
         scaling = column_scaling(

@@ -202,7 +202,8 @@ class SoftPlan:
     @classmethod
     def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> SoftPlan:
         """Return the plan of full covariances, from the sizes and the budget."""
-        dim, k = shape.dim, shape.n_components
+        dim = shape.dim
+        k = shape.n_components
         noise = budget_noise(dim, k, n, spending)
         if method.soft:
             fits = 2
@@ -339,7 +340,8 @@ class StartState:
 
 def shrinkage(values: FloatArray, variance: float) -> float:
     """Positive-part James-Stein shrinkage factor, toward zero, of `values` with noise of this variance."""
-    count, length = values.size, float(np.square(values).sum())
+    count = values.size
+    length = float(np.square(values).sum())
     if count == 0 or length <= 0.0:
         return 0.0
     if count >= 30 and not length > count * variance * (1.0 + 2.0 * math.sqrt(2.0 / count)):
@@ -350,11 +352,9 @@ def shrinkage(values: FloatArray, variance: float) -> float:
 
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
     """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
-    out, variances, dim = (
-        matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off),
-        np.diag(matrix),
-        len(matrix),
-    )
+    out = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off)
+    variances = np.diag(matrix)
+    dim = len(matrix)
     # Variances are shrunk toward one: their mean and the rest.
     level = float(np.mean(variances)) - 1.0
     rest = variances - 1.0 - level
@@ -444,18 +444,18 @@ def changed(
 ) -> StartState:
     """Return the state after a round that released `moments` (k,) of rows whitened by `at`; `count_std` is the counts' noise."""
     k, dim = at.means.shape
-    means, covariances, counts = (
-        np.empty_like(at.means),
-        at.covariances.copy(),
-        np.array([own.rows for own in moments]),
-    )
-    noise, errors, moved, diagonal = np.empty(k), np.zeros((2, k)), 0.0, np.diag_indices(dim)
-    upper, freedom = np.triu_indices(dim, 1), 2.0 if state.at.diagonal else dim + 1.0
+    means = np.empty_like(at.means)
+    covariances = at.covariances.copy()
+    counts = np.array([own.rows for own in moments])
+    noise = np.empty(k)
+    errors = np.zeros((2, k))
+    moved = 0.0
+    diagonal = np.diag_indices(dim)
+    upper = np.triu_indices(dim, 1)
+    freedom = 2.0 if state.at.diagonal else dim + 1.0
     for j, own in enumerate(moments):
-        step, sampled = (
-            shrinkage(own.first, own.mean_noise**2) * own.first,
-            dim / (own.rows + own.public),
-        )
+        step = shrinkage(own.first, own.mean_noise**2) * own.first
+        sampled = dim / (own.rows + own.public)
         errors[0, j] = math.sqrt(dim * own.mean_noise**2 * left_open(step, own.first) + sampled)
         means[j], moved = at.means[j] + at.roots[j] @ step, max(moved, float(np.linalg.norm(step)))
         noise[j] = math.sqrt(dim * own.on**2 + dim * (dim - 1) * own.off**2)
@@ -488,7 +488,8 @@ def weighed_count(
 ) -> float:
     """Inverse-variance mean of the noisy count, the previous weight and `known` of m public rows; at least twice the noise."""
     spread = n * weight * (1.0 - weight)
-    values, variances = [count, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
+    values = [count, n * weight]
+    variances = [noise**2 + spread, (0.2 * n) ** 2]
     if known is not None:
         values.append(n * known / m)
         variances.append(n * max(spread, 1e-12 * n) / m)
@@ -507,17 +508,18 @@ def pooled_moments(
     m: int,
 ) -> RoundMoments:
     """Return moments from a noisy Gram matrix, pooled with that of public rows if any; `sigma`: noise on and off the diagonal."""
-    lift, dim, n_pub = (
-        math.sqrt(clip.lift),
-        len(gram) - 1,
-        None if known is None else float(known[-1, -1]) / clip.lift,
-    )
+    lift = math.sqrt(clip.lift)
+    dim = len(gram) - 1
+    n_pub = None if known is None else float(known[-1, -1]) / clip.lift
     held = weighed_count(
         float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m
     )
     factor, on, off = clip.factor(dim), *(each / held for each in sigma)
-    mean_noise, on, off = off / lift, factor * on, factor * off
-    first, second = gram[:-1, -1] / (lift * held), factor * gram[:-1, :-1] / held
+    mean_noise = off / lift
+    on = factor * on
+    off = factor * off
+    first = gram[:-1, -1] / (lift * held)
+    second = factor * gram[:-1, :-1] / held
     if known is not None and n_pub is not None:
         shares = []
         for noise, least in ((mean_noise, 1.0), (off, tuning.POOLED_ROWS * dim)):
@@ -526,7 +528,9 @@ def pooled_moments(
         safe = max(n_pub, 1e-12)
         first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
         second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
-        mean_noise, on, off = shares[0] * mean_noise, shares[1] * on, shares[1] * off
+        mean_noise = shares[0] * mean_noise
+        on = shares[1] * on
+        off = shares[1] * off
     second = second - np.outer(first, first)
     return RoundMoments(
         rows=held,
@@ -557,8 +561,10 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
 
 def correlation_excess(public: FloatArray, at: Parameters) -> tuple[float, float]:
     """Return the excess over chance of the squared correlations of public rows within components of `at`, and its deviation."""
-    share, dim = responsibilities(public, at, full=False)[0].T, public.shape[1]
-    total, count = 0.0, len(share) * dim * (dim - 1) / 2.0
+    share = responsibilities(public, at, full=False)[0].T
+    dim = public.shape[1]
+    total = 0.0
+    count = len(share) * dim * (dim - 1) / 2.0
     for own, mean in zip(share, at.means, strict=True):
         gaps = (public - mean) / np.sqrt(np.maximum(own @ np.square(public - mean), 1e-300))
         total += float(own.sum() * np.square((gaps.T * own @ gaps)[np.triu_indices(dim, 1)]).sum())
@@ -569,7 +575,8 @@ def all_starts(
     run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
 ) -> list[StartState]:
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
-    starts, full = list(fits), not any(each.at.diagonal for each in fits)
+    starts = list(fits)
+    full = not any(each.at.diagonal for each in fits)
     for name, share in plan.searches.items():
         clustering = find_components(
             run, public, shape, METHODS[name], run.account.allowance * share
@@ -645,7 +652,9 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
 
 def without_noise_correlations(state: StartState) -> StartState:
     """Shrink correlations that noise and sampling explain (post-processing), for components of covariance noise up to 0.5."""
-    at, covariances, errors = state.at, state.at.covariances.copy(), state.errors.copy()
+    at = state.at
+    covariances = state.at.covariances.copy()
+    errors = state.errors.copy()
     dim = at.means.shape[1]
     count = dim * (dim - 1) / 2.0
     for j, covariance in enumerate(at.covariances):
@@ -701,7 +710,8 @@ def learn_rounds(
     run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
     if fits and plan.noisy and run.rows.n <= len(public):
         # With so few rows and so much noise, neither rounds nor a choice improve on the public fit.
-        k, weights = shape.n_components, fits[0].at.weights
+        k = shape.n_components
+        weights = fits[0].at.weights
         state = replace(
             fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n
         )
@@ -719,11 +729,13 @@ def learn_rounds(
         if not plan.noisy and state.moved < tuning.SETTLED:
             break
         state = one_round(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
-    before, state = state, one_round(all_rows, public, state, share=plan.last, name=LAST)
+    before = state
+    state = one_round(all_rows, public, state, share=plan.last, name=LAST)
     guarded = False
     if plan.noisy and plan.starts > 1:
         picked = choose(run, [start, before, state], share=plan.choice, name="guard")
-        guarded, state = picked is not state, replace(state, at=picked.at, errors=picked.errors)
+        guarded = picked is not state
+        state = replace(state, at=picked.at, errors=picked.errors)
     if not (guarded or state.at.diagonal):
         state = without_noise_correlations(state)
     if not fits:  # components that are `low` keep the Gaussians of the start, fitted to public rows

@@ -56,7 +56,9 @@ class LossCurvature:
 
 def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the least predicted error over the open settings, from public rows only."""
-    settings, start, noise = problem.settings, _start(problem), noise_of(problem, account)
+    settings = problem.settings
+    start = _start(problem)
+    noise = noise_of(problem, account)
     lengths = gradient_lengths(
         problem, problem.public.weights if problem.loss is not None else start
     )
@@ -71,7 +73,9 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
         )
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
     ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
-    preconditioner, x, dim = None, problem.x, problem.units.width
+    preconditioner = None
+    x = problem.x
+    dim = problem.units.width
     if ridge is not None:
         inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
         preconditioner = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
@@ -80,7 +84,8 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
         "clip": "public rows" if settings.clip_norm == "auto" else "argument",
         "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
     }
-    plans, sizes = [], settings.options("step_size")
+    plans = []
+    sizes = settings.options("step_size")
     if not sizes:
         if curvature is None:
             raise InputError(
@@ -147,7 +152,8 @@ def _start(problem: GradientProblem) -> FloatArray:
 def step_choices(problem: GradientProblem) -> tuple[int, ...]:
     """Return the candidate numbers of steps."""
     settings: Descent = problem.settings
-    n, rows = problem.n_priv, settings.batch_rows
+    n = problem.n_priv
+    rows = settings.batch_rows
     if settings.sampling == "one_pass":
         assert rows is not None
         return (n // rows if settings.steps == "auto" else int(settings.steps),)
@@ -191,7 +197,10 @@ def public_curvature(
     problem: GradientProblem, lengths: FloatArray, clip: float, ridge: float | None = None
 ) -> LossCurvature:
     """Curvature by numerical derivatives, shrunk to its mean with few public rows; `ridge` is that of a preconditioner."""
-    loss, public, x, m = problem.loss, problem.public, problem.x, len(problem.x)
+    loss = problem.loss
+    public = problem.public
+    x = problem.x
+    m = len(problem.x)
     assert loss is not None
     scores = x @ public.weights.T
     steep = (
@@ -212,7 +221,8 @@ def public_curvature(
         (1.0 - share) * eigenvalues + share * float(eigenvalues.mean()),
         tuning.LEAST_EIGENVALUE * float(eigenvalues.max()),
     )
-    clipped, lengths = np.minimum(lengths, clip), np.maximum(lengths, 1e-150)
+    clipped = np.minimum(lengths, clip)
+    lengths = np.maximum(lengths, 1e-150)
     energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
     unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + tuning.LEAST_EIGENVALUE)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
@@ -229,8 +239,10 @@ def _predicted(
     """Return the plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
     if curvature is None:
         return plan
-    settings, c = problem.settings, curvature
-    alpha, steps = plan.priv_weight, plan.steps
+    settings = problem.settings
+    c = curvature
+    alpha = plan.priv_weight
+    steps = plan.steps
     size = plan.step_size * c.pull / (1.0 - settings.momentum)
     if settings.accelerated:
         size = size * max(1.0, steps / 4.0)  # the progress of this many steps of plain descent
@@ -288,7 +300,10 @@ def descend(
         )
 
     weights = average = projected(plan.start)
-    velocity, counted, alpha, m = np.zeros_like(plan.start), 0, plan.priv_weight, len(problem.x)
+    velocity = np.zeros_like(plan.start)
+    counted = 0
+    alpha = plan.priv_weight
+    m = len(problem.x)
     batch = min(settings.public_batch_rows or m, m)
     free: FloatArray = np.ones(problem.units.width)
     if problem.units.design is not None:
@@ -297,7 +312,8 @@ def descend(
         # Public rows are taken in turn.
         at = step * batch % m
         rows = slice(at, at + batch) if at + batch <= m else (at + np.arange(batch)) % m
-        part, length = 2.0 / (step + 2.0), plan.step_size
+        part = 2.0 / (step + 2.0)
+        length = plan.step_size
         point = (1.0 - part) * average + part * weights if settings.accelerated else weights
         move: FloatArray = -settings.l2 * free * point
         if alpha > 0.0:
@@ -327,15 +343,14 @@ def public_gradient(
     problem: GradientProblem, plan: PreparedDescent, weights: FloatArray, rows: slice | IntArray
 ) -> FloatArray:
     """Return minus the mean of the public gradients, transformed by the settings; a non-finite one is set to zero."""
-    kind, clip = problem.settings.public_gradient, plan.clip_norm
+    kind = problem.settings.public_gradient
+    clip = plan.clip_norm
     with np.errstate(all="ignore"):
         coefficients, vectors = problem.gradients(weights, rows)
         fine = np.isfinite(coefficients.sum(axis=1) * vectors.sum(axis=1))
         if not fine.all():
-            coefficients, vectors = (
-                np.where(fine[:, None], coefficients, 0.0),
-                np.where(fine[:, None], vectors, 0.0),
-            )
+            coefficients = np.where(fine[:, None], coefficients, 0.0)
+            vectors = np.where(fine[:, None], vectors, 0.0)
         if kind in ("clip", "sphere"):
             norms = np.sqrt(np.sum(coefficients**2, axis=1) * np.sum(vectors**2, axis=1))
             times = clip / np.maximum(norms, 1e-300)
@@ -398,7 +413,8 @@ def _gradients(problem: GradientProblem, weights: FloatArray) -> gradient_sums.G
 
 
 def _draws(problem: GradientProblem) -> int:
-    settings, n = problem.settings, problem.n_priv
+    settings = problem.settings
+    n = problem.n_priv
     if settings.batch_rows is not None and settings.batch_rows > n:
         raise InputError(f"batch_rows = {settings.batch_rows} is more than the {n} private rows")
     if (
@@ -415,11 +431,9 @@ def _draws(problem: GradientProblem) -> int:
 
 def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the least predicted error. Raise, before the debit, if the run is impossible."""
-    settings, rows, sampling = (
-        problem.settings,
-        problem.rows,
-        scheme(problem.settings, problem.n_priv),
-    )
+    settings = problem.settings
+    rows = problem.rows
+    sampling = scheme(problem.settings, problem.n_priv)
     if rows is not None and problem.executor is not None:
         # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
         batches = sampling is not None or (settings.sampling == "one_pass" and rows.cluster is None)
@@ -457,12 +471,10 @@ def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
 
 def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Descended:
     """Run the steps of the descent; private rows are mapped to the units of the fit after the debit."""
-    grid, clip, share, noise_std = (
-        plan.grid,
-        plan.clip_norm,
-        _share(problem, plan, run.account),
-        0.0,
-    )
+    grid = plan.grid
+    clip = plan.clip_norm
+    share = _share(problem, plan, run.account)
+    noise_std = 0.0
     rows = (
         mapped_rows(run.rows, problem.units, run.executor, single=grid is not None)
         if plan.reads
@@ -472,7 +484,9 @@ def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Des
     def ask(weights: FloatArray, step: int) -> FloatArray:
         """Return minus the released sum of the gradients of a step."""
         nonlocal noise_std
-        gradients, on_rows, size = _gradients(problem, weights), run.on(rows), plan.batch_rows
+        gradients = _gradients(problem, weights)
+        on_rows = run.on(rows)
+        size = plan.batch_rows
         # disjoint rows, each part of which pays for itself
         if problem.settings.sampling == "one_pass":
             on_rows = run.block(rows.slice(step * size, (step + 1) * size))

@@ -436,7 +436,8 @@ def make_gradient_problem(
         raise InputError(
             f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}"
         )
-    center, scale = 0.0, 1.0
+    center = 0.0
+    scale = 1.0
     if known is not None and levels is None and not known.counts and standard:
         center, scale, _ = stated.label_unit(used[:, -1])
     elif stated.y_bounds is not None:
@@ -480,7 +481,9 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
     if problem.loss is None or problem.loss.values is None:
         coefficients, _ = problem.gradients(nothing)
         return PublicFit(weights=nothing, residuals=coefficients, penalty=0.0)
-    x, y, m = problem.x, problem.y, len(problem.x)
+    x = problem.x
+    y = problem.y
+    m = len(problem.x)
     if problem.loss is LOSSES["squared"]:
         inner = x if problem.units.design is None else x[:, 1:]
         noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
@@ -495,11 +498,13 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
         leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), tuning.MOST_LEVERAGE)
         residuals = (y - x @ (inverse @ y)) / (1.0 - leverage)
         return PublicFit(weights=inverse @ y, residuals=residuals[:, None], penalty=penalty)
-    fold, best = np.arange(m) % min(tuning.FOLDS, m), None
+    fold = np.arange(m) % min(tuning.FOLDS, m)
+    best = None
     for strength in tuning.RIDGES:
         scores = np.empty((m, *problem.shape[:-1]))
         for k in np.unique(fold):
-            inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            inside = np.flatnonzero(fold != k)
+            outside = np.flatnonzero(fold == k)
             weights = _minimum(problem, inside, strength + l2 * len(inside), nothing)
             scores[outside] = x[outside] @ weights.T
         with np.errstate(all="ignore"):
@@ -523,10 +528,13 @@ def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
 
 def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatArray) -> FloatArray:
     """Return the minimum of the loss of the given public rows plus the ridge."""
-    loss, x, y = problem.loss, problem.x[rows], problem.y[rows]
+    loss = problem.loss
+    x = problem.x[rows]
+    y = problem.y[rows]
     assert loss is not None
     assert loss.values is not None
-    values, shape = loss.values, _shape(problem, penalty, len(x))
+    values = loss.values
+    shape = _shape(problem, penalty, len(x))
 
     def value(w: FloatArray) -> tuple[float, FloatArray]:
         scores = x @ w.T

@@ -84,7 +84,8 @@ class Exponential:
 
 def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
     """Return the candidate models, the public fit first, then Sobol points of the normal law of its error."""
-    settings, public = problem.settings, problem.public
+    settings = problem.settings
+    public = problem.public
     if isinstance(settings.candidates, int):
         size = problem.size
         points = sobol_points(size, math.ceil(math.log2(settings.candidates + 1)))
@@ -114,7 +115,8 @@ def law_of(account: Account) -> tuple[str, Fraction]:
 
 def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan: the candidate models and the bound on differences of their losses."""
-    settings, loss = problem.settings, problem.loss
+    settings = problem.settings
+    loss = problem.loss
     if loss is None or loss.values is None or loss.scores:
         raise InputError(
             "method='exponential' is for a loss of one prediction that has a function of values"
@@ -148,11 +150,9 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
     predicted = None
     if isinstance(settings.candidates, int):
         # The mean excess over true models drawn from the uncertainty of the public fit, to which custom models may be unrelated.
-        away, epsilon, total = (
-            (models - problem.public.weights) @ known.turn,
-            float(law_of(account)[1]),
-            0.0,
-        )
+        away = (models - problem.public.weights) @ known.turn
+        epsilon = float(law_of(account)[1])
+        total = 0.0
         # public draws, the same in every call
         for normals in draw_normals((tuning.TRUTHS, len(known.unknown)), 0):
             excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
@@ -173,7 +173,8 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
 
 def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the chosen model."""
-    models, clip = prepared.more, prepared.clip_norm
+    models = prepared.more
+    clip = prepared.clip_norm
     assert problem.loss is not None
     mapped = mapped_rows(run.rows, problem.units, run.executor)
     law, epsilon = law_of(run.account)
@@ -261,7 +262,8 @@ class OutputPerturbation:
 
 def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the open settings of least predicted error, from public numbers."""
-    settings, public = problem.settings, problem.public
+    settings = problem.settings
+    public = problem.public
     loss = next((LOSSES[name] for name in SLOPES if problem.loss is LOSSES[name]), None)
     if loss is None:  # the bounds of a custom loss are not proved
         raise InputError(
@@ -273,7 +275,10 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
     shortened = np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y])
     known = public_curvature(problem, gradient_lengths(problem), SLOPES[loss.name] * radius)
     noise = account.spending.std("sum", problem.size) / 2.0
-    n, m, strength, weight = problem.n_priv, len(problem.x), settings.l2, settings.priv_weight
+    n = problem.n_priv
+    m = len(problem.x)
+    strength = settings.l2
+    weight = settings.priv_weight
     ridges = (
         [r * loss.curvature * radius**2 for r in tuning.STRENGTHS]
         if strength == "auto"
