@@ -41,30 +41,36 @@ def _exact(points: FloatArray, row: int, other: int) -> float:
     return total
 
 
-def _start(points: FloatArray, pivots: int, heads: int, near: FloatArray, places: IntArray) -> None:
-    """Fill near (m,) and places (3, m) of `_race`: squared distances to pivots, and the rows of greatest such distance first."""
-    # Each pivot bounds the distance of all rows to their nearest neighbors from above. Each of the `heads` rows that go first is
-    # the farthest of its part of the rows: one of them usually eliminates most of the others.
-    m, dim = points.shape
+def _quick(points: FloatArray, row: int, other: int) -> float:
+    """Return the squared distance, summed in any order: within (dim + 8) 2^-52 of `_exact`, beyond 1e-280."""
+    total = 0.0
+    for column in range(points.shape[1]):
+        gap = points[row, column] - points[other, column]
+        total += gap * gap
+    return total
+
+
+def _start(points: FloatArray, leaders: int, near: FloatArray, places: IntArray) -> None:
+    """Fill near (m,) and places (3, m) of `_race`: squared distances to two pivots, and rows far from both as its leaders."""
+    # The first and the middle row bound the distance of all others to their nearest neighbors. A leader is the farthest of its
+    # part of the rows: one of them usually eliminates most of the others.
+    m = len(points)
     for row in range(m):
         near[row] = math.inf
         places[0, row] = row
         places[1, row] = -1
         places[2, row] = row
-        for pivot in range(0, m, -(-m // pivots)):
-            square = 0.0
-            for column in range(dim):
-                gap = points[row, column] - points[pivot, column]
-                square += gap * gap
+        for pivot in (0, m // 2):
+            square = _quick(points, row, pivot)
             if pivot != row and square < near[row]:
                 near[row] = square
-    for head in range(heads):
-        farthest = head
-        for at in range(max(head, head * m // heads), (head + 1) * m // heads):
+    for turn in range(leaders):
+        farthest = turn
+        for at in range(max(turn, turn * m // leaders), (turn + 1) * m // leaders):
             if near[places[0, at]] > near[places[0, farthest]]:
                 farthest = at
-        row = places[0, head]
-        places[0, head] = places[0, farthest]
+        row = places[0, turn]
+        places[0, turn] = places[0, farthest]
         places[0, farthest] = row
 
 
@@ -79,7 +85,7 @@ def _race(
 ) -> tuple[int, float, int, int]:
     """Return the most isolated row of queue[:end], its squared distance, `end`, and the number of distances; start at `begin`."""
     # A row of points (m, dim) is eliminated once a neighbor is nearer than the largest nearest-neighbor distance so far, or equally
-    # near and the row has a higher index. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt.
+    # near and the row has a higher index. In doubt, `_exact` decides.
     # near (m,): squared distance to some other row. places (3, m): the queue; a neighbor to try first, -1 if unknown; the order of
     # others, in which one that has eliminated a row moves half of the way to the front. Stops after `allowed` distances.
     m, dim = points.shape
@@ -102,10 +108,7 @@ def _race(
             close = reach if reach > _TINY else _TINY
             for at in range(m):
                 other = places[2, at]
-                square = 0.0
-                for column in range(dim):
-                    gap = points[row, column] - points[other, column]
-                    square += gap * gap
+                square = _quick(points, row, other)
                 if square <= close and other != row:
                     out = square > _TINY and square * above < farthest
                     if not out:
@@ -133,10 +136,7 @@ def _shells(points: FloatArray, row: int, step: float, counts: IntArray) -> None
     last = counts.size - 1
     doubt = (dim + 8) * 2.0**-50
     for other in range(m):
-        square = 0.0
-        for column in range(dim):
-            gap = points[row, column] - points[other, column]
-            square += gap * gap
+        square = _quick(points, row, other)
         ratio = math.sqrt(square) / step
         steps = last
         if ratio * (1.0 - doubt) < last:
@@ -200,8 +200,9 @@ def _balls(
     return best, winner
 
 
-_exact = compiled(_exact)
 _REORDERED = {"reassoc", "contract", "nsz"}
+_exact = compiled(_exact)
+_quick = compiled(_quick, fastmath=_REORDERED)
 start = compiled(_start, fastmath=_REORDERED)
 race = compiled(_race, fastmath=_REORDERED)
 shells = compiled(_shells, fastmath=_REORDERED)

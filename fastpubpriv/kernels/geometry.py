@@ -25,12 +25,9 @@ _OUTER = 11.0  # there is no row between the radius of a terrific ball and this 
 _FEW = 1 << 20
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
-_SAMPLE = 64  # rows on which other searches are tried
-_PATIENCE = 12  # comparisons a row, of all rows, in the first piece of a race
+_SAMPLE = 48  # comparisons a row of a slow race, and rows on which other searches are tried
 _TRIAL_SECONDS = 5e-8  # for each coordinate: twice what a k-d tree takes to be built
-_PIVOTS = 2  # rows with which all are compared first; rows far from them lead a race
-_ROWS_A_HEAD = 4000  # for each so many rows, one more row leads a race, beyond the first two
-_MOST_HEADS = 16
+_ROWS_A_LEADER = 4000  # for each so many rows, one more row leads a race, beyond the first two
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
@@ -154,22 +151,21 @@ class _Race:
     def __init__(self, table: FloatArray) -> None:
         self.searches: Any = import_module("fastpubpriv.kernels._searches")
         self.table = table
-        self.m, self.dim = table.shape
+        self.m = len(table)
         self.near = np.empty(self.m)
         self.places = np.empty((3, self.m), dtype=np.int64)
         self.best = self.m
         self.farthest = -1.0
         self.done = 0
-        self.pieces = 0
         self.distances = 0
         self.seconds = 0.0
         self.seconds_per_row = 0.0
-        heads = min(self.m, _MOST_HEADS, 2 + self.m // _ROWS_A_HEAD)
-        self.searches.start(table, _PIVOTS, heads, self.near, self.places)
+        leaders = min(self.m, 2 + self.m // _ROWS_A_LEADER)
+        self.searches.start(table, leaders, self.near, self.places)
 
     def run(self) -> None:
         """Try the next rows, as long as a piece of work: at first for few distances, then for as many as so far."""
-        allowed = min(max(_PATIENCE * self.m, self.distances), _STEP_WORK // self.dim)
+        allowed = min(max(_SAMPLE // 4 * self.m, self.distances), _STEP_WORK // self.table.shape[1])
         started = thread_time()
         given = (
             self.table,
@@ -182,17 +178,16 @@ class _Race:
         )
         self.best, self.farthest, done, distances = self.searches.race(*given)
         seconds = thread_time() - started
-        self.pieces += 1
         self.distances += distances
         self.seconds += seconds
         self.seconds_per_row = seconds / (done - self.done)
         self.done = done
 
     def is_slow(self) -> bool:
-        """Whether the rest takes longer than a trial, at the pace of the third piece or a later one."""
+        """Whether a row was compared with so many others, on the average of all, and the rest takes longer than a trial."""
         seconds_left = self.seconds_per_row * (self.m - self.done)
         least = max(self.seconds, _TRIAL_SECONDS * max(self.table.size, _FEW / 256))
-        return self.pieces > 2 and seconds_left > least
+        return self.distances > _SAMPLE * self.m and seconds_left > least
 
     def find_neighbors(self) -> None:
         """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
@@ -213,9 +208,9 @@ class _Race:
         queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
 
     def _faster_search(self, rest: IntArray) -> _Search | None:
-        """Return a search that would find neighbors of the rest in half the time of the race at its pace, None if none would."""
+        """Return a search that would find neighbors of the rest well before the race ends at its pace, None if none would."""
         # Races become faster: the longest distance so far eliminates more and more rows early.
-        allowed = 0.5 * self.seconds_per_row * rest.size
+        allowed = 0.65 * self.seconds_per_row * rest.size
         sample = rest[:: max(1, rest.size // _SAMPLE)]
         m, dim = self.table.shape
         is_step = m * dim * m.bit_length() <= _STEP_WORK  # building a tree cannot be interrupted

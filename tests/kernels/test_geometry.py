@@ -141,7 +141,7 @@ def test_a_thousand_adversarial_sets(block, rows_are):
 def test_neighbors_that_are_found_first_change_no_bit(name, search, monkeypatch):
     """After the first rows of each race, a search for neighbors goes first, whether or not it is faster."""
     monkeypatch.setattr(geometry, "_FEW", -1)
-    monkeypatch.setattr(geometry, "_PATIENCE", 0)
+    monkeypatch.setattr(geometry, "_STEP_WORK", 1)  # one row in a piece of work
     monkeypatch.setattr(geometry._Race, "is_slow", lambda race: race.done > 0)
     monkeypatch.setattr(geometry._Race, "_faster_search", lambda race, rest: search(race.table))
     x = CASES[name]() if name in CASES else pairs(300, 5)
@@ -202,17 +202,14 @@ def test_counts_within_steps_by_hand(rows_are):
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_counts_within_steps_equal_numpy(seed, rows_are):
+def test_counts_within_steps_equal_the_twin(seed, rows_are):
     """Sets of `adversarial`, whose distances are often whole numbers of steps, underflow, or overflow."""
     x = adversarial(seed)
     scale = [1.0, 1e-160, 1.0, 1e152, 1.0, 1e-30][seed // 8 % 6]
-    with np.errstate(all="ignore"):
-        squares = np.zeros(len(x))
-        for column in x.T:
-            squares += (column - column[-1]) ** 2
+    last = len(x) - 1
     for step in (1.0 * scale, 0.3 * scale, 0.01 * scale):
-        expected = [int((np.sqrt(squares) <= step * s).sum()) for s in range(31)]
-        assert geometry.counts_within(x, len(x) - 1, step, 30).tolist() == expected
+        expected = twin.counts_within(x, last, step, 30)
+        assert geometry.counts_within(x, last, step, 30).tolist() == expected
 
 
 def test_by_hand(rows_are):
