@@ -1066,6 +1066,7 @@ NO_TWIN = {
         ("decay", "whitened", "likeliest", "soft_parts"), "NumPy, and the twin of `_mixture_loops`"
     ),
     "warmup": "imports and compiles, and finds nothing",
+    "isolated_row": "that of `most_isolated`, which checks its rows first",
     "is_compiled": "what a function of the caller's is",
 }
 

@@ -361,6 +361,21 @@ def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
     return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
 
 
+def is_tail_heavy(
+    state: ColumnState, half: FloatArray, far: FloatArray, hidden: FloatArray
+) -> BoolArray:
+    """Whether a group's interval of half width `half` may miss what one `far` row, or `hidden` ones, add to its mean."""
+    clip = state.clip
+    noticeable = tuning.HIDDEN * half
+    # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
+    noticeable_sum = tuning.HIDDEN * normal_quantile(0.975) * clip.std * math.sqrt(clip.rows)
+    if tuning.TAIL * max(clip.hidden) > noticeable_sum:
+        noticeable = half / 2.0
+    of_column = state.scale.outlying
+    of_column |= any(side is not None and side.heavy for side in clip.sides)
+    return np.asarray(of_column | (far > half) | (hidden > noticeable))
+
+
 def tell(
     state: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
@@ -417,13 +432,7 @@ def tell(
     )
     lost = unplaced(state)
     absent = moments.count[:, j] < FEW_STDS * moments.count_std
-    heavy = state.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
-    # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
-    decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * normal_quantile(
-        0.975
-    ) * clip.std * math.sqrt(clip.rows)
-    most = half / 2.0 if decisive else tuning.HIDDEN * half
-    heavy = heavy | (far > half) | (hidden > most) | (doubt > half)
+    heavy = is_tail_heavy(state, half, far, hidden) | (doubt > half)
     few = not state.scale.anchored
     words = [
         (lost is not None, lost),

@@ -41,28 +41,64 @@ def _exact(points: FloatArray, row: int, other: int) -> float:
     return total
 
 
+def _quick(points: FloatArray, row: int, other: int) -> float:
+    """Return the squared distance, summed in any order: within (dim + 8) 2^-52 of `_exact`, beyond 1e-280."""
+    total = 0.0
+    for column in range(points.shape[1]):
+        gap = points[row, column] - points[other, column]
+        total += gap * gap
+    return total
+
+
+def _start(points: FloatArray, leaders: int, near: FloatArray, places: IntArray) -> None:
+    """Fill near (m,) and places (3, m) of `_race`: squared distances to two pivots, and rows far from both as its leaders."""
+    # The first and the middle row bound the distance of all others to their nearest neighbors. A leader is the farthest of its
+    # part of the rows: one of them usually eliminates most of the others.
+    m = len(points)
+    for row in range(m):
+        near[row] = math.inf
+        places[0, row] = row
+        places[1, row] = -1
+        places[2, row] = row
+        for pivot in (0, m // 2):
+            square = _quick(points, row, pivot)
+            if pivot != row and square < near[row]:
+                near[row] = square
+    for turn in range(leaders):
+        farthest = turn
+        for at in range(max(turn, turn * m // leaders), (turn + 1) * m // leaders):
+            if near[places[0, at]] > near[places[0, farthest]]:
+                farthest = at
+        row = places[0, turn]
+        places[0, turn] = places[0, farthest]
+        places[0, farthest] = row
+
+
 def _race(
     points: FloatArray,
-    queue: IntArray,
-    neighbors: IntArray,
-    order: IntArray,
+    near: FloatArray,
+    places: IntArray,
     begin: int,
-    end: int,
+    allowed: int,
     best: int,
     farthest: float,
-) -> tuple[int, float, int]:
-    """Return the most isolated row, its squared distance, and the number of distances, after rows queue[begin:end] were tried."""
+) -> tuple[int, float, int, int]:
+    """Return the most isolated row of queue[:end], its squared distance, `end`, and the number of distances; start at `begin`."""
     # A row of points (m, dim) is eliminated once a neighbor is nearer than the largest nearest-neighbor distance so far, or equally
-    # near and the row has a higher index. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt.
-    # neighbors (m,): a row to try first, -1 if unknown. In `order` (m,), a neighbor that has eliminated a row moves half of the
-    # way to the front.
+    # near and the row has a higher index. In doubt, `_exact` decides.
+    # near (m,): squared distance to some other row. places (3, m): the queue; a neighbor to try first, -1 if unknown; the order of
+    # others, in which one that has eliminated a row moves half of the way to the front. Stops after `allowed` distances.
     m, dim = points.shape
     above = 1.0 + (dim + 8) * 2.0**-51
     looks = 0
-    for turn in range(begin, end):
-        row = queue[turn]
-        if neighbors[row] >= 0:
-            square = _exact(points, row, neighbors[row])
+    for turn in range(begin, m):
+        if looks >= allowed:
+            return best, farthest, turn, looks
+        row = places[0, turn]
+        if near[row] > _TINY and near[row] * above < farthest:
+            continue
+        if places[1, row] >= 0:
+            square = _exact(points, row, places[1, row])
             looks += 1
             if square < farthest or (square == farthest and row > best):
                 continue
@@ -71,11 +107,8 @@ def _race(
         for reach in (farthest * above, math.inf):
             close = reach if reach > _TINY else _TINY
             for at in range(m):
-                other = order[at]
-                square = 0.0
-                for column in range(dim):
-                    gap = points[row, column] - points[other, column]
-                    square += gap * gap
+                other = places[2, at]
+                square = _quick(points, row, other)
                 if square <= close and other != row:
                     out = square > _TINY and square * above < farthest
                     if not out:
@@ -85,15 +118,35 @@ def _race(
                             nearest = square
                             close = square * above if square > _TINY else _TINY
                     if out:
-                        order[at] = order[at // 2]
-                        order[at // 2] = other
+                        places[2, at] = places[2, at // 2]
+                        places[2, at // 2] = other
                         break
             looks += at + 1
             if nearest < math.inf or out:
                 break
         if not out:
             best, farthest = row, nearest
-    return best, farthest, looks
+    return best, farthest, m, looks
+
+
+def _shells(points: FloatArray, row: int, step: float, counts: IntArray) -> None:
+    """counts[s] += the rows that s steps from a row reach and s - 1 do not; all that are farther count in the last one."""
+    # A distance within rounding of a whole number of steps is computed again by `_exact`.
+    m, dim = points.shape
+    last = counts.size - 1
+    doubt = (dim + 8) * 2.0**-50
+    for other in range(m):
+        square = _quick(points, row, other)
+        ratio = math.sqrt(square) / step
+        steps = last
+        if ratio * (1.0 - doubt) < last:
+            steps = math.ceil(ratio * (1.0 - doubt))
+            if square <= _TINY or math.ceil(ratio * (1.0 + doubt)) != steps:
+                away = math.sqrt(_exact(points, row, other))
+                steps = steps if square > _TINY else 0
+                while steps < last and steps * step < away:
+                    steps += 1
+        counts[steps] += 1
 
 
 def _balls(
@@ -147,6 +200,10 @@ def _balls(
     return best, winner
 
 
+_REORDERED = {"reassoc", "contract", "nsz"}
 _exact = compiled(_exact)
-race = compiled(_race, fastmath={"reassoc", "contract", "nsz"})
+_quick = compiled(_quick, fastmath=_REORDERED)
+start = compiled(_start, fastmath=_REORDERED)
+race = compiled(_race, fastmath=_REORDERED)
+shells = compiled(_shells, fastmath=_REORDERED)
 balls = compiled(_balls)

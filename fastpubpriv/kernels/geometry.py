@@ -25,20 +25,19 @@ _OUTER = 11.0  # there is no row between the radius of a terrific ball and this 
 _FEW = 1 << 20
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
-_SAMPLE = (
-    # rows that a race begins with, comparisons a row of a slow one, and rows on which other
-    # searches are tried
-    64
-)
-_TRIAL_SECONDS = 1e-7  # for each coordinate: four times what a k-d tree takes to be built
-# pivots that order the search for an isolated row: rows far from all of them come first
-_LOOKS = 16
+_SAMPLE = 48  # comparisons a row of a slow race, and rows on which other searches are tried
+_TRIAL_SECONDS = 5e-8  # for each coordinate: twice what a k-d tree takes to be built
+_ROWS_A_LEADER = 4000  # for each so many rows, one more row leads a race, beyond the first two
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     """Return the row of points (m, dim) farthest from its nearest other row, lowest index on ties, and this squared distance."""
+    return isolated_row(_public(points))
+
+
+def isolated_row(table: FloatArray) -> tuple[int, float]:
+    """`most_isolated` of a contiguous, writable, finite matrix of rows."""
     # The distance of a single row is infinite, and so is one whose square overflows.
-    table = _public(points)
     m, dim = table.shape
     if not _is_little(m * m * dim):
         return _last_of_race(table)
@@ -51,6 +50,19 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
         nearest[begin : begin + rows] = squares.min(axis=1)
     best = int(nearest.argmax())
     return best, float(nearest[best])
+
+
+def counts_within(table: FloatArray, row: int, step: float, most: int) -> IntArray:
+    """Return (most + 1,) the number of rows of a checked matrix within 0, 1, ... `most` steps > 0 of a row."""
+    m, dim = table.shape
+    if _is_little(m * m * dim):
+        away = np.sort(np.sqrt(_squares(table.T, row, row + 1)[0]))
+        with np.errstate(over="ignore", invalid="ignore"):  # every row lies within infinite steps
+            reach = step * np.arange(most + 1)
+        return np.searchsorted(away, reach, side="right")
+    counts = np.zeros(most + 2, dtype=np.int64)
+    import_module("fastpubpriv.kernels._searches").shells(table, row, step, counts)
+    return np.cumsum(counts)[:-1]
 
 
 def first_terrific(
@@ -111,24 +123,21 @@ def _is_little(work: int) -> bool:
 def prepare() -> None:
     """Compile the loops for searches among many rows, or load them from disk."""
     _last_of_race(np.ones((2, 1)))
+    import_module("fastpubpriv.kernels._searches").shells(
+        np.ones((2, 1)), 0, 1.0, np.zeros(2, np.int64)
+    )
     _first_ball(np.ones((2, 1)), np.ones(1), np.ones((2, 1)), 1)
 
 
 def _last_of_race(table: FloatArray) -> tuple[int, float]:
     """`most_isolated` of many rows: the first near neighbor eliminates a row, and seemingly isolated rows come first."""
-    m = len(table)
-    searches: Any = import_module("fastpubpriv.kernels._searches")
-    pivots = table[:: max(1, m // _LOOKS)]
-    with np.errstate(all="ignore"):  # affects only the order of the search
-        near = (pivots @ table.T - 0.5 * np.einsum("ij,ij->i", pivots, pivots)[:, None]).max(axis=0)
-        queue = np.argsort(near - 0.5 * np.einsum("ij,ij->i", table, table))
-    race = _Race(searches.race, table, queue)
-    while race.done < m and not race.is_slow():
-        race.run(race.done or _SAMPLE)
-    if race.done < m:
+    race = _Race(table)
+    while race.done < race.m and not race.is_slow():
+        race.run()
+    if race.done < race.m:
         race.find_neighbors()
-    while race.done < m:
-        race.run(m)
+    while race.done < race.m:
+        race.run()
     return race.best, race.farthest
 
 
@@ -137,54 +146,53 @@ _Search = Callable[[IntArray], tuple[IntArray, FloatArray]]
 
 
 class _Race:
-    """A search for the most isolated row, row by row in the order of a queue (m,)."""
+    """A search for the most isolated row, row by row in the order of a queue, places[0]."""
 
-    def __init__(self, loop: Any, table: FloatArray, queue: IntArray) -> None:
-        self.loop = loop
+    def __init__(self, table: FloatArray) -> None:
+        self.searches: Any = import_module("fastpubpriv.kernels._searches")
         self.table = table
-        self.queue = queue
-        self.order = np.arange(len(table))
-        self.neighbors = np.full(len(table), -1)
-        self.best = len(table)
+        self.m = len(table)
+        self.near = np.empty(self.m)
+        self.places = np.empty((3, self.m), dtype=np.int64)
+        self.best = self.m
         self.farthest = -1.0
         self.done = 0
         self.distances = 0
         self.seconds = 0.0
         self.seconds_per_row = 0.0
+        leaders = min(self.m, 2 + self.m // _ROWS_A_LEADER)
+        self.searches.start(table, leaders, self.near, self.places)
 
-    def run(self, rows: int) -> None:
-        """Try the next rows, at most as many as a piece of work."""
-        m, dim = self.table.shape
-        end = min(m, self.done + min(rows, max(1, _STEP_WORK // (m * dim))))
+    def run(self) -> None:
+        """Try the next rows, as long as a piece of work: at first for few distances, then for as many as so far."""
+        allowed = min(max(_SAMPLE // 4 * self.m, self.distances), _STEP_WORK // self.table.shape[1])
         started = thread_time()
         given = (
             self.table,
-            self.queue,
-            self.neighbors,
-            self.order,
+            self.near,
+            self.places,
             self.done,
-            end,
+            max(1, allowed),
             self.best,
             self.farthest,
         )
-        best, farthest, distances = self.loop(*given)
+        self.best, self.farthest, done, distances = self.searches.race(*given)
         seconds = thread_time() - started
-        self.best, self.farthest = int(best), float(farthest)
         self.distances += distances
         self.seconds += seconds
-        self.seconds_per_row = seconds / (end - self.done)
-        self.done = end
+        self.seconds_per_row = seconds / (done - self.done)
+        self.done = done
 
     def is_slow(self) -> bool:
         """Whether a row was compared with so many others, on the average of all, and the rest takes longer than a trial."""
-        m = len(self.table)
-        seconds_left = self.seconds_per_row * (m - self.done)
+        seconds_left = self.seconds_per_row * (self.m - self.done)
         least = max(self.seconds, _TRIAL_SECONDS * max(self.table.size, _FEW / 256))
-        return self.distances > _SAMPLE * m and seconds_left > least
+        return self.distances > _SAMPLE * self.m and seconds_left > least
 
     def find_neighbors(self) -> None:
         """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
-        rest = self.queue[self.done :]
+        queue, neighbors, _ = self.places
+        rest = queue[self.done :].copy()
         search = self._faster_search(rest)
         if search is None:
             return
@@ -196,13 +204,13 @@ class _Race:
             nearest, distance_sq[begin : begin + step] = search(some)
             # both fail where squares overflow
             is_other = (nearest != some) & (nearest < len(self.table))
-            self.neighbors[some] = np.where(is_other, nearest, -1)
-        self.queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
+            neighbors[some] = np.where(is_other, nearest, -1)
+        queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
 
     def _faster_search(self, rest: IntArray) -> _Search | None:
-        """Return a search that would find neighbors of the rest in half the time of the race at its pace, None if none would."""
+        """Return a search that would find neighbors of the rest well before the race ends at its pace, None if none would."""
         # Races become faster: the longest distance so far eliminates more and more rows early.
-        allowed = 0.5 * self.seconds_per_row * rest.size
+        allowed = 0.65 * self.seconds_per_row * rest.size
         sample = rest[:: max(1, rest.size // _SAMPLE)]
         m, dim = self.table.shape
         is_step = m * dim * m.bit_length() <= _STEP_WORK  # building a tree cannot be interrupted

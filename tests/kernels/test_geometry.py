@@ -10,6 +10,7 @@ from clocks import PATIENCE, ctrl_c
 from helpers.errors import raises
 from twins import geometry as twin
 
+from benchmarks.cases.public_calls import SHAPES, shaped
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry
 
@@ -140,6 +141,7 @@ def test_a_thousand_adversarial_sets(block, rows_are):
 def test_neighbors_that_are_found_first_change_no_bit(name, search, monkeypatch):
     """After the first rows of each race, a search for neighbors goes first, whether or not it is faster."""
     monkeypatch.setattr(geometry, "_FEW", -1)
+    monkeypatch.setattr(geometry, "_STEP_WORK", 1)  # one row in a piece of work
     monkeypatch.setattr(geometry._Race, "is_slow", lambda race: race.done > 0)
     monkeypatch.setattr(geometry._Race, "_faster_search", lambda race, rest: search(race.table))
     x = CASES[name]() if name in CASES else pairs(300, 5)
@@ -151,9 +153,7 @@ def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypat
     """Without a search for neighbors, rows in pairs are compared with half of the others: 2,000,000 distances."""
     races = set()
     run = geometry._Race.run
-    monkeypatch.setattr(
-        geometry._Race, "run", lambda race, rows: (races.add(race), run(race, rows))
-    )
+    monkeypatch.setattr(geometry._Race, "run", lambda race: (races.add(race), run(race)))
     monkeypatch.setattr(geometry, "_TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(
         geometry._Race, "_faster_search", lambda race, rest: geometry._tree_search(race.table)
@@ -162,6 +162,54 @@ def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypat
     assert geometry.most_isolated(x) == twin.most_isolated(x)
     (race,) = races
     assert race.distances < 100 * len(x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "most"), [("random", 40), ("nested", 12), ("mixture", 60), ("sphere", 400)]
+)
+def test_rows_are_compared_with_few_others(shape, most):
+    """Of 1,999 others, on the average: the least distance to two rows shows which row to try first, and eliminates many."""
+    x = shaped(shape, 2_000, 20)
+    race = geometry._Race(x)
+    while race.done < len(x):
+        race.run()
+    assert (race.best, race.farthest) == geometry.most_isolated(x)
+    assert race.distances / len(x) < most
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dim", [2, 20])
+def test_six_shapes_equal_the_twin(shape, dim):
+    x = shaped(shape, 300, dim)
+    assert geometry.most_isolated(x) == twin.most_isolated(x)
+
+
+def test_nested_rows_take_one_call_of_the_loop(monkeypatch):
+    """Neither a clock nor another search is needed where all rows are eliminated at once."""
+    pieces = []
+    run = geometry._Race.run
+    monkeypatch.setattr(geometry._Race, "run", lambda race: (pieces.append(race.done), run(race)))
+    monkeypatch.setattr(geometry, "_FEW", -1)
+    geometry.most_isolated(shaped("nested", 2_000, 20))
+    assert pieces == [0]
+
+
+def test_counts_within_steps_by_hand(rows_are):
+    x = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0], [3.0, 4.1], [30.0, 40.0]])
+    assert geometry.counts_within(x, 0, 5.0, 4).tolist() == [2, 3, 4, 4, 4]
+    assert geometry.counts_within(x, 4, 0.1, 2).tolist() == [1, 1, 1]
+    assert geometry.counts_within(x, 0, math.inf, 1).tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_counts_within_steps_equal_the_twin(seed, rows_are):
+    """Sets of `adversarial`, whose distances are often whole numbers of steps, underflow, or overflow."""
+    x = adversarial(seed)
+    scale = [1.0, 1e-160, 1.0, 1e152, 1.0, 1e-30][seed // 8 % 6]
+    last = len(x) - 1
+    for step in (1.0 * scale, 0.3 * scale, 0.01 * scale):
+        expected = twin.counts_within(x, last, step, 30)
+        assert geometry.counts_within(x, last, step, 30).tolist() == expected
 
 
 def test_by_hand(rows_are):
@@ -202,6 +250,7 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     frozen = x.copy()
     frozen.flags.writeable = False
     expected = geometry.most_isolated(x), geometry.first_terrific(x, widest(x), 12, 9)
+    geometry.counts_within(x, 0, 1.0, 3)
     for view in (np.asfortranarray(x), wide[:, ::2], frozen):
         assert (
             geometry.most_isolated(view),
@@ -210,7 +259,8 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     geometry.prepare()
     from fastpubpriv.kernels import _searches
 
-    assert [len(loop.signatures) for loop in (_searches.race, _searches.balls)] == [1, 1]
+    loops = (_searches.start, _searches.race, _searches.shells, _searches.balls)
+    assert [len(loop.signatures) for loop in loops] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("points", [

@@ -57,3 +57,10 @@ def widest_gap(points, min_count):
             if ratio > widest:  # false for 0 / 0
                 best, widest = (j, p, inner, outer), ratio
     return best
+
+
+def counts_within(points, row, step, most):
+    """Return how many rows lie within 0, 1, ... `most` steps of a row."""
+    away = np.sqrt(squared_distances(points, points[row]))
+    with np.errstate(over="ignore"):
+        return [int((away <= number * step).sum()) for number in range(most + 1)]

@@ -305,24 +305,22 @@ def find_supercluster(
     points: FloatArray, n_components: int, *, step_factor: float = STEP_FACTOR
 ) -> Ball:
     """Algorithm 3 on validated rows (m, dim), m at least 2."""
-    index, nearest_sq = geometry.most_isolated(points)
+    index, nearest_sq = geometry.isolated_row(points)
     step = step_factor * math.sqrt(nearest_sq)
     if not step > 0.0:
         return Ball(center=points[index], radius=0.0, index=index)
-    away = np.sort(distances(points, points[index]))
-
-    def within(steps: int) -> int:
-        return int(np.searchsorted(away, steps * step, side="right"))
-
+    # A round that is not the last finds another row beyond the radius, so that m rounds suffice.
+    rounds = min(n_components, len(points))
+    within = geometry.counts_within(points, index, step, 3 * rounds).tolist()
     radius = 1  # a whole number of steps
     is_outermost_empty = False  # whether the outermost step within the radius holds no row
-    for _ in range(n_components):
-        if within(radius + 1) > within(radius):
-            is_outermost_empty = within(radius + 2) == within(radius + 1)
+    for _ in range(rounds):
+        if within[radius + 1] > within[radius]:
+            is_outermost_empty = within[radius + 2] == within[radius + 1]
             radius += 2
         elif is_outermost_empty:
             break
-        elif within(radius + 2) == within(radius):
+        elif within[radius + 2] == within[radius]:
             radius += 1
             break
         else:
