@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import BudgetError, ReplayError
-from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.privacy.budgets import Composition
-from fastpubpriv.privacy.calibrated_budget import approx_slack, has_delta, laplace_epsilon
-from fastpubpriv.privacy.spending import spending_of
+from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import Prepaid, ReleaseRecord, Transcript, recording
 from fastpubpriv.sources import Rows
 
@@ -206,7 +205,7 @@ def _block_report(
     priced: list[tuple[ReleaseRecord, Fraction, Fraction]] = []
     reserved = Fraction(0)
     deltas = Fraction(0)
-    approx = has_delta(budget)
+    approx = isinstance(budget, ApproxDP)
     gaussian = any(one.event.gdp for one, _ in pairs)
     for one, other in pairs:
         cost, price = compare(one, other, type(budget))
@@ -222,12 +221,13 @@ def _block_report(
                 continue
         priced.append((one, cost, price))
     pair, declared = totals(priced)
-    if has_delta(budget) and pairs and not gaussian:
+    # Worked out here again: the account's own `spending_of` is what is checked.
+    if isinstance(budget, PureDP) or (approx and pairs and not gaussian):
         allowance = laplace_epsilon(budget, draws)
-        if deltas + approx_slack(allowance, draws) > budget.delta:
+        if isinstance(budget, ApproxDP) and deltas + approx_slack(allowance, draws) > budget.delta:
             raise ReplayError("the declared deltas of the releases exceed the budget")
     else:  # without the epsilon and delta of the reserved part
-        allowance = spending_of(budget, draws, reserved, deltas).allowance
+        allowance = gaussian_rho(budget, draws, reserved, deltas)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so its allowance is no larger, up to solver rounding.
     slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):

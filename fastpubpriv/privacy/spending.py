@@ -548,7 +548,7 @@ def spending_of(budget: Budget, draws: int, *reserved: Fraction) -> Spending:
     >>> spending_of(ZCDP(rho=1), draws=10)
     GaussianSpending(allowance=Fraction(1, 1), between_clusters=False)
     >>> spending_of(ZCDP(rho=2), draws=10).std("count")
-    0.7071067811865476
+    0.7071067811865475
     """
     kind = noise_of(budget)
     return kind(kind.amount(budget, draws, *reserved))

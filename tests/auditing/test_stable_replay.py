@@ -33,11 +33,10 @@ from fastpubpriv.mechanisms.selection import prepare
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import select as public
 from fastpubpriv.mixtures.list_decoding import decoders
-from fastpubpriv.privacy import SelectionEvent
+from fastpubpriv.privacy import SelectionEvent, spending
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import GaussianSpending
-from fastpubpriv.release import account as spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import CallRecord
 from fastpubpriv.sources import Executor, private_rows, views

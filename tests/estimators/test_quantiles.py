@@ -276,8 +276,12 @@ def replay(run, error):
 
 
 def test_planted_costs_edges_and_counts():
-    grid = cells.gaussian_count_grid
-    with mock.patch.object(cells, "gaussian_count_grid", lambda cost, *more: grid(2 * cost, *more)):
+    grid = GaussianSpending.grid
+
+    def at_twice(spending, *given, **more):
+        return grid(spending.part(2), *given, **more)
+
+    with mock.patch.object(GaussianSpending, "grid", at_twice):
         replay(run_of(fpp.ZCDP(0.1)), fpp.BudgetError)
     last = module.last_edges
 
@@ -318,7 +322,9 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         for side, counts_of in enumerate((column.above, column.below)):
             slowly = set()
             for width, limits in zip(
-                (1, 2, 4, 8), scales.thresholds(shares.log2_parts, 0.01, False), strict=False
+                (1, 2, 4, 8),
+                scales.thresholds(shares.log2_parts, 0.01, GaussianSpending),
+                strict=False,
             ):
                 for begin in range(size - width + 1):
                     total = counts_of[begin : begin + width].sum()

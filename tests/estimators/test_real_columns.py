@@ -15,7 +15,7 @@ from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, Pur
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.columns import clips, column_means, scales, tuning
 from fastpubpriv.estimators.columns.scales import divide
-from fastpubpriv.privacy.spending import GaussianSpending, spending_of
+from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
 from fastpubpriv.release import transcript as transcripts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -269,9 +269,9 @@ def test_arguments_are_checked(options, message):
 def test_thresholds_fall_faster_than_a_mistake_costs():
     from scipy import stats
 
-    for pure in (False, True):
-        limits = scales.thresholds(2, 0.01, pure)[0]
-        law = stats.laplace(scale=np.sqrt(0.5)) if pure else stats.norm
+    laws = {GaussianSpending: stats.norm, LaplaceSpending: stats.laplace(scale=np.sqrt(0.5))}
+    for noise, law in laws.items():
+        limits = scales.thresholds(2, 0.01, noise)[0]
         for octaves in (0, 1, 5, 30):
             assert law.sf(limits[4 * octaves]) == pytest.approx(
                 0.01 * 2.0 ** (-3 * octaves), rel=1e-6

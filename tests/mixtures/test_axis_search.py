@@ -110,10 +110,10 @@ def test_coarse_counts_fill_in_what_fine_ones_suppress():
 def test_cells_of_the_columns_are_released_with_the_least_noise():
     account = opened(np.zeros((100, 2)), ApproxDP(1, 1e-6)).account
     # One column: discrete Laplace noise of scale 2 / epsilon, where Gaussian noise at this delta has a deviation of about 6.
-    assert of_cells(account, 1).std("count", 1) == pytest.approx(math.sqrt(8.0), rel=1e-3)
+    assert of_cells(account, 1).std("counts", 1) == pytest.approx(math.sqrt(8.0), rel=1e-3)
     # The deviation for 25 columns together is 25 times as large for Laplace noise, and 5 times for Gaussian noise.
-    one_column = account.spending.std("count", 1)
-    assert of_cells(account, 25).std("count", 25) == pytest.approx(5.0 * one_column)
+    one_column = account.spending.std("count")
+    assert of_cells(account, 25).std("counts", 25) == pytest.approx(5.0 * one_column)
     assert 5.0 < one_column < 8.0
 
 

@@ -76,7 +76,8 @@ READERS = {
     "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
-    "as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory", "rows_of_each", "table_of_persons"
+    "as_rows", "mean_of_groups", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory", "rows_of_each",
+    "table_of_persons",
 }  # fmt: skip
 
 

@@ -167,6 +167,7 @@ def mixture_sizes(
 
     Examples
     --------
+    >>> from fastpubpriv import ApproxDP
     >>> sizes = mixture_sizes(2, 1, 0.1, ApproxDP(epsilon=1, delta=1e-6))
     >>> round(sizes.log10_candidates), sizes.scales, sizes.weights
     (44, 1555199, 361)
