@@ -60,6 +60,8 @@ KNOWN: tuple[Known, ...] = (
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
+    # Cells without a public row are shrunk to no rows, however many private ones are counted there.
+    Known("estimate_mean", "coverage mean", ("by", "x_pub=shifted(p)"), LINE, ("light",), 400),
     # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
     Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
@@ -84,7 +86,8 @@ KNOWN: tuple[Known, ...] = (
     Known("logistic_regression", "prediction", ("x_pub=p.head(20)",), REGRESSION),
     Known("logistic_regression", "prediction", ("method='throw_away'",), REGRESSION, ("awkward",)),
     Known("train logistic", "prediction", ("x_pub=p.head(20)",), REGRESSION),
-    Known("logistic_regression", "prediction", ("person", "categories"), REGRESSION, most_rows=400),
+    Known("logistic_regression", "prediction", ("person",), REGRESSION, most_rows=400),
+    Known("train logistic", "prediction", ("person",), REGRESSION, most_rows=400),
     # Robust steps from few or shifted public rows stay near these, and their intervals do not know it.
     Known(
         "linear_regression",
@@ -102,6 +105,27 @@ KNOWN: tuple[Known, ...] = (
     Known("train squared", "prediction", ("tails='light'", "x_pub=shifted(p)"), REGRESSION),
     Known("logistic_regression", "far", ("tails='light'",), REGRESSION, most_rows=2_000),
     Known("train logistic", "far", ("tails='light'",), REGRESSION, most_rows=2_000),
+    Known(
+        "logistic_regression",
+        "coverage coefficient",
+        ("tails='light'", "x_pub=shifted(p)"),
+        REGRESSION,
+    ),
+    Known("logistic_regression", "far", ("tails='light'", "x_pub=shifted(p)"), REGRESSION),
+    Known("logistic_regression", "prediction", ("tails='light'", "x_pub=shifted(p)"), REGRESSION),
+    Known(
+        "train logistic", "coverage coefficient", ("tails='light'", "x_pub=shifted(p)"), REGRESSION
+    ),
+    Known("train logistic", "far", ("tails='light'", "x_pub=shifted(p)"), REGRESSION),
+    Known("train logistic", "prediction", ("tails='light'", "x_pub=shifted(p)"), REGRESSION),
+    Known(
+        "train logistic",
+        "coverage coefficient",
+        ("tails='light'", "person"),
+        REGRESSION,
+        ("skewed",),
+        400,
+    ),
     # The intercept has no reason where far rows decide the coefficients beside it.
     Known("logistic_regression", "far", ("x_pub=shifted(p)",), REGRESSION, ("awkward",)),
     Known("train logistic", "far", ("x_pub=shifted(p)",), REGRESSION, ("awkward",)),
