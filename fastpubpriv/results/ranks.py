@@ -191,7 +191,9 @@ class QuantileResult(Result):
         lower, upper = np.moveaxis(
             np.clip(ends, self.lowest[:, None, None], self.highest[:, None, None]), -1, 0
         )
-        return lower.reshape(self.quantile.shape), upper.reshape(self.quantile.shape)
+        # An estimate at the end of the range that is resolved belongs to its interval.
+        lower = np.fmin(lower.reshape(self.quantile.shape), self.quantile)
+        return lower, np.fmax(upper.reshape(self.quantile.shape), self.quantile)
 
     def plot(
         self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None

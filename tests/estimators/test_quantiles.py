@@ -190,6 +190,17 @@ def test_an_interval_reaches_the_atom_at_the_end_of_a_stretch_of_equal_ranks(q, 
     assert outside <= 16
 
 
+def test_an_estimate_at_the_end_of_its_range_lies_in_its_interval():
+    rows = np.where(np.arange(4_000) < 2_400, 0.0, 1.0)[:, None]
+    result = asked(rows, q=(0.5,))
+    counted = {"edges": [0.0, 1.0], "below": [3_000.0, 3_500.0], "std": [9.0, 9.0]}
+    ranks = replace(result.ranks[0], **{name: np.array(each) for name, each in counted.items()})
+    at_the_end = replace(result, ranks=(ranks,), quantile=np.array([[0.0]]))
+    _, upper = at_the_end.confidence_interval()
+
+    assert upper == 0.0
+
+
 # ---- with noise -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "ages", "mostly zero"])
 @pytest.mark.parametrize("budget", BUDGETS)

@@ -93,16 +93,18 @@ def test_no_printed_number_is_wrong(verb):
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_whole_sweep_finds_what_is_known_and_nothing_else(verb, seed):
-    sweep = engine.whole([verb], seed=seed)
-    with tempfile.TemporaryDirectory() as folder:
-        engine.same_bits(sweep, [verb], Path(folder))
+def test_two_whole_sweeps_find_what_is_known_and_nothing_else(verb):
+    repaired = [entry for entry in known.KNOWN if entry.verb == verb]
+    for seed in (1, 2):
+        sweep = engine.whole([verb], seed=seed)
+        with tempfile.TemporaryDirectory() as folder:
+            engine.same_bits(sweep, [verb], Path(folder))
+        repaired = sweep.repaired(repaired)  # what neither of them shows
 
-    assert sweep.lines(known.KNOWN) == []
-    assert sweep.refusals() == []
-    assert sweep.repaired([entry for entry in known.KNOWN if entry.verb == verb]) == []
+        assert sweep.lines(known.KNOWN) == []
+        assert sweep.refusals() == []
+    assert repaired == []
 
 
 @pytest.mark.parametrize("verb", FORMS)
