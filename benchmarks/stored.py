@@ -1,4 +1,4 @@
-"""`python -m benchmarks.stored REPORT`: ratios of a run, beside those that `make bench-save` stored for this class of processors.
+"""Ratios of a run, beside those that `make bench-save` stored for this class of processors: `python -m benchmarks.stored REPORT...`.
 
 A class is the vendor of the processor and the instruction set that our code keeps to. A processor of no stored class is held to the
 lowest ratio of the classes with its instruction set; a case that none of them has is not guarded there.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -83,6 +84,17 @@ def measured(report: Path) -> dict[str, Measured]:
     }
 
 
+def median_of(reports: Sequence[Mapping[str, Measured]]) -> dict[str, Measured]:
+    """Return the median ratio of each case over the reports that have it."""
+    names = dict.fromkeys(name for report in reports for name in report)
+    found: dict[str, Measured] = {}
+    for name in names:
+        runs = [report[name] for report in reports if name in report]
+        ratio = statistics.median(run["ratio"] for run in runs)
+        found[name] = {"peer": runs[0]["peer"], "ratio": ratio}
+    return found
+
+
 def save(cases: Mapping[str, Measured], level: int, folder: Path = FOLDER) -> Path:
     """Write cases for the class of this processor and return the file; cases that were not measured keep their ratios."""
     target = own_file(level, folder)
@@ -116,7 +128,10 @@ def main() -> int:
     """Save the report of a run, or compare it with what is stored; return 1 if a case has become slower."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stored", description=__doc__)
     parser.add_argument(
-        "report", type=Path, help="the file that pytest wrote with --benchmark-json"
+        "reports",
+        type=Path,
+        nargs="+",
+        help="files that pytest wrote with --benchmark-json; of several, the median of each case",
     )
     parser.add_argument(
         "--save", action="store_true", help="store the ratios for the class of this processor"
@@ -127,7 +142,7 @@ def main() -> int:
     given = parser.parse_args()
     from benchmarks.conftest import LEVEL
 
-    cases = measured(given.report)
+    cases = median_of([measured(report) for report in given.reports])
     lines = compared(ratios_of(cases), stored_ratios(LEVEL))
     print(
         readme.markdown(
