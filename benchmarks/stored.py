@@ -1,4 +1,4 @@
-"""Ratios of a run, beside those that `make bench-save` stored for this class of processors: `python -m benchmarks.stored REPORT...`.
+"""Ratios of a run, beside those that `make bench-save` stored for this processor: `python -m benchmarks.stored REPORT...`.
 
 A class is the vendor of the processor and the instruction set that our code keeps to. A processor of no stored class is held to the
 lowest ratio of the classes with its instruction set; a case that none of them has is not guarded there.
