@@ -107,7 +107,9 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
         raise InputError(
             f'group_covariances is offered for up to {MAX_COLUMNS} columns, got {dim}; pass method="lifted_coinpress"'
         )
-    price, groups, (cost, rest) = reserved(run.account.budget), groups_for(problem), _prices(run)
+    price = reserved(run.account.budget)
+    groups = groups_for(problem)
+    cost, rest = _prices(run)
 
     def enough(count: int) -> bool:
         margin = mechanism.pass_margin(count, price.epsilon, price.delta)
@@ -137,7 +139,9 @@ def learn_groups(
     run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
 ) -> LearnedGaussian:
     """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
-    dim, groups, (cost, rest) = problem.dim, groups_for(problem), _prices(run)
+    dim = problem.dim
+    groups = groups_for(problem)
+    cost, rest = _prices(run)
     price = reserved(run.account.budget)
     agreement = run.release(
         mechanism.GroupAgreement(base=base, groups=groups),

@@ -566,7 +566,8 @@ class RadialPlan:
         counted: float | None,
     ) -> RadialMean:
         """Return the estimates from both sums, their noise, and the second moment, if any."""
-        (inner, outer, std, squares), n = released, float(self.n) if counted is None else counted
+        inner, outer, std, squares = released
+        n = float(self.n) if counted is None else counted
         return RadialMean(
             inner=np.clip(inner / n, -LARGEST, LARGEST),
             outer=np.clip(outer / n, -LARGEST, LARGEST),
@@ -657,7 +658,8 @@ class RadialMean:
     @property
     def reason(self) -> Reason | None:
         """Reason that intervals may be invalid: UNRESOLVED, HEAVY_TAIL, or None."""
-        reason, (expected, most) = self.norms.reason, self.ratios
+        reason = self.norms.reason
+        expected, most = self.ratios
         if reason in (Reason.UNRESOLVED, Reason.CONSTANT):
             return Reason.UNRESOLVED
         heavy = reason is not None or expected > HEAVY or most > HEAVY_AT_MOST

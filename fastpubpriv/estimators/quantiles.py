@@ -112,7 +112,8 @@ def shortest_decimal(low: float, high: float) -> float:
     """Return the number with the fewest decimal digits in [low, high); of several, one near the middle."""
     if low <= 0.0 < high:
         return 0.0
-    (a, b), (c, d) = low.as_integer_ratio(), high.as_integer_ratio()
+    a, b = low.as_integer_ratio()
+    c, d = high.as_integer_ratio()
     start, end, parts = a * d, c * b, b * d  # the ends in units of 1 / parts
     most = math.floor(math.log10(max(abs(low), abs(high)))) + 1
     for power in range(most, most - MOST_DIGITS, -1):
@@ -309,7 +310,8 @@ def zoom(
     chosen = list[float]()
     open_windows = False
     for q in qs.tolist():
-        (low, high), fine = window(ranks, q), fine_enough(ranks, q, std)
+        low, high = window(ranks, q)
+        fine = fine_enough(ranks, q, std)
         begin = edges[max(low - 1, 0)]
         end = edges[min(high, last - 1)]
         inside = masses[low : high + 1]

@@ -278,7 +278,8 @@ class WeightedCall:
             call = replace(
                 self, region=replace(region, radius=counted.radius), allowance=norms.left
             )
-            (released, complete), share = call.released(), call.share
+            released, complete = call.released()
+            share = call.share
             divisor = complete.divisor
             # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
             counted = replace(counted, rms=counted.rms / math.sqrt(divisor))

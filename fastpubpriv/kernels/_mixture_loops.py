@@ -93,7 +93,8 @@ def _tile(
 ) -> None:
     """Fill `room` with whitened rows (k, 2 dim, LANES), squares and shares (k, LANES), padded by copies of the last row."""
     rows, white, squares, share = room
-    (k, dim), lanes = means.shape, rows.shape[1]
+    k, dim = means.shape
+    lanes = rows.shape[1]
     last = x.shape[0] - 1
     for lane in range(lanes):
         row = min(begin + lane, last)

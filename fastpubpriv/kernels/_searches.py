@@ -102,7 +102,8 @@ def _race(
             looks += 1
             if square < farthest or (square == farthest and row > best):
                 continue
-        nearest, out = math.inf, False
+        nearest = math.inf
+        out = False
         # Most rows are eliminated in the first round; the second computes the distances of the others.
         for reach in (farthest * above, math.inf):
             close = reach if reach > _TINY else _TINY
@@ -125,7 +126,8 @@ def _race(
             if nearest < math.inf or out:
                 break
         if not out:
-            best, farthest = row, nearest
+            best = row
+            farthest = nearest
     return best, farthest, m, looks
 
 
@@ -174,9 +176,13 @@ def _balls(
             low = points[row, axis] - edges[below, 1] if below >= 0 else math.inf
             high = edges[above, 0] - points[row, axis] if above < panels.shape[0] else math.inf
             if above == panels.shape[0] or (below >= 0 and low <= high):
-                number, gap, below = below, low, below - 1
+                number = below
+                gap = low
+                below = below - 1
             else:
-                number, gap, above = above, high, above + 1
+                number = above
+                gap = high
+                above = above + 1
             if gap > 0.0 and gap * gap > radii_sq[1, alive]:
                 break
             for lane in range(LANES):
@@ -195,7 +201,8 @@ def _balls(
                 alive += 1
         for i in range(alive, some):
             if counts[i] >= least and m - counts[i] >= least:
-                best, winner = i, row
+                best = i
+                winner = row
                 break
     return best, winner
 

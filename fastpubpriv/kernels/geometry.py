@@ -41,7 +41,8 @@ def isolated_row(table: FloatArray) -> tuple[int, float]:
     m, dim = table.shape
     if not _is_little(m * m * dim):
         return _last_of_race(table)
-    columns, nearest = np.ascontiguousarray(table.T), np.empty(m)
+    columns = np.ascontiguousarray(table.T)
+    nearest = np.empty(m)
     rows = max(1, _BLOCK // m)
     for begin in range(0, m, rows):
         squares = _squares(columns, begin, begin + rows)
@@ -98,7 +99,9 @@ def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, floa
     min_count = integer("min_count", min_count, minimum=1)
     if 2 * min_count > m:
         return None
-    columns, best, widest = np.ascontiguousarray(table.T), None, 1.0
+    columns = np.ascontiguousarray(table.T)
+    best = None
+    widest = 1.0
     rows = max(1, _BLOCK // m)
     for begin in range(0, m, rows):
         squares = np.sort(_squares(columns, begin, begin + rows), axis=1)
@@ -110,7 +113,8 @@ def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, floa
         ratio[np.isnan(ratio)] = 0.0
         j, p = divmod(int(ratio.argmax()), ratio.shape[1])
         if ratio[j, p] > widest:
-            rank, widest = p + min_count, float(ratio[j, p])
+            rank = p + min_count
+            widest = float(ratio[j, p])
             best = begin + j, rank, float(squares[j, rank - 1]), float(squares[j, rank])
     return best
 
@@ -277,7 +281,8 @@ def _first_ball(
     with np.errstate(over="ignore"):
         extent = table.max(axis=0) - table.min(axis=0)
         widest_sq = np.cumsum(extent * extent)[-1]  # summed like all squares, so none is larger
-    axis, lanes = int(extent.argmax()), searches.LANES
+    axis = int(extent.argmax())
+    lanes = searches.LANES
     order = np.argsort(table[:, axis], kind="stable")
     numbers = table[order, axis]
     places = np.stack(
@@ -291,7 +296,8 @@ def _first_ball(
     )
     scratch = np.empty(lanes), np.empty(radii.size, dtype=np.int64)
     first = int((radii_sq[1] >= widest_sq).sum())  # for earlier radii no row is beyond the shell
-    best, winner = radii.size, -1
+    best = radii.size
+    winner = -1
     rows = max(1, _STEP_WORK // (m * (dim + radii.size)))
     for begin in range(0, m, rows):
         given = axis, min_count, begin, min(m, begin + rows), first, best
@@ -299,7 +305,8 @@ def _first_ball(
             (table, panels, edges, places), radii_sq, given, *scratch
         )
         if row >= 0:
-            best, winner = int(radius_index), int(row)
+            best = int(radius_index)
+            winner = int(row)
     return (best, winner) if winner >= 0 else None
 
 
@@ -310,10 +317,8 @@ def _too_small(
     some = np.zeros(along.size, dtype=np.int64)
     with np.errstate(over="ignore"):  # margin for rounding, and for squares that underflow to 0
         for reach in np.maximum(radii * (1.0 + 1e-12), 1e-150):
-            last, before = (
-                np.searchsorted(numbers, along + reach, "right"),
-                np.searchsorted(numbers, along - reach),
-            )
+            last = np.searchsorted(numbers, along + reach, "right")
+            before = np.searchsorted(numbers, along - reach)
             some += last - before >= min_count
     return some
 

@@ -74,7 +74,8 @@ def whitened(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return rows whitened by each component (k, dim, n), their squared lengths and responsibilities (k, n)."""
     # The whitened vectors of a non-finite row have a NaN or an infinity.
-    (k, dim), n = table.means.shape, len(chunk)
+    k, dim = table.means.shape
+    n = len(chunk)
     gaps = chunk.T.astype(np.float64) - table.means[:, :, None]
     white = np.zeros((k, dim, n))
     for j in range(dim):
@@ -97,7 +98,8 @@ def likeliest(
 ) -> tuple[IntArray, FloatArray]:
     """Return the likeliest component (n,) of each row; squared distance, responsibility, coordinate along its axis, (3, n)."""
     # axes (k, dim) are directions of whitened rows.
-    n, (k, dim) = len(chunk), table.means.shape
+    n = len(chunk)
+    k, dim = table.means.shape
     top = np.empty(n, dtype=np.int64)
     parts = np.empty((3, n))
     if _loops is not None:

@@ -136,7 +136,8 @@ def _error(
     randomizer: Randomizer, n_reports: int, n_pub: int, moments: tuple[float, float], target: str
 ) -> LocalError:
     """Return the error for the variance and the mean square of a row."""
-    second, (spread, square) = randomizer.second_moment, moments
+    second = randomizer.second_moment
+    spread, square = moments
     if target == "empirical":
         n = n_reports + n_pub
         noise = max(second - square, 0.0)

@@ -318,7 +318,8 @@ class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
         cost: tuple[Fraction, Fraction],
     ) -> Agreement:
         """Charge, run the pass, add noise and compare."""
-        (epsilon, delta), groups = cost, self.groups
+        epsilon, delta = cost
+        groups = self.groups
         scale = _pair_scale(groups, epsilon)
         event = LaplaceEvent(2 * groups * scale, _TEST_LOG2_SCALE, 1, delta=delta)
 

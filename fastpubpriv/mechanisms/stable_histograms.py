@@ -282,10 +282,12 @@ class _Histograms:
 
     def __iter__(self) -> Iterator[tuple[IntArray, IntArray]]:
         for finest, partition in zip(self.counted, self.partitions, strict=True):
-            (keys, counts), done = finest, 0
+            keys, counts = finest
+            done = 0
             for level in partition.levels:
                 if level < done:
-                    (keys, counts), done = finest, 0
+                    keys, counts = finest
+                    done = 0
                 keys, counts = coarsen(keys, counts, level - done, partition)
                 done = level
                 yield keys, counts

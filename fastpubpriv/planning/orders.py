@@ -186,7 +186,10 @@ def _terms_of_sampling(s: _Setting) -> dict[str, float]:
 
 
 def _sum_of_squares_mean(s: _Setting) -> Answer:
-    d, a, tail, (name, price) = s.d, s.alpha, s.tail, s.price
+    d = s.d
+    a = s.alpha
+    tail = s.tail
+    name, price = s.price
     terms = {
         "(d + log(1/beta)) / alpha^2": (d + tail) / a**2,
         f"(d + log(1/beta)) / (alpha^2 {name})": (d + tail) / (a * a * price),
@@ -202,7 +205,11 @@ def _sum_of_squares_mean(s: _Setting) -> Answer:
 
 def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
     """Terms for a Gaussian from public rows within a gap, by preconditioning."""
-    d, a, b, (name, price), far = s.d, s.alpha, s.beta, s.price, 1.0 / (1.0 - gamma)
+    d = s.d
+    a = s.alpha
+    b = s.beta
+    name, price = s.price
+    far = 1.0 / (1.0 - gamma)
     rho = 1.0 / price**2
     terms = _terms_of_covariance(s)
     terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = (
@@ -219,7 +226,11 @@ def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
 
 def _chosen_far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
     """Terms for a Gaussian from public rows within a gap, by a choice from a cover."""
-    d, a, b, (name, price), far = s.d, s.alpha, s.beta, s.price, 1.0 / (1.0 - gamma)
+    d = s.d
+    a = s.alpha
+    b = s.beta
+    name, price = s.price
+    far = 1.0 / (1.0 - gamma)
     terms = _terms_of_covariance(s)
     terms[f"d^2 log(d / (alpha beta (1 - gamma))) / (alpha {name})"] = (
         d * d * _log(d, 1 / a, 1 / b, far) / (a * price)
@@ -251,7 +262,10 @@ def _public_rows(s: _Setting, k: int, w: float, *, easy: bool) -> float:
 
 def _approx_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
     """Terms for a mixture with a delta; `easy` with public rows in proportion to the dimension."""
-    d, a, b, (name, price) = s.d, s.alpha, s.beta, s.price
+    d = s.d
+    a = s.alpha
+    b = s.beta
+    name, price = s.price
     k, w = _weights(s, theorem)
     terms = _terms_of_mixture(s, k, w)
     _, delta = s.budget.amounts
@@ -267,7 +281,10 @@ def _approx_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
 
 def _concentrated_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
     """Terms for a mixture without a delta; `easy` with public rows in proportion to the dimension."""
-    d, a, b, (name, price) = s.d, s.alpha, s.beta, s.price
+    d = s.d
+    a = s.alpha
+    b = s.beta
+    name, price = s.price
     k, w = _weights(s, theorem)
     terms = _terms_of_mixture(s, k, w)
     rho = 1.0 / price**2

@@ -175,7 +175,8 @@ class _Call:
                 details[name] = _excess(self._ask(name, n_priv, budget)[1])
         details.pop(PUBLIC_ONLY.name, None)
         amount, *delta = budget.amounts
-        known, (n_pub, dim) = self.problem.posterior, self.shape
+        known = self.problem.posterior
+        n_pub, dim = self.shape
         if isinstance(known, Posterior):
             all_rows = known.part * float(
                 np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance)))

@@ -299,10 +299,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
     """Return the HTML card of a numeric column."""
     means = described.means
     quantiles = described.quantiles
-    (lower, upper), (low, high) = (
-        means.confidence_interval(level),
-        described.confidence_interval(level),
-    )
+    lower, upper = means.confidence_interval(level)
+    low, high = described.confidence_interval(level)
     names = [*(f"{100 * q:g} % below" for q in quantiles.q.tolist()), "mean"]
     of_quantiles = zip(
         quantiles.quantile[j],
@@ -322,7 +320,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
 
 def _of_texts(described: Any, counts: CountResult, level: float) -> str:
     """Return the HTML card of a text column."""
-    published, (lower, upper) = counts.published, counts.confidence_interval(level)
+    published = counts.published
+    lower, upper = counts.confidence_interval(level)
     shares_of = _shares_in_words(counts)
     used = rows_counted(counts)
     among = "unknown" if math.isnan(used) else f"{used:,.0f}"

@@ -249,7 +249,9 @@ def _axis_ends(
 
 def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float, float]) -> Any:
     """Draw an estimate on its lines, clipped to the axis limits, and return its legend handle."""
-    rows, (lower, upper), (low, high) = part.rows + shift, part._ends, ends
+    rows = part.rows + shift
+    lower, upper = part._ends
+    low, high = ends
     # Nothing is known of a line without an estimate: an unbounded interval would look like an answer.
     unknown = np.isnan(part.mean) & np.isinf(lower)
     lower, upper = (np.where(unknown, np.nan, each) for each in (lower, upper))
@@ -423,10 +425,8 @@ def plot_ellipses(
     figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
     spread = np.sqrt(np.diag(covariance))
-    correlation, (lower, upper) = (
-        result.correlation,
-        result.confidence_interval(ends_level, of="correlation"),
-    )
+    correlation = result.correlation
+    lower, upper = result.confidence_interval(ends_level, of="correlation")
     reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
     for row in range(dim):
         for column in range(dim):

@@ -578,10 +578,8 @@ class ExactStep:
         low = np.minimum(taken * more, 0.0) - doubt
         high = np.maximum(taken * more, 0.0) + doubt
         if public is not None:
-            off, (reach, _) = (
-                curvature.unseen.T @ public - taken,
-                self._public_reach(curvature.unseen.T),
-            )
+            off = curvature.unseen.T @ public - taken
+            reach, _ = self._public_reach(curvature.unseen.T)
             low = np.minimum(np.maximum(low, off - reach), 0.0)
             high = np.maximum(np.minimum(high, off + reach), 0.0)
         return (low + high) / 2.0, (high - low) / 2.0
@@ -734,10 +732,8 @@ class ExactStep:
 
     def _no_wider(self, ends: Ends, std: FloatArray) -> Ends:
         """Return the intervals, or those of the public fit if they contain the estimates and are narrower."""
-        alone, (reach, light) = (
-            self.to_user @ self.public + self.offset,
-            self._public_reach(self.to_user),
-        )
+        alone = self.to_user @ self.public + self.offset
+        reach, light = self._public_reach(self.to_user)
         # Public rows may not show a tail that private ones have.
         light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])
         own = (ends.below + ends.above) / 2.0 + tuning.NORMAL * std

@@ -525,7 +525,8 @@ def sum_up(
         totals = released.value
         noise = released.noise_std
     centers = np.array([each.column.center for each in columns])
-    medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
+    medians = lower_medians(public)
+    counts, public_mean, public_std = public_moments(public)
     moved = centers != medians
     bias /= float(np.sqrt(shares.dim))
     # Equal public values give no standard deviation.

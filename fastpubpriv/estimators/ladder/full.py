@@ -231,13 +231,15 @@ def edge_of(average: FloatArray, std: float, radius: float) -> float:
 
 def unknown_of(pieces: RadialMean) -> float:
     """Return the uncertainty of the tail beyond the ball, as a factor of the outer piece."""
-    law, (expected, most) = pieces.norms.law, pieces.ratios
+    law = pieces.norms.law
+    expected, most = pieces.ratios
     return (most - (0.0 if law is None else min(law.counted(pieces.radius), expected))) / 4.0
 
 
 def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
     """Return the factor of the outer piece added for rows beyond the ball, and the squared error beyond `usual` sampling."""
-    law, (expected, _) = pieces.norms.law, pieces.ratios
+    law = pieces.norms.law
+    expected, _ = pieces.ratios
     length_sq = float(np.sum(np.square(pieces.outer)))
     shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
     counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)

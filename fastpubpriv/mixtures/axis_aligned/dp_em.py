@@ -218,7 +218,9 @@ def advance(
     floor: FloatArray,
 ) -> StartState:
     """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations."""
-    at, (k, dim), labels = mixtures_of(state.at), state.at.means.shape, state.labels
+    at = mixtures_of(state.at)
+    k, dim = state.at.means.shape
+    labels = state.labels
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
     wider = wider if labels is None else tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)

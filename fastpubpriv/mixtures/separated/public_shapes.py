@@ -547,7 +547,8 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
 def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
     """M step for responsibilities (m, k), with variances shrunk to column / k^(2 / dim) and correlations of few rows to zero."""
     # `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
-    (m, dim), k = rows.shape, share.shape[1]
+    m, dim = rows.shape
+    k = share.shape[1]
     held = share.sum(axis=0)
     means = (share.T @ rows) / np.maximum(held, 1e-9)[:, None]
     gaps = rows - means[:, None, :]

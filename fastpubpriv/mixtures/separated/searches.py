@@ -228,7 +228,8 @@ def partition(
     counts = search.radial_counts(
         node, payer, origin=center, projection=projection, center=ball.center, edges=edges
     )
-    (inside, shell, outside), least = counts.value, search.least_private
+    inside, shell, outside = counts.value
+    least = search.least_private
     if not (inside >= least and shell < SHELL_SHARE * least and outside >= least):
         return None
     return _split(search, node, center, projection, ball, counts.value)
