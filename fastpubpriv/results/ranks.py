@@ -188,12 +188,11 @@ class QuantileResult(Result):
         z = deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
         ends = ends.reshape(-1, self.dim, len(self.q), 2)
-        lower, upper = np.moveaxis(
-            np.clip(ends, self.lowest[:, None, None], self.highest[:, None, None]), -1, 0
-        )
+        within = np.clip(ends, self.lowest[:, None, None], self.highest[:, None, None])
+        lower = within[..., 0].reshape(self.quantile.shape)
+        upper = within[..., 1].reshape(self.quantile.shape)
         # An estimate at the end of the range that is resolved belongs to its interval.
-        lower = np.fmin(lower.reshape(self.quantile.shape), self.quantile)
-        return lower, np.fmax(upper.reshape(self.quantile.shape), self.quantile)
+        return np.fmin(lower, self.quantile), np.fmax(upper, self.quantile)
 
     def plot(
         self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
