@@ -392,9 +392,9 @@ class Sweep:
             if each.verb == call.verb and of_interval(each.kind)
         ]
         return any(found) or any(
-            entry.matches(call.verb, entry.kind, texts, call.population, call.rows)
+            entry.matches(call.verb, kind, texts, call.population, call.rows)
             for entry in self.listed
-            if of_interval(entry.kind)
+            for kind in filter(of_interval, entry.kinds)
         )
 
     def refusals(self) -> list[str]:
