@@ -157,7 +157,7 @@ COUNTS = MeanMethod(
     predict=_predict_counts,
     needs_public=True,
     settings=CountSettings,
-    case="clipping='auto' without covariance= or variance=",
+    case="clipping='counts' (the default without covariance= or variance=)",
     gaps=True,
     unit="standard deviations, root mean squared l2 distance",
 )

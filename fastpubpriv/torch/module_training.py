@@ -17,6 +17,7 @@ from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.mechanisms.gradient_sums import SampledGradientSum
 from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.events import SampledGaussianEvent
 from fastpubpriv.rowwise.row_maps import RowMap
@@ -134,6 +135,8 @@ def make_semi_private(
     torch = import_torch()
     hidden = TensorTable(torch, private, "private")
     shown = TensorTable(torch, public, "public")
+    if not has_delta(budget):
+        raise BudgetError("steps over sampled rows need a budget ApproxDP(epsilon=..., delta=...)")
     validation.choice("public_gradient", public_gradient, PUBLIC_GRADIENTS)
     count = validation.integer("steps", steps, minimum=1)
     size = validation.integer("batch_rows", batch_rows, minimum=1)

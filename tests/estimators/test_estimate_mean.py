@@ -238,7 +238,7 @@ def test_a_method_refuses_the_settings_of_another_with_its_case():
     given = {"x_priv": np.zeros((9, 2)), "x_pub": np.ones((1, 2)), "budget": ZCDP(1)}
     text = "variance= belongs to clipping='gaussian'"
     refused(estimate_mean, text, clipping="counts", variance=1.0, **given)
-    text = "belongs to clipping='auto' without"
+    text = "belongs to clipping='counts'"
     refused(estimate_mean, text, clipping="gaussian", missing="neutral", **given)
 
 

@@ -124,6 +124,13 @@ def test_where_no_number_is_released_public_rows_with_gaps_say_so(options):
     assert "gaps" in result.reasons
 
 
+@pytest.mark.parametrize("structure", ["full", "diagonal", "mean", "public"])
+def test_a_result_is_ok_where_each_of_its_columns_is(structure):
+    with warnings.catch_warnings(action="ignore"):
+        result, _ = estimated(0, n=20_000, incomplete=0.0, budget=ZCDP(0.5), structure=structure)
+    assert (set(result.part_status) == {"ok"}) == (result.status == "ok")
+
+
 def test_hypothesis_selection_has_no_interval_and_says_so():
     rows = np.random.default_rng(0).normal(size=(20_000, 1))
     with warnings.catch_warnings(action="ignore"):

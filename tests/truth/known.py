@@ -95,7 +95,9 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # Worse than a constant, status ok.
-    Known("train softmax", "prediction", ("method='dp_sgd'",), REGRESSION, ("awkward",)),
+    Known("train softmax", "prediction", ("method='dp_sgd'",), REGRESSION),
+    Known("train softmax", "prediction", ("method='semi_dp'",), REGRESSION),
+    Known("train smooth_hinge", "prediction", ("method='throw_away'",), REGRESSION),
     Known("train softmax", "prediction", ("x_pub=p.head(20)",), REGRESSION),
     Known("train softmax", "prediction", ("x_pub=shifted(p)",), REGRESSION, most_rows=400),
     Known("train logistic", "prediction", ("method='throw_away'",), REGRESSION),
