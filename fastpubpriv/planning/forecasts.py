@@ -33,8 +33,8 @@ MOST_ROWS = 2**40
 LEAST_AMOUNT = 2.0**-28
 MOST_AMOUNT = 2.0**9
 STRIDE = 16  # ratio of the ends of the first bracket of a search
-# maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
-MOST_AMOUNTS: dict[type[Budget], float] = {PureDP: 32.0}  # of notions with another limit
+# other maxima: a larger epsilon of pure budgets is rejected for releases with many noise draws
+MOST_AMOUNTS: dict[type[Budget], float] = {PureDP: 32.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

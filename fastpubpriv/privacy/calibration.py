@@ -2,23 +2,6 @@
 
 The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
 largest integer norm Q of a quantized row. The cost of (Q, m) is compared with the budget in integer arithmetic.
-
-A release over disjoint clusters of rows is one integer vector for all clusters, with a sensitivity for each case (`Clusters`).
-
-`cost` bounds the cost of the worse case, a rho or (`pure`) an epsilon. On a grid with largest integer norm Q, or S steps for a
-counted row, and D columns:
-
-=================  ===================  ===================  =======================  =========================
-one vector of      squared l2, stay     squared l2, move     l1, stay                 l1, move
-=================  ===================  ===================  =======================  =========================
-Gram matrices      2 Q^4                2 Q^4                isqrt(D (D + 3)/2 Q^4)   2 floor((D + 1) Q^2/2)
-sums               4 Q^2                2 Q^2                isqrt(4 D Q^2)           2 isqrt(D Q^2)
-counts             0                    2 S^2                0                        2 S
-cells in a cluster 2 S^2                2 S^2                2 S                      2 S
-=================  ===================  ===================  =======================  =========================
-
-A move is charged as leaving one cluster and entering another. Cells inside a single cluster have the same charge although no other
-cluster exists: `TreeBudget` relies on entering or leaving costing at most half of a replacement.
 """
 
 from __future__ import annotations

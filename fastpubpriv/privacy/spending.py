@@ -22,6 +22,22 @@ groups    sqrt(2 D / c)                          sqrt(2) (5/2) D / c
 divided at half of their bound. "moment" is the diagonal of the Gaussian orthogonal ensemble with the same effect; "shared" is an
 entry of the diagonal of one of several second moments of rows that share one ball. "groups" are sums of the rows of each group, in
 half boxes.
+
+A release over disjoint clusters of rows is one integer vector for all clusters, with a sensitivity for each case (`Clusters`).
+
+The amount bounds the cost of the worse case. On a grid with largest integer norm Q, or S steps for a counted row, and D columns:
+
+=================  ===================  ===================  =======================  =========================
+one vector of      squared l2, stay     squared l2, move     l1, stay                 l1, move
+=================  ===================  ===================  =======================  =========================
+Gram matrices      2 Q^4                2 Q^4                isqrt(D (D + 3)/2 Q^4)   2 floor((D + 1) Q^2/2)
+sums               4 Q^2                2 Q^2                isqrt(4 D Q^2)           2 isqrt(D Q^2)
+counts             0                    2 S^2                0                        2 S
+cells in a cluster 2 S^2                2 S^2                2 S                      2 S
+=================  ===================  ===================  =======================  =========================
+
+A move is charged as leaving one cluster and entering another. Cells inside a single cluster have the same charge although no other
+cluster exists: `TreeBudget` relies on entering or leaving costing at most half of a replacement.
 """
 
 from __future__ import annotations
@@ -177,7 +193,7 @@ class Spending(ABC):
 
     @abstractmethod
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
-        """Return the integers of a joint release of the moments of each group and column."""
+        """Return the integers of a joint release of the moments of each group and column; the columns share the amount equally."""
 
     def cluster_grid(
         self, kind: OfClusters, dim: int, n: int, *, clusters: int, lineage: Lineage
@@ -238,6 +254,7 @@ def _cluster_grid(
 
 def _of_histograms(grid: Grid, histograms: int) -> Grid:
     """Return the grid of counts of one histogram with the event of several, of `grid.dim` cells in all."""
+    # A replaced row changes two counts of each histogram by one: the histograms share the cost equally.
     if histograms == 1:
         return grid
     event = type(grid.event)(grid.event.worst * histograms, grid.log2_scale, grid.dim)

@@ -38,7 +38,7 @@ class BudgetSplit:
     n: int  # number of private rows; dim is that of columns
     dim: int
     spending: Spending  # of the whole call, in the law of its noise
-    # like shells and total: the cost of one release; the three add up to at most the allowance
+    # like shells and total: the cost of one release; the three add up to at most the allowance of the call's account
     cells: Fraction
     shells: Fraction
     total: Fraction

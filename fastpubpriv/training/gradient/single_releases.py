@@ -187,7 +187,7 @@ def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    spends=without_delta,
+    spends=without_delta,  # the mechanism has a cost in epsilon alone
     draws=lambda problem: 1,
     prepare=_prepare_choice,
     learn=_choose,
