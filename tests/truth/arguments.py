@@ -709,7 +709,7 @@ MIXTURES = {
         lambda call: {"n_components": 3, "radius": 20.0, "center": true_centers(call).mean(axis=0).tolist()},
         {
             "columns": [REVERSED], "n_components": [4], "radius": [30.0], "failure_prob": [0.01], "weight_floor": [0.2],
-            "center": [Made("center + 1", lambda call: (true_centers(call).mean(axis=0) + 1.0).tolist())], **PERSONS,
+            "center": [Made("center + 1", lambda call: (true_centers(call).mean(axis=0) + 1.0).tolist())], **ONE_ROW,
         },
         places,
         widest=6,
@@ -726,7 +726,7 @@ MIXTURES = {
             "law": ["permute_and_flip", "exponential"],
             "fallback": [Made("fallback", lambda call: tuple(part[1:2] for part in hypotheses(call)))],
             "cells": [256], "draws": [200], "public_seed": [1], ("score", "clip"): [("log_ratio", 4.0)],
-            "failure_prob": [0.01], **PERSONS,
+            "failure_prob": [0.01], **ONE_ROW,
         },
         places,
         widest=6,
