@@ -75,6 +75,7 @@ KNOWN: tuple[Known, ...] = (
     Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", ("mode='theory'",), MOMENTS, ("light",)),
+    Known("coinpress_covariance", "coverage covariance | far", ("person",), MOMENTS, ("light",)),
     Known("estimate_gaussian", "coverage std", ("structure='public'",), MOMENTS, ("skewed",)),
     # Few public rows, or shifted ones, that the structure is taken from outweigh the private ones.
     Known(
