@@ -69,6 +69,16 @@ KNOWN: tuple[Known, ...] = (
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
+    # Shifted public rows decide which values are cut; a stated variance is not compared with the rows.
+    Known(
+        "describe",
+        "coverage mean | coverage std",
+        ("bounds", "x_pub=shifted(p)"),
+        LINE,
+        ("skewed",),
+        400,
+    ),
+    Known("weighted_mean", "coverage mean", ("variance",), LINE, ("light",)),
     # Cells without a public row are shrunk to no rows, however many private ones are counted there.
     Known("estimate_mean", "coverage mean", ("by", "x_pub=shifted(p)"), LINE, ("light",), 400),
     # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
@@ -80,19 +90,9 @@ KNOWN: tuple[Known, ...] = (
     # Few public rows, or shifted ones, that the structure is taken from outweigh the private ones.
     Known(
         "estimate_gaussian",
-        "coverage mean",
+        "coverage mean | far",
         ("structure='public'", "x_pub=shifted(p)"),
         MOMENTS,
-        ("skewed",),
-        400,
-    ),
-    Known(
-        "estimate_gaussian",
-        "far",
-        ("structure='public'", "x_pub=shifted(p)"),
-        MOMENTS,
-        ("skewed",),
-        400,
     ),
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # Worse than a constant, status ok.
