@@ -281,8 +281,9 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
 def window(ranks: EdgeRanks, q: float) -> tuple[int, int]:
     """Return the first and last cell that may contain the q-quantile given the noise; cell i ends at edge i."""
     target = q * ranks.total
-    low = np.flatnonzero(ranks.ascending + NEAR_STDS * ranks.std < target)
-    high = np.flatnonzero(ranks.ascending - NEAR_STDS * ranks.std > target)
+    below = ranks.ascending
+    low = np.flatnonzero(below + NEAR_STDS * ranks.std < target)
+    high = np.flatnonzero(below - NEAR_STDS * ranks.std > target)
     return (int(low[-1]) + 1 if len(low) else 0), (int(high[0]) if len(high) else len(ranks.edges))
 
 
@@ -390,7 +391,8 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     """Return the middle of the gap around a quantile, or None if there is no gap."""
     target = q * ranks.total
     edges = ranks.edges
-    near = np.flatnonzero(np.abs(ranks.ascending - target) <= NEAR_STDS * ranks.std)
+    below = ranks.ascending
+    near = np.flatnonzero(np.abs(below - target) <= NEAR_STDS * ranks.std)
     if len(near) < 2:
         return None
     first = int(near[0])
@@ -402,7 +404,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     expected = (
         2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
     )
-    held = ranks.ascending[last] - ranks.ascending[first]
+    held = below[last] - below[first]
     if (
         expected <= max(CLEAR_STDS * float(ranks.std[first : last + 1].max()), MANY)
         or held >= GAP_SHARE * expected

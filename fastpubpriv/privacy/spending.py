@@ -95,13 +95,14 @@ class Spending(ABC):
 
     law: ClassVar[Law]  # of the noise, as results name it
     unit: ClassVar[type[Budget]]  # notion in which its amounts add up
-    counts_squares: ClassVar[
-        bool
-    ]  # whether second moments may share a release, and so its noise, with sums
+    # whether second moments may share a release, and so its noise, with sums
+    counts_squares: ClassVar[bool]
     adds_parts: ClassVar[bool]  # whether a row's sensitivity is the sum of the norms of its parts
-    carries_trees: ClassVar[
-        bool
-    ]  # whether entering or leaving a cluster costs half of a replacement
+    # whether entering or leaving a cluster costs half of a replacement
+    carries_trees: ClassVar[bool]
+    on_diagonal: ClassVar[float]  # noise on the diagonal of a second moment over that off it
+    # weight of a count in its joint release with the sum of a group, in half boxes
+    count_of_group: ClassVar[float]
 
     @classmethod
     @abstractmethod
@@ -157,16 +158,6 @@ class Spending(ABC):
     def share_at(variance: float) -> float:
         """Return the share of an amount at which the noise has the variance of the whole over `variance`, at most 1."""
 
-    @property
-    @abstractmethod
-    def on_diagonal(self) -> float:
-        """Standard deviation on the diagonal of a second moment over that off the diagonal."""
-
-    @property
-    @abstractmethod
-    def count_of_group(self) -> float:
-        """Weight of a count in its joint release with the sum of a group, in half boxes."""
-
     @staticmethod
     @abstractmethod
     def beyond_gaussian(log_chance: FloatArray) -> FloatArray:
@@ -206,10 +197,10 @@ class Spending(ABC):
         return _cluster_grid(self, kind, dim, n, clusters, lineage)
 
     @abstractmethod
-    def _of_clusters(
-        self, kind: OfClusters, dim: int, n: int, clusters: int
-    ) -> tuple[Grid, int, int, int]:
-        """Return the grid, the sensitivities of staying and of moving, and the number of released integers."""
+    def _stay_and_move(
+        self, kind: Literal["sum", "moment"], dim: int, n: int
+    ) -> tuple[Grid, int, int]:
+        """Return the grid of sums or second moments of clusters, and the sensitivities of staying and of moving."""
 
     @abstractmethod
     def moment_shape(self, side: int, *parts: int) -> tuple[int, ...]:
@@ -246,8 +237,19 @@ class Spending(ABC):
 def _cluster_grid(
     spending: Spending, kind: OfClusters, dim: int, n: int, clusters: int, lineage: Lineage
 ) -> Grid:
-    grid, stay, move, draws = spending._of_clusters(kind, dim, n, clusters)
-    cases = Clusters(stay, move, lineage)
+    if kind == "count":
+        grid = spending.grid("count", clusters, n)
+        cases = Clusters(0, grid.event.worst, lineage)
+        draws = clusters
+    elif kind == "cells":
+        grid = spending.grid("count", dim, n)
+        cases = Clusters(grid.event.worst, grid.event.worst, lineage)
+        draws = dim
+    else:
+        grid, stay, move = spending._stay_and_move(kind, dim, n)
+        cases = Clusters(stay, move, lineage)
+        of_one = (dim,) if kind == "sum" else spending.moment_shape(dim)
+        draws = clusters * math.prod(of_one)
     event = type(grid.event)(cases.worst, grid.log2_scale, draws, clusters=cases)
     return replace(grid, event=event)
 
@@ -271,6 +273,8 @@ class GaussianSpending(Spending):
     counts_squares = True
     adds_parts = False
     carries_trees = True
+    on_diagonal = math.sqrt(2.0)
+    count_of_group = math.sqrt(0.75)
 
     @classmethod
     def amount(cls, budget: Budget, draws: int, *reserved: Fraction) -> Fraction:
@@ -302,16 +306,6 @@ class GaussianSpending(Spending):
     def share_at(variance: float) -> float:
         """See `Spending.share_at`."""
         return variance
-
-    @property
-    def on_diagonal(self) -> float:
-        """See `Spending.on_diagonal`."""
-        return math.sqrt(2.0)
-
-    @property
-    def count_of_group(self) -> float:
-        """See `Spending.count_of_group`."""
-        return math.sqrt(0.75)
 
     @staticmethod
     def beyond_gaussian(log_chance: FloatArray) -> FloatArray:
@@ -347,21 +341,14 @@ class GaussianSpending(Spending):
         event = GaussianEvent(4 * bound**2 * columns, grid.log2_scale, groups * columns * 3)
         return GroupGrid(bound, self.count_weight(bound), 3, event)
 
-    def _of_clusters(
-        self, kind: OfClusters, dim: int, n: int, clusters: int
-    ) -> tuple[Grid, int, int, int]:
-        if kind == "sum":
-            grid = self.grid("sum", dim, n)
-            squared = grid.quant_bound**2
-            return grid, 4 * squared, 2 * squared, clusters * dim
+    def _stay_and_move(
+        self, kind: Literal["sum", "moment"], dim: int, n: int
+    ) -> tuple[Grid, int, int]:
+        grid = self.grid(kind, dim, n)
         if kind == "moment":
-            grid = self.grid("moment", dim, n)
-            return grid, grid.event.worst, grid.event.worst, clusters * dim * dim
-        if kind == "count":
-            grid = self.grid("count", clusters, n)
-            return grid, 0, grid.event.worst, clusters
-        grid = self.grid("count", dim, n)
-        return grid, grid.event.worst, grid.event.worst, dim
+            return grid, grid.event.worst, grid.event.worst
+        squared = grid.quant_bound**2
+        return grid, 4 * squared, 2 * squared
 
     def moment_shape(self, side: int, *parts: int) -> tuple[int, ...]:
         """See `Spending.moment_shape`."""
@@ -405,6 +392,8 @@ class LaplaceSpending(Spending):
     counts_squares = False
     adds_parts = True
     carries_trees = False
+    on_diagonal = 1.0
+    count_of_group = 0.25
 
     @classmethod
     def amount(cls, budget: Budget, draws: int, *reserved: Fraction) -> Fraction:
@@ -443,16 +432,6 @@ class LaplaceSpending(Spending):
         """See `Spending.share_at`."""
         return math.sqrt(variance)
 
-    @property
-    def on_diagonal(self) -> float:
-        """See `Spending.on_diagonal`."""
-        return 1.0
-
-    @property
-    def count_of_group(self) -> float:
-        """See `Spending.count_of_group`."""
-        return 0.25
-
     @staticmethod
     def beyond_gaussian(log_chance: FloatArray) -> FloatArray:
         """See `Spending.beyond_gaussian`."""
@@ -490,23 +469,17 @@ class LaplaceSpending(Spending):
         event = LaplaceEvent(2 * (bound + weight) * columns, grid.log2_scale, groups * columns * 2)
         return GroupGrid(bound, weight, 2, event)
 
-    def _of_clusters(
-        self, kind: OfClusters, dim: int, n: int, clusters: int
-    ) -> tuple[Grid, int, int, int]:
-        if kind == "sum":
-            grid = self.grid("sum", dim, n)
-            squared = dim * grid.quant_bound**2
-            return grid, math.isqrt(4 * squared), 2 * math.isqrt(squared), clusters * dim
+    def _stay_and_move(
+        self, kind: Literal["sum", "moment"], dim: int, n: int
+    ) -> tuple[Grid, int, int]:
         if kind == "moment":
             # A row that stays costs less than one that moves, for every dim.
-            grid = calibration.laplace_parts_gram_grid(self.allowance, 1, dim, n)
+            grid = self.grid("shared", dim, n)
             stay = math.isqrt(dim * (dim + 3) // 2 * grid.quant_bound**4)
-            return grid, stay, grid.event.worst, clusters * (dim * (dim + 1) // 2)
-        if kind == "count":
-            grid = self.grid("count", clusters, n)
-            return grid, 0, grid.event.worst, clusters
-        grid = self.grid("count", dim, n)
-        return grid, grid.event.worst, grid.event.worst, dim
+            return grid, stay, grid.event.worst
+        grid = self.grid("sum", dim, n)
+        squared = dim * grid.quant_bound**2
+        return grid, math.isqrt(4 * squared), 2 * math.isqrt(squared)
 
     def moment_shape(self, side: int, *parts: int) -> tuple[int, ...]:
         """See `Spending.moment_shape`."""

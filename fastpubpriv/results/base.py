@@ -523,11 +523,12 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     for reason in (each for each in reasons if each.level == "unreliable"):
         parts = zip(labels, result.part_reasons, strict=False)
         named = list(dict.fromkeys(label for label, own in parts if reason in own))
-        more = f" and {len(named) - MOST_NAMED} more" * (len(named) > MOST_NAMED)
-        texts.append(
-            f"{reason.value} ({reason.sentence})"
-            + f": {', '.join(named[:MOST_NAMED])}{more}" * bool(named)
-        )
+        text = f"{reason.value} ({reason.sentence})"
+        if named:
+            text += f": {', '.join(named[:MOST_NAMED])}"
+        if len(named) > MOST_NAMED:
+            text += f" and {len(named) - MOST_NAMED} more"
+        texts.append(text)
     return "; ".join(texts)
 
 

@@ -67,7 +67,8 @@ class EdgeRanks(Value):
 
     def widened(self, k: int) -> EdgeRanks:
         """See `Value.widened`; intervals add the sampling variance of single rows to `std`, so k - 1 times that is added here."""
-        sampling = self.ascending * (1.0 - self.ascending / max(self.total, 1.0))
+        ascending = self.ascending
+        sampling = ascending * (1.0 - ascending / max(self.total, 1.0))
         return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
 
     def _fits_together(self) -> bool:
@@ -94,8 +95,9 @@ class EdgeRanks(Value):
         target = q * self.total
         reach = z * np.sqrt(self.std**2 + q * (1.0 - q) * self.total)
         # Ranks that ascend are too low before a stretch of equal ranks and too high behind it, so those that were counted decide.
-        highest = np.maximum(self.below, self.ascending)
-        lowest = np.minimum(self.below, self.ascending)
+        ascending = self.ascending
+        highest = np.maximum(self.below, ascending)
+        lowest = np.minimum(self.below, ascending)
         # Single edges may be significant by chance: all edges up to the lower end must be below, all from the upper end on above.
         first = int(np.append(np.flatnonzero(highest + reach >= target), len(self.edges))[0])
         last = int(np.append(-1, np.flatnonzero(lowest - reach <= target))[-1]) + 1

@@ -432,15 +432,15 @@ def learn_exact(
     wide = max(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
+    pieces = "two pieces of scores"
+    if plan.radial.squares:
+        pieces += " and their squares"
     radial = plan.radial.measure(
         on_rows,
         AffineMap(dim=dim, matrix=half, score=at_start()),
         lengths,
         radius=wide if plan.joint else None,
-        names=(
-            "norms of scores",
-            "two pieces of scores" + " and their squares" * bool(plan.radial.squares),
-        ),
+        names=("norms of scores", pieces),
         counted=problem.counted,
     )
     # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
