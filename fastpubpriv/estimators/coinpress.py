@@ -13,12 +13,12 @@ from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Mode, RowsPerPerson, Steps
+from fastpubpriv.distributions.norms import DRAWS, NormCount, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
-from fastpubpriv.estimators.columns.column_means import with_report
+from fastpubpriv.estimators.column_means import with_report
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.linalg import Whitening, known_root
-from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids

@@ -10,8 +10,9 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
+from fastpubpriv.distributions.norms import DRAWS, Norms
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
+from fastpubpriv.estimators.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.complete_rows import CompleteRows
 from fastpubpriv.estimators.ladder.full import (
     parts_of,
@@ -28,15 +29,7 @@ from fastpubpriv.estimators.ladder.ladder_tuning import (
 )
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import (
-    DRAWS,
-    LARGEST,
-    Norms,
-    RadialMean,
-    RadialPlan,
-    longest_tail,
-    unpacked,
-)
+from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
 from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap

@@ -17,11 +17,14 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
+from fastpubpriv.distributions import tuning
+from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
+from fastpubpriv.distributions.budget_split import draws as column_draws
+from fastpubpriv.distributions.clips import TINY
+from fastpubpriv.distributions.support import fewest
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
-from fastpubpriv.estimators.columns import tuning
-from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import (
+from fastpubpriv.estimators.column_means import (
     Bounds,
     ColumnState,
     count,
@@ -29,8 +32,6 @@ from fastpubpriv.estimators.columns.column_means import (
     sum_up,
     warn_before,
 )
-from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
-from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level

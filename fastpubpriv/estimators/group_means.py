@@ -18,10 +18,13 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.distributions import tuning
+from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
+from fastpubpriv.distributions.budget_split import draws as column_draws
+from fastpubpriv.distributions.clips import TINY
+from fastpubpriv.distributions.support import doubtful_sum, edges_of, fewest, key_of
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns import tuning
-from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import (
+from fastpubpriv.estimators.column_means import (
     HELD,
     Bounds,
     ColumnState,
@@ -30,17 +33,6 @@ from fastpubpriv.estimators.columns.column_means import (
     unplaced,
     warn_before,
 )
-from fastpubpriv.estimators.columns.scales import (
-    MOVED,
-    BudgetSplit,
-    check_grids,
-    divide,
-    doubtful_sum,
-    edges_of,
-    fewest,
-    key_of,
-)
-from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, GroupCodes, Grouping
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.mean_methods import COUNTS, changed_settings

@@ -13,6 +13,7 @@ from typing import Any
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Missing, Mode, Objective, PublicOnly, Steps
+from fastpubpriv.distributions.budget_split import divide, draws
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.coinpress import (
@@ -21,8 +22,7 @@ from fastpubpriv.estimators.coinpress import (
     most_steps,
     predict_from_public,
 )
-from fastpubpriv.estimators.columns.column_means import mean_of_columns
-from fastpubpriv.estimators.columns.scales import divide, draws
+from fastpubpriv.estimators.column_means import mean_of_columns
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.shared_docs import FAILURE_PROB

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
+from fastpubpriv.estimators.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.mixture import MixtureResult

@@ -16,20 +16,19 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, RowsPerPerson
-from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns import tuning
-from fastpubpriv.estimators.columns.column_means import memory_of_cells, warn_before
-from fastpubpriv.estimators.columns.scales import (
-    BudgetSplit,
+from fastpubpriv.distributions import tuning
+from fastpubpriv.distributions.budget_split import BudgetSplit, divide
+from fastpubpriv.distributions.support import (
     SignedCounts,
     Support,
     columns_of,
-    divide,
     edges_of,
     fewest,
     lower_medians,
     scales_of,
 )
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.column_means import memory_of_cells, warn_before
 from fastpubpriv.estimators.grouping import ALL_SHARE, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, get_args
 
 from fastpubpriv import validation
 from fastpubpriv._types import Clipping, CovarianceMethod, Mode, RowWeight, Steps, Structure
+from fastpubpriv.distributions.budget_split import divide
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import grouping, quantiles, radii
 from fastpubpriv.estimators.coinpress import Predictor, predict_from_ball
-from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.gaussian_methods import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.group_means import predict_groups

@@ -18,11 +18,11 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.distributions.norms import NormCount
 from fastpubpriv.estimators.moments import (
     KURTOSIS,
     LARGEST,
     SOME_PUBLIC,
-    NormCount,
     RadialMean,
     RadialPlan,
     count_share,

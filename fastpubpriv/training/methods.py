@@ -17,8 +17,9 @@ from typing import Any, get_args
 import numpy as np
 
 from fastpubpriv._types import FloatArray, StepwiseLoss
+from fastpubpriv.distributions.norms import DRAWS
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import DRAWS, LARGEST
+from fastpubpriv.estimators.moments import LARGEST
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.privacy.spending import Spending

@@ -18,8 +18,9 @@ import numpy as np
 from scipy import linalg, special
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.distributions.norms import DRAWS, NormCount
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, unpacked
+from fastpubpriv.estimators.moments import LARGEST, RadialPlan, unpacked
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account

@@ -24,8 +24,9 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.distributions import budget_split, clips
 from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
-from fastpubpriv.estimators.columns import clips, column_means, scales
+from fastpubpriv.estimators import column_means
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms import cells, sums
 from fastpubpriv.mechanisms.sums import AffineMap, Executor
@@ -372,7 +373,7 @@ def test_a_cell_that_sees_more_than_one_number_is_caught(bug):
 
 def test_a_cost_that_was_forgotten_is_caught():
     def forgetful(*args, **options):
-        found = scales.divide(*args, **options)
+        found = budget_split.divide(*args, **options)
         return replace(found, total=found.total + found.shells)
 
     with (

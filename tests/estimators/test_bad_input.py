@@ -17,8 +17,7 @@ from benchmarks.accuracy import tables
 from benchmarks.accuracy.gaussians import Problem, errors, public_alone
 from fastpubpriv import ZCDP, PureDP, coinpress_mean, estimate_mean, weighted_mean
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import components
-from fastpubpriv.estimators.columns import column_means
+from fastpubpriv.estimators import column_means, components
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
 
@@ -214,9 +213,7 @@ def test_a_mean_that_noise_has_made_is_caught():
 
     few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
     assert gross_errors("estimate_mean", few) == (0, 0)
-    with mock.patch(
-        "fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=noisy
-    ):
+    with mock.patch("fastpubpriv.estimators.column_means.estimate_column", side_effect=noisy):
         assert gross_errors("estimate_mean", few)[1] > 0
 
 

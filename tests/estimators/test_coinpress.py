@@ -27,9 +27,8 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.estimators import radii
+from fastpubpriv.estimators import column_means, radii
 from fastpubpriv.estimators import weighted_mean as weighted_means
-from fastpubpriv.estimators.columns import column_means
 from fastpubpriv.estimators.radii import best_steps, chi_radius, gap_radius, predict_steps
 from fastpubpriv.privacy.spending import GaussianSpending
 from fastpubpriv.release import transcript as transcripts

@@ -12,6 +12,7 @@ from scipy.special import multigammaln
 from spies import seeded
 
 from fastpubpriv import estimate_gaussian
+from fastpubpriv.distributions.norms import EDGES, NormCount
 from fastpubpriv.estimators.ladder import full, schedule
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder import public_prior as evidence
@@ -22,7 +23,6 @@ from fastpubpriv.estimators.ladder.public_prior import (
     plain_worth,
     public_prior,
 )
-from fastpubpriv.estimators.moments import EDGES, NormCount
 from fastpubpriv.mechanisms.sums import AxisFeatures
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 

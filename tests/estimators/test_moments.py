@@ -12,8 +12,10 @@ from helpers.neighbors import pair_at
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, session
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.distributions.norms import NormCount
+from fastpubpriv.distributions import norms as norms_module
 from fastpubpriv.estimators import moments
-from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan
+from fastpubpriv.estimators.moments import RadialMean, RadialPlan
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.sums import (
@@ -39,7 +41,7 @@ def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None, radius=N
     affine = AffineMap(dim=rows.dim, matrix=matrix)
     dim = affine.out_dim
     options = {"ledger": None, "random_state": seed, "threads": 1, "progress": False}
-    run = session.start("radial_mean", rows, budget, draws=moments.DRAWS + 2 * dim, **options)
+    run = session.start("radial_mean", rows, budget, draws=norms_module.DRAWS + 2 * dim, **options)
     counted = run.account.allowance * moments.count_share(dim)
     pieces = run.account.allowance - counted
     plan = RadialPlan(

@@ -13,10 +13,10 @@ from helpers.neighbors import pair_at, random_pairs
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.distributions import clips as tails
+from fastpubpriv.distributions import support, tuning
+from fastpubpriv.distributions.budget_split import divide
 from fastpubpriv.estimators import quantiles as module
-from fastpubpriv.estimators.columns import clips as tails
-from fastpubpriv.estimators.columns import scales, tuning
-from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.estimators.quantiles import EdgeCounts, ranks_of, shortest_decimal
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms import cells
@@ -316,16 +316,16 @@ def test_planted_costs_edges_and_counts():
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
     rng = np.random.default_rng(17)
     shares = divide(3, 5_000, GaussianSpending(Fraction(1, 10)))
-    edges = scales.edges_of(shares.log2_parts)
+    edges = support.edges_of(shares.log2_parts)
     size = EXPONENTS << shares.log2_parts
     for _ in range(5):
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
-        column = scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
-        ((found, _),) = scales.find([column], 0.01, shares)
-        assert not scales.stand(found, (), shares)[0].any()  # nothing is known
+        column = support.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
+        ((found, _),) = support.find([column], 0.01, shares)
+        assert not support.stand(found, (), shares)[0].any()  # nothing is known
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
-        stood, ends = scales.stand(found, known, shares)
+        stood, ends = support.stand(found, known, shares)
         below, begin, outer, _ = found[stood].T
         last = begin + np.maximum(2 * outer, 1) - 1
         # that these are reached from the first three, the next test shows
@@ -334,7 +334,7 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
             slowly = set()
             for width, limits in zip(
                 (1, 2, 4, 8),
-                scales.thresholds(shares.log2_parts, 0.01, GaussianSpending),
+                support.thresholds(shares.log2_parts, 0.01, GaussianSpending),
                 strict=False,
             ):
                 for begin in range(size - width + 1):
@@ -380,13 +380,13 @@ def test_windows_that_stand_make_others_stand():
         # One of a run is near enough only when the one before it is known.
         places = 900 + np.cumsum(shares.parts * rng.integers(4, 9, 12))
         counts[:, places] += rng.uniform(6.5, 8.0, 12) * shares.count_std
-        (column,) = scales.columns_of(counts, np.zeros((1, 1)), np.zeros(1), [shares])
-        ((found, _),) = scales.find([column], 0.01, shares)
+        (column,) = support.columns_of(counts, np.zeros((1, 1)), np.zeros(1), [shares])
+        ((found, _),) = support.find([column], 0.01, shares)
         counted.append([])
         for passes in (1, 2, 3, 20):
             slowly = slowly_stand(found, size, [int(places[place])], passes)
             counted[-1].append(int(slowly.sum()))
-        stood, ends = scales.stand(found, {int(places[place])}, shares)
+        stood, ends = support.stand(found, {int(places[place])}, shares)
         assert stood.tolist() == slowly.tolist()
         lasts = found[:, 1] + np.maximum(2 * found[:, 2], 1) - 1
         assert ends == tuple(
@@ -407,10 +407,10 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
             columns.append(
-                scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
+                support.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
             )
         for each in columns:
-            ((_, anchor),) = scales.find([each], 0.01, shares)
+            ((_, anchor),) = support.find([each], 0.01, shares)
             best = -math.inf, -1
             for counts in (each.above, each.below, each.above + each.below):
                 std = shares.count_std * (
@@ -425,7 +425,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
                 assert anchor == (-math.inf, -1)
             low = best[1] - 30
             high = best[1] + 5
-            near = scales.anchor_between(each, low, high, shares)
+            near = support.anchor_between(each, low, high, shares)
             assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
             assert low <= near[1] < high + 2 * shares.parts
 
@@ -435,9 +435,9 @@ def test_a_window_is_found_with_nothing_beside_it():
         for side in range(2):
             counts = np.zeros((2, 2, 2047))
             counts[1, side, place] = 8.0
-            ones = scales.with_both(np.ones(counts.shape))
-            empty, (found, anchor) = scales.find_windows(
-                scales.with_both(counts), ones, np.full((1, 2048), 3.0)
+            ones = support.with_both(np.ones(counts.shape))
+            empty, (found, anchor) = support.find_windows(
+                support.with_both(counts), ones, np.full((1, 2048), 3.0)
             )
             assert found.tolist() == [[side, place, 0, 2048]]
             assert anchor == (8.0, place)
@@ -500,7 +500,7 @@ def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
             (rng.random(columns) * 90.0).tolist(),
             factors,
         )
-        values, variances, found = scales.pooled_counts(*given)
+        values, variances, found = support.pooled_counts(*given)
         with np.errstate(over="ignore"):
             slowly = slowly_pooled(*given)
         assert np.array_equal(values, slowly[0])
@@ -511,7 +511,7 @@ def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
 # ---- sides and tails -------------------------------------------------------------------------------------------------
 def some_sides(rng, log2_parts, sides=9):
     parts = 1 << log2_parts
-    edges = scales.edges_of(log2_parts)
+    edges = support.edges_of(log2_parts)
     cells = len(edges) - 1
     counts = rng.normal(size=(sides, cells)) * 4.0
     lasts = [*rng.integers(cells, size=sides - 6).tolist(), 0, cells - 1, None]
@@ -529,7 +529,7 @@ def test_a_cliff_has_hardly_a_tail_and_a_power_law_has_one():
     counts[0, 1020:1031] = 10_000.0
     counts[1, 1020:1031] = 10_000.0 * 0.5 ** np.arange(11)
     counts[1, 1031:1036] = 10_000.0 * 0.5 ** np.arange(11, 16)
-    given = [np.full(2047, 1.0)] * 2, scales.edges_of(0), [1030, 1030], 1, np.array([9, 9])
+    given = [np.full(2047, 1.0)] * 2, support.edges_of(0), [1030, 1030], 1, np.array([9, 9])
     sides = tails.sides_of(list(counts), *given)
     assert sides.heavy == [False, True]
     cliff, power_law = (side.beyond for side in sides.each())

@@ -13,8 +13,9 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.columns import clips, column_means, scales, tuning
-from fastpubpriv.estimators.columns.scales import divide
+from fastpubpriv.distributions import budget_split, clips, support, tuning
+from fastpubpriv.distributions.budget_split import divide
+from fastpubpriv.estimators import column_means
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
 from fastpubpriv.release import transcript as transcripts
 
@@ -60,7 +61,7 @@ class Shifted(transcripts.Transcript):
 
 
 def spending_here(budget, dim):
-    return spending_of(budget, scales.draws(dim))
+    return spending_of(budget, budget_split.draws(dim))
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -271,7 +272,7 @@ def test_thresholds_fall_faster_than_a_mistake_costs():
 
     laws = {GaussianSpending: stats.norm, LaplaceSpending: stats.laplace(scale=np.sqrt(0.5))}
     for noise, law in laws.items():
-        limits = scales.thresholds(2, 0.01, noise)[0]
+        limits = support.thresholds(2, 0.01, noise)[0]
         for octaves in (0, 1, 5, 30):
             assert law.sf(limits[4 * octaves]) == pytest.approx(
                 0.01 * 2.0 ** (-3 * octaves), rel=1e-6
@@ -316,9 +317,7 @@ def test_a_deviation_of_zero_would_replace_it():
         )
 
     # planted
-    with mock.patch(
-        "fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=certain
-    ):
+    with mock.patch("fastpubpriv.estimators.column_means.estimate_column", side_effect=certain):
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
@@ -363,7 +362,7 @@ def test_bounds_make_the_interval_hold_them(budget, rows):
 
 def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
     def near(column, scale, shares, far):
-        return scales.undetected_rows(shares, 0)
+        return support.undetected_rows(shares, 0)
 
     with mock.patch.object(column_means, "undetected_at", side_effect=near):  # planted
         resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
@@ -543,7 +542,7 @@ def test_laplace_counts_show_rows_far_from_all_others():
         mock.patch.object(tuning, "SIGNAL_PURE", 90.0),
         mock.patch.object(tuning, "FALSE_ALARM_PURE", 0.01),
         # shares are kept from call to call
-        mock.patch.object(column_means, "divide", scales.divide.__wrapped__),
+        mock.patch.object(column_means, "divide", budget_split.divide.__wrapped__),
     ):
         assert unseen() > 0.6
 
@@ -627,7 +626,7 @@ def test_which_tails_are_called_heavy():
     assert said.count(("heavy_tail",)) >= 4
     assert said.count(()) <= 10
     # Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows.
-    edges = scales.edges_of(0)
+    edges = support.edges_of(0)
     values = np.zeros(2047)
     last = 1100
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
@@ -649,17 +648,17 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
     rng = np.random.default_rng(9)
     far = 0
     size = 2047 * divided.parts
-    end = scales.key_of(1.0, divided.log2_parts)
+    end = support.key_of(1.0, divided.log2_parts)
     none = np.zeros(0, dtype=np.int64)
     for _ in range(300):
         above, below = rng.normal(scale=divided.count_std, size=(2, size))
         above[end] += 20_000.0
         spread = np.full(size, divided.count_std**2)
-        column = scales.SignedCounts(
+        column = support.SignedCounts(
             center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
             public_above=none, public_below=none,
         )  # fmt: skip
-        (found,) = scales.scales_of([column], [divided])
+        (found,) = support.scales_of([column], [divided])
         far += max(found.above or 0, found.below or 0) >= end + 2 * divided.parts
     assert far <= 10
 
@@ -684,8 +683,8 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
 
 def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
     rng = np.random.default_rng(10)
-    edges = scales.edges_of(1)
-    last = scales.key_of(8.0, 1)
+    edges = support.edges_of(1)
+    last = support.key_of(8.0, 1)
     values = np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
     side = clips.sides_of(

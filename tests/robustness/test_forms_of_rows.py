@@ -23,7 +23,7 @@ from public_calls import CALLS, NOTIONS, quiet
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, Ledger, session
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns import column_means
+from fastpubpriv.estimators import column_means
 from fastpubpriv.privacy import Cost
 from fastpubpriv.sources import Rows, private_rows
 

@@ -18,7 +18,7 @@ LESS_ACCURATE = "a choice before or after the release: other weights make it les
 EQUIVALENT = (
     Equivalent("fastpubpriv/estimators/components.py", "_rough_radius", "reach", LESS_ACCURATE),
     Equivalent(
-        "fastpubpriv/estimators/columns/column_means.py",
+        "fastpubpriv/estimators/column_means.py",
         "leftover_share",
         "noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf",
         LESS_ACCURATE,
@@ -37,7 +37,7 @@ EQUIVALENT = (
         "the noise of a count of rows under a root with that of the mean square: half of it is a hundredth of the width",
     ),
     Equivalent(
-        "fastpubpriv/estimators/moments.py",
+        "fastpubpriv/distributions/norms.py",
         "_sum",
         "0.5 * self.std * float(np.linalg.norm(over))",
         "the noise of a bound under a root with the bound: half of it moves no bound by a quarter",

@@ -13,8 +13,15 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv.estimators import gaussian, group_means, lifted_coinpress, mean_methods, quantiles
-from fastpubpriv.estimators.columns import column_means, scales
+from fastpubpriv.distributions import budget_split, support
+from fastpubpriv.estimators import (
+    column_means,
+    gaussian,
+    group_means,
+    lifted_coinpress,
+    mean_methods,
+    quantiles,
+)
 from fastpubpriv.planning import forecasts
 from fastpubpriv.results import by_key, ranks
 from fastpubpriv.training import exact
@@ -52,7 +59,7 @@ def test_a_function_with_a_changed_line_takes_the_place_of_the_right_one(monkeyp
 
 # ---- Noise -----------------------------------------------------------------------------------------------------------
 def test_2_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
-    larger = changed(scales, "divide", "count_std=std", "count_std=1.4 * std")
+    larger = changed(budget_split, "divide", "count_std=std", "count_std=1.4 * std")
     for module in (mean_methods, column_means):
         monkeypatch.setattr(module, "divide", larger)
     assert not 1.0 / 1.03 < terms.planned_cells("mean") < 1.03

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.distributions.norms import DRAWS, NormCount, Shells
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.ladder import full
@@ -37,7 +38,7 @@ from fastpubpriv.estimators.ladder.schedule import (
 )
 from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, RadialPlan, Shells
+from fastpubpriv.estimators.moments import RadialMean, RadialPlan
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget

@@ -17,17 +17,14 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns import clips, tuning
-from fastpubpriv.estimators.columns.clips import ColumnClip, middle_and_width
-from fastpubpriv.estimators.columns.scales import (
-    MOVED,
-    BudgetSplit,
+from fastpubpriv.distributions import clips, tuning
+from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
+from fastpubpriv.distributions.clips import ColumnClip, middle_and_width
+from fastpubpriv.distributions.norms import SHELLS_AN_OCTAVE, Norms, choose_ball
+from fastpubpriv.distributions.support import (
     SignedCounts,
     Support,
-    check_grids,
     columns_of,
-    divide,
     doubtful_sum,
     edges_of,
     fewest,
@@ -38,7 +35,7 @@ from fastpubpriv.estimators.columns.scales import (
     undetected_at,
     undetected_rows,
 )
-from fastpubpriv.estimators.moments import SHELLS_AN_OCTAVE, Norms, choose_ball
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells

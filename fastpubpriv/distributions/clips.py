@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.columns import tuning
-from fastpubpriv.estimators.columns.scales import BudgetSplit, SignedCounts, Support, edges_of
+from fastpubpriv.distributions import tuning
+from fastpubpriv.distributions.budget_split import BudgetSplit
+from fastpubpriv.distributions.support import SignedCounts, Support, edges_of
 
 GRID = 1.0 - np.linspace(0.0, 1.0, 41)
 TINY = float(np.finfo(np.float64).tiny)
