@@ -12,8 +12,8 @@ from helpers.neighbors import pair_at
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, session
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.distributions.norms import NormCount
 from fastpubpriv.distributions import norms as norms_module
+from fastpubpriv.distributions.norms import NormCount
 from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import RadialMean, RadialPlan
 from fastpubpriv.kernels import rows as kernels

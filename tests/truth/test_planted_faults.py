@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from fastpubpriv.distributions import budget_split, support
+from fastpubpriv.distributions import budget_split
 from fastpubpriv.estimators import (
     column_means,
     gaussian,
