@@ -62,10 +62,10 @@ UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE = 0.05  # maximum fraction of rows outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
-INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
-LARGEST_RATIO = 0.4  # maximum ratio of rows in an octave to those in the previous one
-LEAST_FACTOR, BEND = 1e-3, 6  # least factor on that ratio per octave; exponent of the curvature
-HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
+INNER, OUTER = 14, 5  # octaves that are kept inside the end of that cell, and modeled beyond it
+LARGEST_RATIO = 0.5  # maximum ratio of rows in an octave to those in the previous one: a heavier tail has no mean
+# Prior mean and standard deviation of the rows of an octave, over the most that the rule allows.
+PRIOR_MEAN, PRIOR_STD = 0.3, 0.5
 HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a tail may be infinite
 
 # ---- Clip points and the correction for clipped rows.
@@ -74,14 +74,13 @@ POINTS_AN_OCTAVE = 4  # candidate clip points per octave
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
 FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
+BIAS = 0.05  # weight of the squared clipping correction in predicted squared errors of groups and squares
 # maximum natural logarithm of a column's unit in the error of the whole vector
 FARTHEST_ROOT = 30.0
 
 # ---- Reasons of a result.
-TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
-# hidden tail over half the interval's width; in a column of mostly one value
-HIDDEN = 4.0
-BESIDE = 2.0
+# Hidden tail over the half-width of noise, sampling and clipping; the same in a column of mostly one value.
+HIDDEN, BESIDE = 6.0, 1.33
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
 MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning

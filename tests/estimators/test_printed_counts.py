@@ -111,7 +111,7 @@ def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one
     rng = np.random.default_rng(12)
     rows = rng.normal(5.0, 2.0, size=(12, 2))
     public = rng.normal(5.0, 2.0, size=(30, 2))
-    described = fpp.describe(rows, x_pub=public, budget=EXACT)
+    described = fpp.describe(rows, x_pub=public, budget=EXACT, random_state=0)
     gaussian = fpp.estimate_gaussian(rows, x_pub=public, method="lifted_coinpress", budget=EXACT)
     half = np.arange(12) % 2
     means = fpp.estimate_mean(
