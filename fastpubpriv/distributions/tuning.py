@@ -22,6 +22,9 @@ SHELLS = 48  # edges of shells, eight per octave
 # A second release is paid out of the share of the sum. Columns whose rows lie far from the center get a new center and new counts;
 # otherwise, where the noise of the sum is far below the sampling error, the counts are refined.
 MOST_MOVES = 2  # new centers per call
+MOVE_STDS = (
+    100.0  # public standard deviations from the center from which on a new one is worth its cost
+)
 # shares of a new center and of the counts about it
 MOVE_SUM = Fraction(1, 8)
 MOVE_COUNTS = Fraction(1, 4)

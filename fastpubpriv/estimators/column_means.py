@@ -106,9 +106,14 @@ def row_map(columns: CountedColumns, *, neutral: bool, only: BoolArray | None = 
     )
 
 
-def off_center(columns: CountedColumns) -> BoolArray:
-    """Return which columns have nearly all rows in two adjacent cells (or one octave), too wide to resolve them."""
-    is_far = columns.used.copy()
+def off_center(columns: CountedColumns, public: FloatArray) -> BoolArray:
+    """Return which columns have nearly all rows in two adjacent cells (or one octave), too wide to resolve them.
+
+    A new center costs more than it gains where the rows are not far away in deviations of the public rows.
+    """
+    _, _, public_std = public_moments(public)
+    distance = np.abs(columns.box.absolute(columns.mean))
+    is_far = columns.used & (distance > tuning.MOVE_STDS * public_std)
     for place in np.flatnonzero(is_far).tolist():
         column, scale, shares = columns.evidence[place]
         clear = tuning.LIKELY * shares.count_std
@@ -188,7 +193,7 @@ def count(
     counts = ask(lower_medians(public), shares.cells)
     columns = columns_from(counts, public, shares, bounds)
     for _ in range(tuning.MOST_MOVES if again else 0):
-        far = off_center(columns)
+        far = off_center(columns, public)
         if not far.any():
             break
         center = moved(run, columns, far, shares.total * tuning.MOVE_SUM, neutral=neutral)
