@@ -38,6 +38,10 @@ class Excess(NamedTuple):
     variance: FloatArray
     hidden: FloatArray
 
+    def at(self, places: IntArray) -> Excess:
+        """Excess over one point of each line, (lines,) each."""
+        return Excess(*(_at(numbers, places) for numbers in self))
+
     def risk(self, occupied: BoolArray) -> FloatArray:
         """Variance of the sums; of a line that is not `occupied` to have rows here, the part that its counts suggest."""
         suggested = np.maximum(self.total, 0.0) ** 2
@@ -160,12 +164,17 @@ class Line:
             error += bias * (down[:, :, None] + up[:, None, :]) ** 2
         best = error.reshape(len(error), -1).argmin(axis=1)
         low, high = np.divmod(best, upper.shape[1])
-        return self.box(_at(lower, low), _at(upper, high))
+        return self._box(_at(lower, low), _at(upper, high), below.at(low), above.at(high))
 
     def box(self, lower: FloatArray, upper: FloatArray) -> ClipBox:
-        """ClipBox from `lower` to `upper`, (lines,) each."""
-        below = Excess(*(each[:, 0] for each in self.excess(lower[:, None], -1.0)))
-        above = Excess(*(each[:, 0] for each in self.excess(upper[:, None], 1.0)))
+        """Box from `lower` to `upper`, (lines,) each."""
+        first = np.zeros(len(lower), dtype=np.int64)
+        below = self.excess(lower[:, None], -1.0).at(first)
+        above = self.excess(upper[:, None], 1.0).at(first)
+        return self._box(lower, upper, below, above)
+
+    def _box(self, lower: FloatArray, upper: FloatArray, below: Excess, above: Excess) -> ClipBox:
+        """Box with the excess over its ends, (lines,) each."""
         return ClipBox(
             center=self.center,
             exponent=self.exponent,
