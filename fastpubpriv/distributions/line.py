@@ -26,6 +26,8 @@ LARGEST = float(np.finfo(np.float64).max)
 POINTS_OF_CELL = 8  # cells of a line of squares for each cell of the line
 
 
+# an excess of zero leaves nothing
+@np.errstate(over="ignore")
 def shrunk(excess: FloatArray, variance: FloatArray) -> FloatArray:
     """Positive part of a noisy excess, less the part that noise explains (positive-part James-Stein)."""
     return np.asarray(np.maximum(excess - variance / np.maximum(excess, TINY), 0.0))
@@ -269,6 +271,8 @@ class Tails(NamedTuple):
     hidden: FloatArray
 
 
+# a noise of zero is that of octaves without cells
+@np.errstate(all="ignore")
 def tails(
     octaves: FloatArray, stds: FloatArray, beyond: FloatArray, beyond_stds: FloatArray
 ) -> Tails:

@@ -331,7 +331,7 @@ def held_of_an_unlike_group():
 def test_a_group_whose_sums_contradict_the_shape_of_all_rows_does_not_borrow_it():
     assert held_of_an_unlike_group() == 8
     with mock.patch.object(
-        group_means, "unlike", lambda line, masses, *_: np.zeros(len(masses.rows), dtype=bool)
+        group_means, "contradicted", lambda line, *_: np.zeros(len(line.rows), dtype=bool)
     ):
         assert held_of_an_unlike_group() <= 6  # planted: no look at the sums
 

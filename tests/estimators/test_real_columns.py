@@ -13,7 +13,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.distributions import budget_split, clips, support, tuning
+from fastpubpriv.distributions import budget_split, columns, support, tuning
 from fastpubpriv.distributions.budget_split import divide
 from fastpubpriv.estimators import column_means
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
@@ -158,7 +158,7 @@ def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
 
 def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
     """As they were before intervals of many columns reached as far as they may at no price."""
-    monkeypatch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
+    monkeypatch.setattr(columns, "_freely_extended", lambda line, box, inside, shares: box)
     assert error_over_a_known_variance(BUDGETS[2], 2000, 10, 1, runs=24) > 1.2 * 1.1
 
 
@@ -309,15 +309,14 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 
 
 def test_a_deviation_of_zero_would_replace_it():
-    def certain(
-        seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known
-    ):
-        return honest(
-            seen, total, instead, 0.0 if np.isinf(instead_std) else instead_std, n_pub, **known
-        )
+    honest = column_means.estimates_of
+
+    def certain(counted, totals, instead, instead_std, n_pub, **known):
+        known_std = np.where(np.isinf(instead_std), 0.0, instead_std)
+        return honest(counted, totals, instead, known_std, n_pub, **known)
 
     # planted
-    with mock.patch("fastpubpriv.estimators.column_means.estimate_column", side_effect=certain):
+    with mock.patch.object(column_means, "estimates_of", side_effect=certain):
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
@@ -625,21 +624,15 @@ def test_which_tails_are_called_heavy():
         said += mean_of(rows, rows[:5].copy(), ZCDP(0.5), random_state=seed).part_reasons
     assert said.count(("heavy_tail",)) >= 4
     assert said.count(()) <= 10
-    # Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows.
-    edges = support.edges_of(0)
-    values = np.zeros(2047)
-    last = 1100
-    values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
-    def side(std):
-        (found,) = clips.sides_of(
-            [values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)
-        ).each()
-        return found
 
-    assert not side(2.0).heavy
-    values[last + 1] = 60.0
-    assert side(2.0).heavy
+def test_a_tail_is_heavy_if_rows_go_on_as_a_power_law_has_them():
+    """Octaves 100, 150, 180 and nothing beyond: a power law would go on with 67 rows."""
+    stds = np.full((1, 5), 2.0)
+    ends = np.array([[0.0, 100.0, 150.0, 180.0, 0.0]])
+    assert not columns.is_slow(ends, stds, 1)[0]
+    ends[0, 0] = 60.0
+    assert columns.is_slow(ends, stds, 1)[0]
 
 
 def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_far():
@@ -679,43 +672,3 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
         result.report.tail_below,
     ):
         assert not np.isnan(found).any()
-
-
-def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
-    rng = np.random.default_rng(10)
-    edges = support.edges_of(1)
-    last = support.key_of(8.0, 1)
-    values = np.zeros(len(edges) - 1)
-    values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
-    side = clips.sides_of(
-        [values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int)
-    )
-    lower, upper, mass = side.block[:3, 0]
-    counted = np.flatnonzero(mass[: side.occupied])
-    numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]
-    points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
-    (found,), _, _ = side.excess(points[None])
-    guessed = mass[side.occupied :]
-    middle = (lower + (upper - lower) / 2.0)[side.occupied :]
-    for clip, told in zip(points, found, strict=True):
-        beyond = float((guessed * (middle - clip)).sum())
-        assert told == pytest.approx(
-            np.maximum(np.concatenate(numbers) - clip, 0.0).sum() / 4000 + beyond,
-            rel=0.03,
-            abs=0.05,
-        )
-
-
-def test_what_noise_explains_is_not_put_back():
-    assert clips.shrunk_excess(10.0, 0.0) == 10.0
-    assert clips.shrunk_excess(10.0, 25.0) == 7.5
-    assert (
-        clips.shrunk_excess(3.0, 9.0)
-        == clips.shrunk_excess(-3.0, 1.0)
-        == clips.shrunk_excess(0.0, 1.0)
-        == 0.0
-    )
-    # Cells of noise alone: what they add to a sum is a fraction of the noise, and what is surely there stays.
-    noise = np.random.default_rng(11).normal(size=4000)
-    added = np.array([clips.shrunk_excess(each, 1.0) for each in noise])
-    assert np.sqrt(np.mean(added**2)) < 0.6 * np.sqrt(np.mean(np.maximum(noise, 0.0) ** 2))

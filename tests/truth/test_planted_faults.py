@@ -108,14 +108,20 @@ def test_7_groups_without_clipping_are_found(monkeypatch):
 
 
 def test_9_a_width_that_decides_without_clipping_is_found(monkeypatch):
-    plant(monkeypatch, group_means, "tell", "sampling ** 2 + clipping ** 2", "sampling ** 2")
+    plant(
+        monkeypatch,
+        group_means,
+        "group_estimates",
+        "sampling ** 2 + clipping ** 2",
+        "sampling ** 2",
+    )
     assert shares.watched_moved(BY_G) != []
 
 
 def test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found(monkeypatch):
     text = "measured_moments = GroupMoments(codes=codes, middle=middle, half=half"
     moved = "lower, upper = np.clip([lower, upper], *ends)\n    middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0\n    "
-    monkeypatch.setattr(group_means.Line, "within", lambda self, lowest, highest: self)
+    monkeypatch.setattr(group_means.GroupCells, "within", lambda self, lowest, highest: self)
     plant(monkeypatch, group_means, "learn", text, moved + text)
     bounded = case_of("estimate_mean", "by='g', bounds=ends(1.0)")
     assert "far" in kinds(
