@@ -149,6 +149,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "a tail of another size": "test_reaches.py::test_a_tail_of_another_size_is_found",
         "a worst case of another size": "test_reaches.py::test_a_worst_case_of_another_size_is_found",
         "a mean within bounds without sampling": "test_bounded_means.py::test_a_deviation_of_nothing_is_caught",
+        "missing values that noise hides": "test_bounded_means.py"
+        "::test_missing_values_that_are_not_allowed_for_are_caught",
         "bounds that always replace counts": "test_bounded_means.py::test_bounds_that_always_replace_counts_are_caught",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
