@@ -30,6 +30,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "a gradient that is not clipped": "test_gradient_replay.py::test_a_gradient_that_is_not_clipped_is_caught",
         "a batch that depends on rows": "test_gradient_replay.py::test_a_batch_that_depends_on_rows_is_caught",
         "a scale of labels from private rows": "test_gradient_replay.py::test_a_scale_from_private_rows_is_caught",
+        "a count of one group that is too heavy": "test_bounded_means.py::test_a_count_that_is_too_heavy_is_caught",
+        "the weight of one group with several": "test_group_means.py"
+        "::test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught",
+        "a route that private rows choose": "test_bounded_means.py::test_a_route_that_private_rows_choose_is_caught",
         "half the sensitivity of an output": "test_output_perturbation.py::test_half_the_sensitivity_is_caught",
     },
     "sensitivities, over random neighbors": {
@@ -144,6 +148,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_an_upper_end_of_quantiles_that_is_too_far_is_found",
         "a tail of another size": "test_reaches.py::test_a_tail_of_another_size_is_found",
         "a worst case of another size": "test_reaches.py::test_a_worst_case_of_another_size_is_found",
+        "a mean within bounds without sampling": "test_bounded_means.py::test_a_deviation_of_nothing_is_caught",
+        "missing values that noise hides": "test_bounded_means.py"
+        "::test_missing_values_that_are_not_allowed_for_are_caught",
+        "bounds that always replace counts": "test_bounded_means.py::test_bounds_that_always_replace_counts_are_caught",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",

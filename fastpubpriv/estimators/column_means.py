@@ -34,6 +34,7 @@ from fastpubpriv.distributions.support import (
     undetected_rows,
 )
 from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.bounded_means import BoundedColumns, mean_in_bounds
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
@@ -548,12 +549,24 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
     enough = settings.public_only == "auto" and n_pub >= tuning.ENOUGH_PUBLIC
     if enough and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
-    check_grids(shares)
-    session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
-    beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
-    with run.paid():
-        columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
-        result = sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
+    within = None
+    if bounds is not None and not neutral and not whole:
+        within = BoundedColumns.of(public, bounds)
+    if within is not None and within.suffice(shares):
+        predicted = float(np.linalg.norm(within.predicted_error(shares)))
+        session.warn_if_useless("estimate_mean", predicted, math.sqrt(dim / n_pub))
+        beyond = warn_if_bounds_are_wrong("estimate_mean", public, bounds, run.rows.columns)
+        with run.paid():
+            result = mean_in_bounds(run, public, within)
+    else:
+        check_grids(shares)
+        session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
+        beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
+        with run.paid():
+            columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
+            result = sum_up(
+                run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole
+            )
     # The warning about bounds was given before the debit.
     result = session.warned("estimate_mean", result)
     return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))

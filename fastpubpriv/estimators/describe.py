@@ -225,7 +225,7 @@ def describe(
     Privacy
     -------
     Neighbors: replace one private row. The releases of `estimate_mean`, of `quantiles` after their cells, which both read, of the
-    squared distances from the means (as one group: 4 dim S^2; 5/2 dim S), and one count of all columns of text (2 t S^2; 2 t
+    squared distances from the means (as one group: 4 dim S^2; 2 dim S), and one count of all columns of text (2 t S^2; 2 t
     S). The exact costs add up to at most the budget. Public: n_priv, dim, x_pub, q, keys.
 
     Notes

@@ -20,6 +20,8 @@ from fastpubpriv.results.gaussians import KINDS, GaussianReport
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
 from fastpubpriv.sources.column_names import points
 
+# releases in which each column has its own number of missing values
+COUNTS_OF_MISSING = ("signed dyadic cells", "moments within bounds")
 SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
 
 
@@ -218,7 +220,9 @@ class MeanResult(Result):
             rows_used = self.report.rows_used
             missing = self.missing_rows if rows_used is None else most_rows - rows_used
             counted = [
-                each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"
+                each.get("count_noise_std", each["noise_std"])
+                for each in self.releases
+                if each["name"] in COUNTS_OF_MISSING
             ]
             # A count of missing values within three noise standard deviations of zero is reported as zero.
             error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
