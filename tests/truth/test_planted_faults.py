@@ -77,7 +77,13 @@ def test_3_last_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
 
 
 def test_8_half_the_noise_of_means_of_groups_is_found(monkeypatch):
-    plant(monkeypatch, group_means, "tell", "noise = radius / n", "noise = 0.5 * radius / n")
+    plant(
+        monkeypatch,
+        group_means,
+        "group_estimates",
+        "noise = box.half / n",
+        "noise = 0.5 * box.half / n",
+    )
     call = terms.call_of("estimate_mean", "by='g', bounds=ends(1.0)")
     ratio, most = terms.noise_of_means(call, terms.SEEDS // 3)
     assert ratio > terms.ROOM * most
