@@ -34,6 +34,9 @@ def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatAr
     """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, cells + 1)."""
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
+    floor = tuning.FLOOR / (BOTH * tuning.REACH << log2_parts)
+    near = log_chance[: (tuning.REACH << log2_parts) + 1]
+    np.maximum(near, math.log(floor), out=near)
     gaussian = -special.ndtri_exp(log_chance)
     # The noise of a sum of cells approaches a Gaussian.
     beyond = noise.beyond_gaussian(log_chance)
@@ -370,26 +373,24 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
-    """Largest contribution to the sum of distances of a nearly significant cell or octave beyond the support, or zero."""
+    """Largest contribution to the sum of distances of a cell or octave beyond the support that is unlikely noise, or zero."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
-    edges = edges_of(shares.log2_parts)
+    if not lasts:
+        return 0.0
+    parts = shares.parts
+    # cells and octaves of both sides are tested
+    tests = 2 * BOTH * tuning.REACH * parts * min(shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS)
+    limits = thresholds(shares.log2_parts, tuning.DOUBT / tests, type(shares.spending))[:, 0]
     worst = 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
-        begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
-        near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
-        for width in (1, shares.parts):
-            sums = (
-                near[:0]
-                if len(near) < width
-                else near
-                if width == 1
-                else np.convolve(near, np.ones(width), "valid")
-            )
-            least = tuning.LIKELY * shares.count_std * math.sqrt(width)
-            if len(sums) and np.maximum.reduce(sums) > least:
-                places = np.flatnonzero(sums > least)
-                with np.errstate(over="ignore"):
-                    worst = max(worst, float((sums[places] * edges[begin + places]).max()))
+        begin = 1 + (max(lasts) if last is None else last)
+        counted = np.append(0.0, counts[begin : begin + tuning.REACH * parts].cumsum())
+        for width, limit in ((1, limits[0]), (parts, limits[shares.log2_parts])):
+            sums = counted[width:] - counted[:-width]
+            doubtful = sums > limit * shares.count_std * math.sqrt(width)
+            distance = edges_of(shares.log2_parts)[begin : begin + len(sums)]
+            with np.errstate(over="ignore"):
+                worst = max(worst, float((sums * distance).max(initial=0.0, where=doubtful)))
     return worst
 
 

@@ -42,6 +42,10 @@ ANCHOR = 5.2
 ANCHOR_PURE = 9.8
 # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
 DECAY = 3.0
+# Octaves beyond known rows within which that rate, summed over all cells of a column, does not fall below `FLOOR`: one spoiled
+# column in a million is accepted (and most such columns get a reason) so that a far minority is found. An error of 1e-4 is not.
+REACH = 24
+FLOOR = 1e-6
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
 MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column
@@ -52,17 +56,18 @@ NEAR_CENTER = 12, 2  # octaves below and above the magnitude of the center that 
 # rows that may hide on an empty side rises linearly.
 MANY_ZEROS = 0.4
 MOST_ZEROS = 0.8
-# Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
-# that are nearly significant make a column doubtful.
+# False-alarm rate per column of doubt: a cell or octave that noise explains as rarely, within `REACH` beyond the support.
+DOUBT = 0.005
+# Octaves around the outermost significant cell within which a clip point may lie beyond it, and public values are trusted.
 NEAR_OCTAVES = 4
-# z-score of a nearly significant cell or octave, of missing values, and of rows outside the main
-# cells
+# z-score of missing values, of rows outside the main cells, and of a guessed cell
 LIKELY = 3.0
 UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE = 0.05  # maximum fraction of rows outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
 INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
+assert NEAR_OCTAVES + 1 <= OUTER, "clip points beyond the modeled octaves"
 LARGEST_RATIO = 0.4  # maximum ratio of rows in an octave to those in the previous one
 LEAST_FACTOR, BEND = 1e-3, 6  # least factor on that ratio per octave; exponent of the curvature
 HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
