@@ -29,6 +29,11 @@ SLACK = 1.0 - 1e-9  # so that rounding in the prefilter of windows loses none
 Windows = tuple[IntArray, tuple[float, int]]
 
 
+def widths_of(log2_parts: int) -> tuple[int, ...]:
+    """Cells of the windows that are tested: up to two octaves."""
+    return tuning.WIDTHS[: 2 + log2_parts]
+
+
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatArray:
     """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, cells + 1)."""
@@ -40,13 +45,7 @@ def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatAr
     gaussian = -special.ndtri_exp(log_chance)
     # The noise of a sum of cells approaches a Gaussian.
     beyond = noise.beyond_gaussian(log_chance)
-    every = np.stack(
-        [
-            gaussian + beyond / math.sqrt(width)
-            for width in tuning.WIDTHS
-            if width <= 2 << log2_parts
-        ]
-    )
+    every = np.stack([gaussian + beyond / math.sqrt(width) for width in widths_of(log2_parts)])
     every.flags.writeable = False
     return every
 
@@ -378,14 +377,15 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     if not lasts:
         return 0.0
     parts = shares.parts
-    # cells and octaves of both sides are tested
-    tests = 2 * BOTH * tuning.REACH * parts * min(shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS)
-    limits = thresholds(shares.log2_parts, tuning.DOUBT / tests, type(shares.spending))[:, 0]
+    widths = widths_of(shares.log2_parts)
+    tests = len(widths) * BOTH * tuning.REACH * parts
+    chance = tuning.DOUBT / tests / min(shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS)
+    limits = thresholds(shares.log2_parts, chance, type(shares.spending))[:, 0].tolist()
     worst = 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
         begin = 1 + (max(lasts) if last is None else last)
         counted = np.append(0.0, counts[begin : begin + tuning.REACH * parts].cumsum())
-        for width, limit in ((1, limits[0]), (parts, limits[shares.log2_parts])):
+        for width, limit in zip(widths, limits, strict=True):
             sums = counted[width:] - counted[:-width]
             doubtful = sums > limit * shares.count_std * math.sqrt(width)
             distance = edges_of(shares.log2_parts)[begin : begin + len(sums)]
