@@ -60,7 +60,8 @@ MOST_ZEROS = 0.8
 DOUBT = 0.005
 # Octaves around the outermost significant cell within which a clip point may lie beyond it, and public values are trusted.
 NEAR_OCTAVES = 4
-# z-score of missing values, of rows outside the main cells, and of a guessed cell
+# z-score from which noise hardly explains a count: of missing values, of rows outside the main cells, of a guessed cell, and of the
+# difference from public rows
 LIKELY = 3.0
 UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE = 0.05  # maximum fraction of rows outside the main cells
