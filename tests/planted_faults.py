@@ -144,6 +144,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_an_upper_end_of_quantiles_that_is_too_far_is_found",
         "a tail of another size": "test_reaches.py::test_a_tail_of_another_size_is_found",
         "a worst case of another size": "test_reaches.py::test_a_worst_case_of_another_size_is_found",
+        "a false-alarm rate without a floor": "test_far_minorities.py"
+        "::test_planted_rate_without_a_floor_loses_a_tenth_of_rows",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",
