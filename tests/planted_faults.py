@@ -152,6 +152,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "missing values that noise hides": "test_bounded_means.py"
         "::test_missing_values_that_are_not_allowed_for_are_caught",
         "bounds that always replace counts": "test_bounded_means.py::test_bounds_that_always_replace_counts_are_caught",
+        "a false-alarm rate without a floor": "test_far_minorities.py"
+        "::test_planted_rate_without_a_floor_loses_a_tenth_of_rows",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
         "an argument that is accepted and ignored": "test_engine.py"
         "::test_an_argument_that_is_accepted_and_ignored_is_found",

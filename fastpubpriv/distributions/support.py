@@ -29,21 +29,23 @@ SLACK = 1.0 - 1e-9  # so that rounding in the prefilter of windows loses none
 Windows = tuple[IntArray, tuple[float, int]]
 
 
+def widths_of(log2_parts: int) -> tuple[int, ...]:
+    """Cells of the windows that are tested: up to two octaves."""
+    return tuning.WIDTHS[: 2 + log2_parts]
+
+
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatArray:
     """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, cells + 1)."""
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
+    floor = tuning.FLOOR / (BOTH * tuning.REACH << log2_parts)
+    near = log_chance[: (tuning.REACH << log2_parts) + 1]
+    np.maximum(near, math.log(floor), out=near)
     gaussian = -special.ndtri_exp(log_chance)
     # The noise of a sum of cells approaches a Gaussian.
     beyond = noise.beyond_gaussian(log_chance)
-    every = np.stack(
-        [
-            gaussian + beyond / math.sqrt(width)
-            for width in tuning.WIDTHS
-            if width <= 2 << log2_parts
-        ]
-    )
+    every = np.stack([gaussian + beyond / math.sqrt(width) for width in widths_of(log2_parts)])
     every.flags.writeable = False
     return every
 
@@ -284,7 +286,10 @@ def pooled_counts(
     own: Sequence[float],
     factors: Sequence[float],
 ) -> tuple[FloatArray, FloatArray, list[IntArray]]:
-    """Pool released and public counts by inverse variance: counts and variances (columns, sides, cells), and public cells."""
+    """Pool released and public counts by inverse variance: counts and variances (columns, sides, cells), and public cells.
+
+    Private rows need not be like public ones: the further a difference exceeds what noise explains, the less it is shrunk.
+    """
     columns = len(centers)
     cells = EXPONENTS << log2_parts
     variance = np.array(own)
@@ -302,7 +307,11 @@ def pooled_counts(
     # Each side is padded by an empty cell at both ends, so that every cell has neighbors.
     occupied = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
     held = occupied.nonzero()[0]
-    near = np.concatenate([held - 1, held, held + 1])
+    explained = tuning.LIKELY * np.sqrt(np.where(factor > 0.0, variance + square * 0.5, math.inf))
+    exceeding = counts[:, : sides * cells] > explained[:, None]
+    line, place = np.divmod(exceeding.reshape(-1).nonzero()[0], cells)
+    unexplained = line * (cells + 2) + 1 + place
+    near = np.concatenate([held - 1, held, held + 1, unexplained])
     line, place = np.divmod(near, cells + 2)
     within = (place > 0) & (place <= cells)
     near = near[within]
@@ -310,10 +319,14 @@ def pooled_counts(
     place = place[within] - 1
     column = line // sides
     around = occupied[near - 1] + occupied[near] + occupied[near + 1]
-    weight = variance[column] / (variance[column] + square[column] * (around / 3.0 + 0.5))
     counted = counts[column, line % sides * cells + place]
-    values[line, place] = counted + weight * (factor[column] * occupied[near] - counted)
-    variances[line, place] = variance[column] * (1.0 - weight)
+    gap = factor[column] * occupied[near] - counted
+    private_var = variance[column]
+    public_var = square[column] * (around / 3.0 + 0.5)
+    surprise = np.maximum(np.abs(gap) - tuning.LIKELY * np.sqrt(private_var + public_var), 0.0)
+    weight = private_var / (private_var + public_var + surprise**2)
+    values[line, place] = counted + weight * gap
+    variances[line, place] = private_var * (1.0 - weight)
     ends = held.searchsorted(np.arange(columns * sides + 1) * (cells + 2)).tolist()
     places = [
         held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))
@@ -370,24 +383,24 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
-    """Largest contribution to the sum of distances of a nearly significant cell or octave beyond the support, or zero."""
+    """Largest contribution to the sum of distances of a cell or octave beyond the support that is unlikely noise, or zero."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
+    if not lasts:
+        return 0.0
+    parts = shares.parts
+    widths = widths_of(shares.log2_parts)
+    tests = len(widths) * BOTH * tuning.REACH * parts
+    chance = tuning.DOUBT / tests / min(shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS)
+    limits = thresholds(shares.log2_parts, chance, type(shares.spending))[:, 0].tolist()
     edges = edges_of(shares.log2_parts)
     worst = 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
-        begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
-        near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
-        for width in (1, shares.parts):
-            sums = (
-                near[:0]
-                if len(near) < width
-                else near
-                if width == 1
-                else np.convolve(near, np.ones(width), "valid")
-            )
-            least = tuning.LIKELY * shares.count_std * math.sqrt(width)
-            if len(sums) and np.maximum.reduce(sums) > least:
-                places = np.flatnonzero(sums > least)
+        begin = 1 + (max(lasts) if last is None else last)
+        counted = np.append(0.0, counts[begin : begin + tuning.REACH * parts].cumsum())
+        for width, limit in zip(widths, limits, strict=True):
+            sums = counted[width:] - counted[:-width]
+            places = (sums > limit * shares.count_std * math.sqrt(width)).nonzero()[0]
+            if len(places):
                 with np.errstate(over="ignore"):
                     worst = max(worst, float((sums[places] * edges[begin + places]).max()))
     return worst

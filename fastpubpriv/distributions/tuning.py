@@ -49,6 +49,10 @@ ANCHOR = 5.2
 ANCHOR_PURE = 9.8
 # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
 DECAY = 3.0
+# Octaves beyond known rows within which that rate, summed over all cells of a column, does not fall below `FLOOR`: one spoiled
+# column in a million is accepted (and most such columns get a reason) so that a far minority is found. An error of 1e-4 is not.
+REACH = 24
+FLOOR = 1e-6
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
 MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column
@@ -59,17 +63,19 @@ NEAR_CENTER = 12, 2  # octaves below and above the magnitude of the center that 
 # rows that may hide on an empty side rises linearly.
 MANY_ZEROS = 0.4
 MOST_ZEROS = 0.8
-# Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
-# that are nearly significant make a column doubtful.
+# False-alarm rate per column of doubt: a cell or octave that noise explains as rarely, within `REACH` beyond the support.
+DOUBT = 0.005
+# Octaves around the outermost significant cell within which a clip point may lie beyond it, and public values are trusted.
 NEAR_OCTAVES = 4
-# z-score of a nearly significant cell or octave, of missing values, and of rows outside the main
-# cells
+# z-score from which noise hardly explains a count: of missing values, of rows outside the main cells, of a guessed cell, and of the
+# difference from public rows
 LIKELY = 3.0
 UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE = 0.05  # maximum fraction of rows outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
 INNER, OUTER = 14, 5  # octaves that are kept inside the end of that cell, and modeled beyond it
+assert NEAR_OCTAVES + 1 <= OUTER, "clip points beyond the modeled octaves"
 LARGEST_RATIO = 0.5  # maximum ratio of rows in an octave to those in the previous one: a heavier tail has no mean
 # Prior mean and standard deviation of the rows of an octave, over the most that the rule allows.
 PRIOR_MEAN, PRIOR_STD = 0.3, 0.5

@@ -461,13 +461,15 @@ def slowly_pooled(counts, sides, log2_parts, public, centers, own, factors):
         for side in range(sides):
             seen = np.bincount(keys[(distance < 0.0) == bool(side)], minlength=cells)
             around = np.convolve(seen, np.ones(3), "same")
-            weight = (
-                variance / (variance + factor**2 * (around / 3.0 + 0.5))
-                if factor
-                else np.zeros(cells)
-            )
             part = counts[j, side * cells : (side + 1) * cells]
-            values[j, side] = part + weight * (factor * seen - part)
+            gap = factor * seen - part
+            public_var = factor**2 * (around / 3.0 + 0.5)
+            explained = 3.0 * np.sqrt(variance + public_var)
+            unexplained = np.maximum(np.abs(gap) - explained, 0.0)
+            unexplained[(around == 0.0) & (part < 0.0)] = 0.0  # no public row contradicts noise
+            pooled_var = variance + public_var + unexplained**2
+            weight = variance / pooled_var if factor else np.zeros(cells)
+            values[j, side] = part + weight * gap
             variances[j, side] = variance * (1.0 - weight)
             found.append(np.flatnonzero(seen).tolist())
     return values, variances, found

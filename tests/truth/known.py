@@ -69,18 +69,8 @@ KNOWN: tuple[Known, ...] = (
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
-    # Shifted public rows decide which values are cut; a stated variance is not compared with the rows.
-    Known(
-        "describe",
-        "coverage mean | coverage std",
-        ("bounds", "x_pub=shifted(p)"),
-        LINE,
-        ("skewed",),
-        400,
-    ),
+    # A stated variance is not compared with the rows.
     Known("weighted_mean", "coverage mean", ("variance",), LINE, ("light",)),
-    # Cells without a public row are shrunk to no rows, however many private ones are counted there.
-    Known("estimate_mean", "coverage mean", ("by", "x_pub=shifted(p)"), LINE, ("light",), 400),
     # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
     Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
