@@ -244,8 +244,8 @@ class Description(Result):
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
         facts = [("Interval", f"{base.percent(level)} each")]
         if self.means is not None:
-            facts += self.means.facts_of_parts("Means", level)
-            facts += self.means.facts_of_range()
+            facts += self.means._facts_of_parts("Means", level)
+            facts += self.means._facts_of_range()
         return table, [*facts, ("Shares", shares)]
 
 

@@ -112,7 +112,7 @@ class ColumnReport(Value):
         lower = np.clip(mean - below, self.lowest, self.highest)
         return lower, np.clip(mean + above, self.lowest, self.highest)
 
-    def undetected(self, width: FloatArray, unplaced: BoolArray) -> FloatArray:
+    def _undetected(self, width: FloatArray, unplaced: BoolArray) -> FloatArray:
         """Return the half-width from undetected rows on the larger side of `interval`, before bounds cut it, (dim,)."""
         tail = np.stack([self.tail_below, self.tail_above])
         worst = np.where(unplaced, [self.worst_below, self.worst_above], 0.0)
@@ -120,7 +120,7 @@ class ColumnReport(Value):
             shift = np.sqrt(worst) * np.sqrt(worst + 2.0 * np.hypot(width, tail))
             return np.asarray(np.fmax(np.hypot(tail, shift), tail).max(axis=0))
 
-    def undetected_in_words(self, place: int, most_rows: float) -> str:
+    def _undetected_in_words(self, place: int, most_rows: float) -> str:
         """Return how many rows beyond the range of a column may be undetected, and what they would do within bounds."""
         most = min(float(self.undetected_rows[place]), most_rows)
         share = f"{100.0 * most / most_rows:.2g} %"
@@ -130,7 +130,7 @@ class ColumnReport(Value):
         shift = max(self.worst_below[place], self.worst_above[place])
         return f"{text}, and would move it by up to {base.number(shift, shift)}"
 
-    def range_in_words(self, place: int) -> str:
+    def _range_in_words(self, place: int) -> str:
         """Return the ends of the range of a column in which rows are detected."""
         low = self.resolved_from[place]
         high = self.resolved_to[place]
@@ -237,7 +237,7 @@ class MeanResult(Result):
         clipped = self.clipping_std if self.report is None else self.report.clipping_std
         undetected: Any = 0.0
         if self.report is not None:
-            undetected = self.report.undetected(self._width(level), self._unplaced)
+            undetected = self.report._undetected(self._width(level), self._unplaced)
         clipping = 0.0 if clipped is None else clipped
         z = deviations(self.noise_law, level)
         return half_widths(z, self.noise_std, self.sampling_std, clipping, undetected)
@@ -315,14 +315,14 @@ class MeanResult(Result):
             columns.append(TableColumn("missing", self.missing_rows.round()))
         if self.report is not None and self.report.rows_used is not None:
             columns.append(TableColumn("rows_used", self.report.rows_used.round()))
-        facts = [*self.facts_of_parts("Interval", level), *self.facts_of_range()]
+        facts = [*self._facts_of_parts("Interval", level), *self._facts_of_range()]
         if self.complete_rows is not None:
             facts.insert(0, complete_fact(self, level, UNCOUNTED))
         columns += base.with_reasons(self.part_reasons)
         more = width_columns(self.interval_parts(level))
         return Table("column", self.labels, columns, more=more), facts
 
-    def facts_of_parts(self, name: str, level: float) -> list[tuple[str, str]]:
+    def _facts_of_parts(self, name: str, level: float) -> list[tuple[str, str]]:
         """Return the fact `name`: what intervals are from, and lines of the half-widths."""
         sources = "noise, sampling, clipping and undetected rows"
         if self.report is None and self.clipping_std is not None:
@@ -333,7 +333,7 @@ class MeanResult(Result):
         lines = width_facts(self.labels, self.mean, self.interval_parts(level))
         return [(name, text), *lines]
 
-    def facts_of_range(self) -> list[tuple[str, str]]:
+    def _facts_of_range(self) -> list[tuple[str, str]]:
         """Return what the means are about: the range in which counts detect rows, and the rows beyond that they may miss.
 
         Only the column with most undetected rows, if there are many.
@@ -346,8 +346,8 @@ class MeanResult(Result):
             places = [max(places, key=report.undetected_rows.__getitem__)]
         ranges: dict[str, list[str]] = {}
         for place in places:
-            beyond = report.undetected_in_words(place, float(self._most_rows))
-            named = f"{report.range_in_words(place)} ({self.labels[place]})"
+            beyond = report._undetected_in_words(place, float(self._most_rows))
+            named = f"{report._range_in_words(place)} ({self.labels[place]})"
             ranges.setdefault(beyond, []).append(named)
         texts = [f"rows between {', '.join(own)}; {beyond}" for beyond, own in ranges.items()]
         return [("" if place else "Mean of", text) for place, text in enumerate(texts)]

@@ -118,7 +118,9 @@ class QuantileResult(Result):
     """Released quantiles of columns.
 
     A part is a (column, q) pair, in row-major order: "clipped" if the quantile lies beyond the range that the counts resolve, so
-    that the estimate is the end of that range and the interval is unbounded; "unresolved" if the counts cannot locate the column.
+    that the estimate is the end of that range and the interval is unbounded, or if its interval lies beyond the bounds;
+    "unresolved" if the counts cannot locate the column; "few_rows" if its interval at 95 % has no end on some side, or ends far
+    beyond the range in which rows are detected.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ def test_a_part_grows_with_its_own_error_alone(name, place):
 
 def test_a_half_without_undetected_rows_is_not_the_interval(monkeypatch):
     result = learned(fpp.estimate_mean, rows_of(), fpp.ZCDP(0.1))
-    monkeypatch.setattr(ColumnReport, "undetected", lambda self, width, unplaced: 0.0)  # planted
+    monkeypatch.setattr(ColumnReport, "_undetected", lambda self, width, unplaced: 0.0)  # planted
     half = larger_half(result.mean, result.confidence_interval())
     assert np.all(root_of_squares(result.interval_parts()) < half)
 
