@@ -73,10 +73,10 @@ def estimate_mean(
         In place of `covariance`, for columns assumed independent: one public variance, or one for each column. If the public rows
         vary more than is assumed, the result is "clipped".
     bounds : None or (lowest, highest)
-        For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are then
-        finite, and allow for undetected rows anywhere within the bounds. Tight bounds take the place of the counts, if five public
-        values or more, not all equal, in every column predict about as small an error: no row is undetected then, and
-        `provenance` says that clipping is by "bounds".
+        For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are
+        cut at them; that of a constant column becomes finite. The report says how far undetected rows would move a mean. Tight
+        bounds take the place of the counts, if five public values or more, not all equal, in every column predict about as small
+        an error: no row is undetected then, and `provenance` says that clipping is by "bounds".
     missing : "observed" or "neutral"
         For counts: treatment of entries that are not finite numbers. "observed": the mean of a column is that of its numbers.
         "neutral": a row with such an entry is left out in every column.

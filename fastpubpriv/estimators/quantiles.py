@@ -34,7 +34,8 @@ from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.base import frozen
+from fastpubpriv.privacy.noise_quantiles import deviations
+from fastpubpriv.results.base import LEVEL, frozen
 from fastpubpriv.results.by_key import FEW_STDS
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure, in_order
 from fastpubpriv.results.reasons import Reason, Reasons, with_clipped
@@ -149,6 +150,11 @@ class ColumnPlace:
     total_std: float  # its standard deviation
     located: bool  # whether rows were detected
     hidden: bool  # whether noise hides that the column has any number
+
+    @property
+    def reach(self) -> float:
+        """Unit of the distances of edges beyond the range."""
+        return self.stretch or max(abs(self.center), 1.0)
 
 
 def finite_edges(edges: Any) -> FloatArray:
@@ -327,10 +333,9 @@ def zoom(
             *position(ranks, first + (final - first) * np.arange(1, steps) / steps).tolist(),
         ]
         chosen += _divided(ranks, masses, q, (low, high), fine / 2.0)
-        reach = place.stretch or max(abs(place.center), 1.0)
         with np.errstate(over="ignore"):
-            chosen += [edges[0] - reach * far for far in OUTSIDE if low == 0]
-            chosen += [edges[-1] + reach * far for far in OUTSIDE if high == last]
+            chosen += [edges[0] - place.reach * far for far in OUTSIDE if low == 0]
+            chosen += [edges[-1] + place.reach * far for far in OUTSIDE if high == last]
     return finite_edges([place.center, np.nextafter(place.center, math.inf), *chosen]), open_windows
 
 
@@ -691,4 +696,25 @@ def result_of(
         provenance={"edges": "released"},
         **run.fields(n_pub),
     )
-    return result
+    z = deviations(result.noise_law, LEVEL)
+    bounds = list(zip(lowest.tolist(), highest.tolist(), strict=True)) * (len(places) // dim)
+    parts = list[Reasons]()
+    for mine, place, ends in zip(ranks, places, bounds, strict=True):
+        wide = mine.widened(run.account.rows_per_person)
+        parts += [reasons_of_ends(wide.ends(q, z), place, ends) for q in qs.tolist()]
+    added = zip(reasons, parts, strict=True)
+    return replace(result, part_reasons=tuple(own or new for own, new in added))
+
+
+def reasons_of_ends(
+    ends: tuple[float, float], place: ColumnPlace, bounds: tuple[float, float]
+) -> Reasons:
+    """Return the reason of an estimate whose interval lies beyond the bounds, or ends nowhere near the detected rows."""
+    lower = max(ends[0], bounds[0])
+    upper = min(ends[1], bounds[1])
+    if lower > bounds[1] or upper < bounds[0]:
+        return (Reason.CLIPPED,)
+    reach = OUTSIDE[0] * place.reach
+    start = float(place.first[0]) - reach
+    end = float(place.first[-1]) + reach
+    return (Reason.FEW_ROWS,) if lower < start or upper > end else ()

@@ -325,30 +325,36 @@ def test_a_deviation_of_zero_would_replace_it():
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
-def held_at_worst(result, truth):
-    """Whether the interval holds the truth, moved by as many rows at the bounds as may be there undetected."""
-    report = result.report
-    width = deviations(result.noise_law, 0.95) * result.standard_error
-    lower = result.mean - np.hypot(width, report.tail_below) - report.worst_below
-    upper = result.mean + np.hypot(width, report.tail_above) + report.worst_above
-    return (lower <= truth) & (truth <= upper)
-
-
-def with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
-    """Runs with so many sentinels expected among n rows about 50: how many are resolved, and how many of these hold the truth."""
-    holds = held if bounds is None else held_at_worst
-    resolved = inside = 0
-    share = rows / n
+def results_with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
+    """Results of runs with so many sentinels expected among n rows about 50."""
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         private = rng.normal(50.0, 10.0, size=(n, 1))
-        private[rng.random(n) < share] = SENTINEL
+        private[rng.random(n) < rows / n] = SENTINEL
         public = rng.normal(50.0, 10.0, size=(1, 1))
-        result = mean_of(private, public, budget, bounds=bounds, random_state=seed)
-        resolved += result.status == "ok"
-        truth = (1.0 - share) * 50.0 + share * SENTINEL
-        inside += result.status == "ok" and holds(result, truth)[0]
-    return resolved, inside
+        yield mean_of(private, public, budget, bounds=bounds, random_state=seed)
+
+
+def mean_with_sentinels(share):
+    return (1.0 - share) * 50.0 + share * SENTINEL
+
+
+def with_sentinels(n, rows, budget, runs=RUNS):
+    """How many of those results are resolved, and how many of these hold the truth."""
+    results = results_with_sentinels(n, rows, budget, runs=runs)
+    resolved = [result for result in results if result.status == "ok"]
+    return len(resolved), sum(held(each, mean_with_sentinels(rows / n))[0] for each in resolved)
+
+
+def held_beside_the_worst_case(rows, budget):
+    """Share of results within bounds whose interval, moved by the printed worst case, holds the truth."""
+    truth = mean_with_sentinels(rows / 200)
+    inside = 0
+    for result in results_with_sentinels(200, rows, budget, bounds=(0.0, SENTINEL)):
+        lower, upper = result.confidence_interval()
+        report = result.report
+        inside += (lower - report.worst_below <= truth <= upper + report.worst_above).item()
+    return inside / RUNS
 
 
 @pytest.mark.parametrize(("n", "budget"), [(100, ZCDP(0.05)), (200, PureDP(1))])
@@ -369,10 +375,10 @@ def test_many_rows_show_or_there_is_a_reason(n, budget):
 
 @pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(1)])
 @pytest.mark.parametrize("rows", [6, 10, 14, 20])
-def test_bounds_say_how_far_undetected_rows_may_move_the_mean(budget, rows):
-    resolved, held = with_sentinels(200, rows, budget, bounds=(0.0, SENTINEL))
-    assert resolved >= RUNS / 5
-    assert held >= 0.9 * resolved
+def test_undetected_rows_within_bounds_are_told_beside_the_interval_of_a_located_column(
+    budget, rows
+):
+    assert held_beside_the_worst_case(rows, budget) >= 0.9
 
 
 def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
@@ -380,8 +386,22 @@ def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
         return support.undetected_rows(shares, 0)
 
     with mock.patch.object(column_means, "undetected_at", side_effect=near):  # planted
-        resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
-    assert held < 0.8 * resolved
+        assert held_beside_the_worst_case(14, ZCDP(0.5)) < 0.8
+
+
+def test_bounds_widen_no_interval_of_a_located_column():
+    """Undetected rows at a bound ten times as far away as the rows reach made it six times as wide."""
+    ratios = []
+    for seed in range(12):
+        rows = np.random.default_rng(seed).normal(50.0, 10.0, size=(1506, 1))
+        results = [
+            mean_of(rows, rows[:1].copy(), ZCDP(0.1), bounds=bounds, random_state=seed)
+            for bounds in (None, (0.0, 500.0))
+        ]
+        free, bounded = (np.ptp(result.confidence_interval()) for result in results)
+        ratios.append(bounded / free)
+        assert held(results[1], 50.0)[0]
+    assert np.median(ratios) <= 1.05
 
 
 # ---- `estimate_mean` by counts where rows lie far away: public ones that mislead, private ones that can hardly be seen, and tails.

@@ -213,7 +213,7 @@ def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
     call = Call(
         "quantiles", (case_of("quantiles", "bounds=ends(1.0)"),), "awkward", 2_000, fpp.ZCDP(0.1)
     )
-    assert {"beyond bounds=", "far"} <= kinds(call, draws=0)
+    assert "beyond bounds=" in kinds(call, draws=0)
 
 
 def test_30_rows_with_gaps_that_are_not_left_out_are_found(monkeypatch):
