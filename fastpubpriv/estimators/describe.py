@@ -21,6 +21,7 @@ from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
 from fastpubpriv.distributions.budget_split import draws as column_draws
 from fastpubpriv.distributions.clips import TINY
+from fastpubpriv.distributions.rank_model import locate
 from fastpubpriv.distributions.support import fewest
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
@@ -349,7 +350,7 @@ def _numbers(
     counted, scales, every = zip(
         *((each.column, each.scale, each.shares) for each in columns), strict=True
     )
-    places = quantiles.locate(counted, scales, every)
+    places = locate(counted, scales, every)
     ranks, std = quantiles.close_in(run, places, costs["quantiles"], shares.dim, qs)
     ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))
     fields = {
