@@ -1168,7 +1168,7 @@ TABLES = {
     "fastpubpriv/training/": "fastpubpriv/training/training_tuning.py",
 }
 # Modules of these folders whose numbers belong to their own model.
-OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/ranks.py"}
+OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/rank_model.py"}
 NO_TUNING = {
     "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SLACK", "MAX_CANDIDATES", "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES",
     "MOST_GATHERED", "MOST_WORK", "SEED", "PUBLIC_SEED", "FINE", "LEAST_SHARE", "LEAST_RADIUS", "STD_FLOOR", "DECODER_SHARE",

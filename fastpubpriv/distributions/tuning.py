@@ -38,10 +38,6 @@ WHOLE = 400.0
 # be resolved
 UNSEEN = 8.0
 
-# A support is a false alarm, and the public value stands in, if the octaves up to its end hold less than half of the rows by more
-# than so many noise deviations.
-HELD_OCTAVES, HELD_STDS = 6, 0.7
-
 # ---- Which cells hold rows.
 WIDTHS = (1, 2, 4, 8)  # cells of the windows that are tested
 # z-score from which a window localizes a column without any other evidence

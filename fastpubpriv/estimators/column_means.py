@@ -274,7 +274,7 @@ def estimates_of(
     by_counts = np.array([not each.too_noisy for each in columns.shares]) | (
         n_pub < tuning.FEW_PUBLIC
     )
-    lost = (noise > instead_std) | (by_counts & holds_few_rows(columns))
+    lost = (noise > instead_std) | (by_counts & ~holds_most_rows(columns))
     return ColumnEstimates(
         np.where(unresolved & lost, instead, mean), noise, sampling, clipping, tails, reasons
     )
@@ -308,21 +308,17 @@ def unplaced(columns: CountedColumns) -> tuple[BoolArray, BoolArray]:
     return constant, ~constant & ~(occupied & (anchored | many))
 
 
-def holds_few_rows(columns: CountedColumns) -> BoolArray:
-    """Return where the center and the octaves up to the support hold clearly less than half of the rows: a false alarm."""
-    few = list[bool]()
+def holds_most_rows(columns: CountedColumns) -> BoolArray:
+    """Return where the center and the octaves up to the support hold at least half of the rows; a false alarm holds few."""
+    holds = list[bool]()
     for column, scale, shares in columns.evidence:
-        inside = tuning.HELD_OCTAVES * shares.parts
-        rows = column.zero
-        cells = 1
-        for last, counts in ((scale.below, column.below), (scale.above, column.above)):
-            if last is not None:
-                held = counts[max(0, last + 1 - inside) : last + 1]
-                rows += float(held.sum())
-                cells += len(held)
-        noise = math.sqrt(cells) * shares.count_std if scale.referenced else 0.0
-        few.append(rows + tuning.HELD_STDS * noise < shares.n / 2.0)
-    return np.array(few)
+        # Both sides up to the outermost cell: the two sides of a column may end in different octaves.
+        lasts = (last for last in (scale.below, scale.above) if last is not None)
+        end = max(lasts, default=-1) + 1
+        inside = slice(max(0, end - tuning.BELOW * shares.parts), end)
+        rows = column.zero + float(column.below[inside].sum() + column.above[inside].sum())
+        holds.append(rows >= shares.n / 2.0)
+    return np.array(holds)
 
 
 def report_of(

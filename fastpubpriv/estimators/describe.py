@@ -22,6 +22,7 @@ from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_gri
 from fastpubpriv.distributions.budget_split import draws as column_draws
 from fastpubpriv.distributions.columns import CountedColumns
 from fastpubpriv.distributions.line import LARGEST, TINY, ClipBox, Line
+from fastpubpriv.distributions.rank_model import locate
 from fastpubpriv.distributions.support import fewest
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
@@ -335,7 +336,7 @@ def _numbers(
     """Release and return all fields of the result about numeric columns, and the reasons of each: of its mean and quantiles."""
     columns, shares = count(run, public, shares, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
-    places = quantiles.locate(columns.counted, columns.scales, columns.shares)
+    places = locate(columns.counted, columns.scales, columns.shares)
     ranks, std = quantiles.close_in(run, places, costs["quantiles"], shares.dim, qs)
     ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))
     fields = {

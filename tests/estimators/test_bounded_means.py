@@ -338,8 +338,12 @@ def test_bounds_that_always_replace_counts_are_caught():
 
 PRESSURES = [
     ([70.0, 30.0], [250.0, 150.0]),
-    pytest.param((0.0, 500.0), ),
-    pytest.param((0.0, 5000.0), ),
+    pytest.param(
+        (0.0, 500.0),
+    ),
+    pytest.param(
+        (0.0, 5000.0),
+    ),
 ]
 
 

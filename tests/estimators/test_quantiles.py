@@ -13,10 +13,10 @@ from helpers.neighbors import pair_at, random_pairs
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.distributions import support, tuning
+from fastpubpriv.distributions import rank_model, support, tuning
 from fastpubpriv.distributions.budget_split import divide
+from fastpubpriv.distributions.rank_model import EdgeCounts, ranks_of, shortest_decimal
 from fastpubpriv.estimators import quantiles as module
-from fastpubpriv.estimators.quantiles import EdgeCounts, ranks_of, shortest_decimal
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms import cells
 from fastpubpriv.privacy.spending import GaussianSpending
@@ -138,7 +138,7 @@ def test_rows_of_a_cell_may_be_one_number():
         return np.abs(found.below - [0.0, 0.0, 6000.0, 6000.0]).max()
 
     assert error() < 10.0
-    with mock.patch.object(module, "PRIOR_STD", 0.005):  # planted: the prior does not let it
+    with mock.patch.object(rank_model, "PRIOR_STD", 0.005):  # planted: the prior does not let it
         assert error() > 100.0
 
 
