@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -80,25 +81,17 @@ class CountedColumns:
         part = slice(place, place + 1)
         return lines_of(self.counted[part], self.scales[part], self.shares[part])[0]
 
-    @classmethod
-    def joined(cls, parts: Sequence[CountedColumns]) -> CountedColumns:
-        """All columns of several parts, in order."""
 
-        def together(values: Sequence[object]) -> object:
-            first = values[0]
-            if isinstance(first, ClipBox | Sides):
-                names = [field.name for field in fields(first)]
-                arrays = [
-                    np.concatenate([getattr(value, name) for value in values]) for name in names
-                ]
-                return type(first)(**dict(zip(names, arrays, strict=True)))
-            if isinstance(first, np.ndarray):
-                return np.concatenate(values)  # type: ignore[arg-type]
-            return list(chain.from_iterable(values))  # type: ignore[arg-type]
-
-        names = [field.name for field in fields(cls)]
-        values = [together([getattr(part, name) for part in parts]) for name in names]
-        return cls(**dict(zip(names, values, strict=True)))  # type: ignore[arg-type]
+def joined(parts: Sequence[Any]) -> Any:
+    """One value of several dataclasses of arrays, sequences, or such dataclasses: every field joined."""
+    first = parts[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)
+    if not is_dataclass(first):
+        return list(chain.from_iterable(parts))
+    names = [field.name for field in fields(first)]
+    values = {name: joined([getattr(part, name) for part in parts]) for name in names}
+    return replace(first, **values)  # type: ignore[type-var]
 
 
 def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
-from fastpubpriv.distributions.columns import CountedColumns, columns_clipped
+from fastpubpriv.distributions.columns import CountedColumns, columns_clipped, joined
 from fastpubpriv.distributions.line import LARGEST
 from fastpubpriv.distributions.norms import SHELLS_AN_OCTAVE, Norms, choose_ball
 from fastpubpriv.distributions.support import (
@@ -83,7 +83,8 @@ def columns_from(
         counted = columns_of(counts.values[part], public[:, part], counts.center[part], own)
         scales = scales_of(counted, own)
         parts.append(columns_clipped(counted, scales, own, ends[part], public[:, part]))
-    return CountedColumns.joined(parts)
+    columns: CountedColumns = joined(parts)
+    return columns
 
 
 def row_map(columns: CountedColumns, *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
@@ -232,7 +233,6 @@ def estimates_of(
     sum_noise: float,
     bias: float,
     neutral: bool,
-    bounded: bool,
 ) -> ColumnEstimates:
     """Estimate the columns from their noisy sums; `instead` are the public means, used where counts resolve nothing."""
     rows = columns.rows
@@ -256,9 +256,8 @@ def estimates_of(
     doubt = np.array([doubtful_sum(*each) for each in columns.evidence]) / rows
     heavy = np.array([scale.outlying for scale in columns.scales]) | columns.sides.heavy.any(axis=1)
     hidden = may_hide_rows(columns, tails, half) | (doubt > half)
-    if not bounded:
-        unseen = np.array([undetected_rows(shares) for shares in columns.shares])
-        hidden |= unseen > tuning.MOST_UNSEEN * columns.shares[0].n
+    unseen = np.array([undetected_rows(shares) for shares in columns.shares])
+    hidden |= unseen > tuning.MOST_UNSEEN * columns.shares[0].n
     wide = noise > scale / np.sqrt(n_pub) / 2.0
     reasons = first_of(
         [
@@ -522,7 +521,6 @@ def sum_up(
         sum_noise=noise,
         bias=bias / math.sqrt(shares.dim),
         neutral=neutral,
-        bounded=bounds is not None,
     )
     return MeanResult(
         mean=frozen(estimates.mean if bounds is None else np.clip(estimates.mean, *bounds)),
