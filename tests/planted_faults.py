@@ -111,6 +111,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found",
         "11, 12: intervals of a mean without its tails": "test_engine.py"
         "::test_an_interval_of_a_mean_without_its_tails_is_found",
+        "parts of a half-width without undetected rows": "test_interval_parts.py"
+        "::test_a_half_without_undetected_rows_is_not_the_interval",
         "13: a mean without sampling, or without clipping": "test_engine.py::test_a_mean_without_a_term_is_found",
         "14: a normal law under Laplace noise": "test_engine.py::test_a_normal_law_under_laplace_noise_is_found",
         "15: intervals of a Gaussian of half their width": "test_engine.py"
