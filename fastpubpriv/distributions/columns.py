@@ -61,6 +61,23 @@ class CountedColumns:
         return (box.upper > box.lower) & (box.half > 0.0) & (box.absolute(least) > 0.0)
 
     @property
+    def zero(self) -> FloatArray:
+        """Released numbers of rows that equal the center."""
+        return np.array([column.zero for column in self.counted])
+
+    @property
+    def anchored(self) -> BoolArray:
+        """Whether a window of cells localizes a column by itself."""
+        return np.array([scale.anchored for scale in self.scales])
+
+    @property
+    def absent(self) -> FloatArray:
+        """What a missing value adds to the released sum, unless incomplete rows are left out."""
+        box = self.box
+        with np.errstate(all="ignore"):
+            return np.where(self.used, (self.first_mean - box.middle) / box.half, 0.0)
+
+    @property
     def radius(self) -> FloatArray:
         """Half the length of the clip intervals."""
         return (self.box.upper - self.box.lower) / 2.0

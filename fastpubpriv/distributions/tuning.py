@@ -22,9 +22,8 @@ SHELLS = 48  # edges of shells, eight per octave
 # A second release is paid out of the share of the sum. Columns whose rows lie far from the center get a new center and new counts;
 # otherwise, where the noise of the sum is far below the sampling error, the counts are refined.
 MOST_MOVES = 2  # new centers per call
-MOVE_STDS = (
-    100.0  # public standard deviations from the center from which on a new one is worth its cost
-)
+# public standard deviations from the center from which on a new one is worth its cost
+MOVE_STDS = 100.0
 # shares of a new center and of the counts about it
 MOVE_SUM = Fraction(1, 8)
 MOVE_COUNTS = Fraction(1, 4)
@@ -84,8 +83,6 @@ FAR = 2  # octaves beyond the outer end within which distant rows are searched f
 FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
 BIAS = 0.05  # weight of the squared clipping correction in predicted squared errors of groups and squares
-# maximum natural logarithm of a column's unit in the error of the whole vector
-FARTHEST_ROOT = 30.0
 
 # ---- Reasons of a result.
 # Hidden tail over the half-width of noise, sampling and clipping; the same in a column of mostly one value.

@@ -95,15 +95,13 @@ def row_map(columns: CountedColumns, *, neutral: bool, only: BoolArray | None = 
     def where_used(lengths: FloatArray) -> FloatArray:
         return np.where(in_use, box.absolute(lengths), 0.0)
 
-    with np.errstate(all="ignore"):
-        absent = np.where(in_use, (columns.first_mean - box.middle) / box.half, 0.0)
     return ColumnBox(
         center=box.center,
         lower=where_used(box.lower),
         upper=where_used(box.upper),
         middle=where_used(box.middle),
         width=np.where(in_use, box.absolute(box.half), 1.0),
-        absent=absent,
+        absent=np.where(in_use, columns.absent, 0.0),
         neutral=neutral,
     )
 
@@ -242,9 +240,7 @@ def estimates_of(
         half=np.where(columns.used, columns.box.half, 0.0),
     )
     if not neutral:  # the sum holds a constant for each missing row
-        with np.errstate(all="ignore"):
-            absent = np.where(box.half > 0.0, (columns.first_mean - box.middle) / box.half, 0.0)
-        totals = totals - columns.missing * absent
+        totals = totals - columns.missing * columns.absent
     mean = box.placed(box.decode(totals, rows))
     noise = box.absolute(box.half * sum_noise / rows)
     scale = box.absolute(columns.std)
@@ -281,16 +277,15 @@ def estimates_of(
 
 def may_hide_rows(columns: CountedColumns, tails: FloatArray, half: FloatArray) -> BoolArray:
     """Return where undetected rows may move the mean beyond an interval of half-width `half`, (dim,)."""
-    zero = np.array([column.zero for column in columns.counted])
     count_std = np.array([shares.count_std for shares in columns.shares])
     # A column of mostly one value may have undetected rows on a side without significant cells.
-    mostly_one = zero > tuning.MOST_ZEROS * columns.shares[0].n
+    mostly_one = columns.zero > tuning.MOST_ZEROS * columns.shares[0].n
     beside = np.where(columns.sides.occupied, 0.0, tails).max(axis=1)
-    few_others = columns.rows - zero < tuning.UNSEEN * count_std
+    few_others = columns.rows - columns.zero < tuning.UNSEEN * count_std
     return np.asarray(
         (tails.max(axis=1) > tuning.HIDDEN * half)
         | (mostly_one & ((beside > tuning.BESIDE * half) | few_others))
-        | ~np.array([scale.anchored for scale in columns.scales])
+        | ~columns.anchored
         | columns.sides.apart.any(axis=1)
     )
 
@@ -298,13 +293,11 @@ def may_hide_rows(columns: CountedColumns, tails: FloatArray, half: FloatArray) 
 def unplaced(columns: CountedColumns) -> tuple[BoolArray, BoolArray]:
     """Return which columns are constant, and which the counts do not localize; a frequent value does if others are detected."""
     occupied = columns.sides.occupied.any(axis=1)
-    zero = np.array([column.zero for column in columns.counted])
     known = np.array([not shares.too_noisy for shares in columns.shares])
-    many = known & (zero > tuning.MANY_ZEROS * columns.shares[0].n)
-    anchored = np.array([scale.anchored for scale in columns.scales])
+    many = known & (columns.zero > tuning.MANY_ZEROS * columns.shares[0].n)
     without = np.array([scale.above is None and scale.below is None for scale in columns.scales])
     constant = many & without
-    return constant, ~constant & ~(occupied & (anchored | many))
+    return constant, ~constant & ~(occupied & (columns.anchored | many))
 
 
 def holds_most_rows(columns: CountedColumns) -> BoolArray:
@@ -476,8 +469,7 @@ def by_root_of_width(columns: CountedColumns) -> CountedColumns:
         return columns
     box = columns.box
     logs = np.log(box.absolute(np.where(used, box.half, 1.0)))
-    most = tuning.FARTHEST_ROOT
-    roots = np.exp(np.clip((logs - logs[used].mean()) / 2.0, -most, most))
+    roots = np.exp((logs - logs[used].mean()) / 2.0)
     return replace(columns, box=replace(box, half=np.where(used, box.half / roots, box.half)))
 
 
