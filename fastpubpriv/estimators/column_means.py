@@ -17,11 +17,18 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.distributions import tuning
-from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
+from fastpubpriv.distributions.budget_split import (
+    MOVED,
+    SHELLS,
+    BudgetSplit,
+    check_grids,
+    divide,
+)
 from fastpubpriv.distributions.columns import CountedColumns, columns_clipped, joined
 from fastpubpriv.distributions.line import LARGEST
 from fastpubpriv.distributions.norms import SHELLS_AN_OCTAVE, Norms, choose_ball
 from fastpubpriv.distributions.support import (
+    MOST_CELLS,
     columns_of,
     doubtful_sum,
     edges_of,
@@ -72,7 +79,7 @@ def columns_from(
     counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
 ) -> CountedColumns:
     """Return the support and clip of each column, estimated in batches of bounded memory."""
-    together = tuning.MOST_CELLS >> shares.log2_parts
+    together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1))
     if bounds is not None:
@@ -371,6 +378,8 @@ def known_place(reasons: Reasons) -> bool:
 
 
 MOST_NAMED = 10
+MOST_BEYOND = 0.1  # maximum share of public values beyond a bound without a warning
+ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
@@ -417,7 +426,7 @@ def warn_if_bounds_are_wrong(
         return np.zeros(public.shape[1], dtype=bool)
     beyond = ((public < bounds[0]) | (public > bounds[1])).sum(
         axis=0
-    ) > tuning.MOST_BEYOND * public_counts(public)
+    ) > MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
     if wrong:
@@ -453,7 +462,7 @@ def ball_of(
         return 1.0, 0.0
     # The largest norm is that of a corner of the box.
     top = float(np.sqrt(np.sum(columns.reach[columns.used] ** 2)))
-    edges = top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
+    edges = top * 2.0 ** (-np.arange(SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box),
         name="shells of rows",
@@ -536,7 +545,7 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
     whole = settings.objective == "l2"
     shares = divide(dim, run.rows.n, run.account.spending, n_pub=n_pub)
     # The public mean alone may have the smaller predicted error.
-    enough = settings.public_only == "auto" and n_pub >= tuning.ENOUGH_PUBLIC
+    enough = settings.public_only == "auto" and n_pub >= ENOUGH_PUBLIC
     if enough and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     within = None

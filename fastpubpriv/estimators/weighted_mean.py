@@ -14,9 +14,8 @@ from scipy import special
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, RowsPerPerson, RowWeight
 from fastpubpriv.distributions.norms import DRAWS, NormCount
-from fastpubpriv.distributions.tuning import MOST_BEYOND
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.column_means import with_report
+from fastpubpriv.estimators.column_means import MOST_BEYOND, with_report
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level

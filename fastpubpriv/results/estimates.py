@@ -78,7 +78,7 @@ class ColumnReport(Value):
         Range in which the noisy counts detect rows.
     undetected_rows : float64
         Upper bound on the rows outside that range that the noisy counts may miss: anywhere within the bounds, or,
-        without bounds, in one octave up to a thousand times further out.
+        without bounds, in one octave up to ten million times further out.
     clipping_std : float64
         Standard deviation of the correction for clipped rows.
     tail_below, tail_above : float64
