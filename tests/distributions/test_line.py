@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv.distributions import tuning
-from fastpubpriv.distributions.line import Line, shrunk, tails
+from fastpubpriv.distributions.line import TINY, Line, shrunk, tails
 
 
 def some_line(seed=0, lines=3, cells=12):
@@ -204,7 +204,7 @@ def slow_tail(last, inner, std, inner_std, beyond, stds):
     """Section 3 of the specification of the counted line, octave by octave: rows, spread and hidden rows."""
     now = max(last, std / 2.0)
     ratio = min(0.5, now / max(inner, inner_std / 2.0))
-    most = last + std
+    most = max(last + std, TINY)
     most_ratio = min(0.5, most / max(inner - inner_std, inner_std / 2.0))
     octaves = []
     for counted, noise in zip(beyond, stds, strict=True):
@@ -216,20 +216,35 @@ def slow_tail(last, inner, std, inner_std, beyond, stds):
         most_ratio = min(most_ratio, bound / most)
         octaves.append((rows, min(noise, allowed / 2.0), max(bound, rows)))
         now = rows
-        most = bound
+        most = max(bound, TINY)
     return np.array(octaves).T
 
 
-def test_tails_are_those_of_the_formulas():
+@pytest.mark.parametrize(
+    ("last", "beyond"),
+    [(500.0, 10.0), (-500.0, 10.0), (500.0, -50.0), (0.0, 0.0), (1e15, 1e14), (20.0, 1e9)],
+    ids=["ordinary", "negative", "negative beyond", "noise alone", "huge", "more beyond"],
+)
+def test_tails_are_those_of_the_formulas(last, beyond):
     rng = np.random.default_rng(14)
-    octaves = rng.uniform(20.0, 900.0, size=(40, 2))
+    octaves = last + rng.normal(0.0, 20.0, size=(40, 2))
     stds = rng.uniform(1.0, 15.0, size=(40, 2))
-    beyond = rng.normal(10.0, 20.0, size=(40, 5))
+    counts = beyond + rng.normal(0.0, 20.0, size=(40, 5))
     noise = rng.uniform(1.0, 15.0, size=(40, 5))
-    fast = tails(octaves, stds, beyond, noise)
+    fast = tails(octaves, stds, counts, noise)
     for place in range(40):
-        slow = slow_tail(*octaves[place], *stds[place], beyond[place], noise[place])
-        np.testing.assert_allclose(np.array(fast)[:, place], slow, rtol=1e-12, atol=1e-9)
+        slow = slow_tail(*octaves[place], *stds[place], counts[place], noise[place])
+        np.testing.assert_allclose(np.array(fast)[:, place], slow, rtol=1e-9, atol=1e-9)
+
+
+def test_counts_without_noise_are_believed_where_the_rule_allows_them():
+    """From 64 rows on, 8 in place of 32, then at most an eighth of the octave before: 1, and nothing."""
+    zeros = np.zeros((1, 2))
+    little = np.full((1, 3), 1e-9)
+    tail = tails(np.array([[64.0, 128.0]]), zeros, np.array([[8.0, 7.0, 0.0]]), little)
+    np.testing.assert_allclose(tail.rows, [[8.0, 1.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(tail.hidden, [[8.0, 1.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(tail.spread, 0.0, atol=1e-6)
 
 
 def test_rows_beyond_fall_by_at_least_half_an_octave_whatever_is_counted():
