@@ -75,19 +75,21 @@ def test_predictions_of_all_cells_are_wrong_together():
     assert line.excess(np.zeros((1, 1)), 1.0).variance[0, 0] == 25.0
 
 
-@pytest.mark.parametrize("bias", [0.0, 0.05, 1.0])
-def test_a_box_is_the_best_of_all_pairs_of_points(bias):
+@pytest.mark.parametrize(("bias", "corrected"), [(0.0, True), (0.05, True), (1.0, False)])
+def test_a_box_is_the_best_of_all_pairs_of_points(bias, corrected):
     line = some_line(2)
     lower = np.sort(np.random.default_rng(3).uniform(-2.0, 0.5, size=(3, 8)), axis=1)
     upper = np.sort(np.random.default_rng(4).uniform(-0.5, 2.0, size=(3, 9)), axis=1)
-    box = line.clip(lower, upper, noise=11.0, bias=bias)
+    box = line.clip(lower, upper, noise=11.0, bias=bias, corrected=corrected)
 
     def error(row, low, high):
         below = line.excess(np.full((3, 1), low), -1.0)
         above = line.excess(np.full((3, 1), high), 1.0)
-        back = shrunk(below.total, below.variance) + shrunk(above.total, above.variance)
+        taken = below.total + above.total
+        if corrected:
+            taken = shrunk(below.total, below.variance) + shrunk(above.total, above.variance)
         noise = (high - low) / 2.0 * 11.0
-        risk = below.variance + above.variance + bias * back**2
+        risk = below.variance + above.variance + bias * taken**2
         return noise**2 + risk[row, 0]
 
     for row in range(3):
