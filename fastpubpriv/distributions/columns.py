@@ -347,10 +347,18 @@ def _far(
         outward = line.rows[place] if side else line.rows[place, ::-1]
         tail = outward[-tuning.OUTER * parts :][: len(counts)]
         expected[: len(tail)] = tail
-    over = np.maximum((edges[:-1] + edges[1:]) / 2.0 - end, 0.0)
-    over[edges[1:] <= edges[:-1]] = 0.0
-    std = math.sqrt(float((variances * over**2).sum()))
-    return max(0.0, float(((counts - expected) * over).sum()) + tuning.FAR_STDS * std)
+    blank = np.zeros((1, len(counts)))
+    unexpected = replace(
+        line,
+        edges=edges[None],
+        rows=(counts - expected)[None],
+        variance=variances[None],
+        spread=blank,
+        hidden=blank,
+    )
+    excess = unexpected.excess(np.full((1, 1), end), 1.0)
+    std = math.sqrt(float(excess.variance[0, 0]))
+    return max(0.0, float(excess.total[0, 0]) + tuning.FAR_STDS * std)
 
 
 def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limit: float) -> float:

@@ -309,9 +309,8 @@ def pooled_counts(
     occupied = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
     held = occupied.nonzero()[0]
     explained = tuning.LIKELY * np.sqrt(np.where(factor > 0.0, variance + square * 0.5, math.inf))
-    exceeding = counts[:, : sides * cells] > explained[:, None]
-    line, place = np.divmod(exceeding.reshape(-1).nonzero()[0], cells)
-    unexplained = line * (cells + 2) + 1 + place
+    column, place = (counts[:, : sides * cells] > explained[:, None]).nonzero()
+    unexplained = (column * sides + place // cells) * (cells + 2) + 1 + place % cells
     near = np.concatenate([held - 1, held, held + 1, unexplained])
     line, place = np.divmod(near, cells + 2)
     within = (place > 0) & (place <= cells)

@@ -126,7 +126,7 @@ class ColumnReport(Value):
     def _undetected_in_words(self, place: int, most_rows: float) -> str:
         """Return how many rows beyond the range of a column may be undetected, and what they would do within bounds."""
         most = min(float(self.undetected_rows[place]), most_rows)
-        share = f"{100.0 * most / most_rows:.2g} %"
+        share = f"{100.0 * most / max(most_rows, 1.0):.2g} %"
         text = f"up to {most:,.0f} rows ({share}) further out would not have been seen"
         if not np.isfinite([self.lowest[place], self.highest[place]]).all():
             return text
