@@ -142,6 +142,9 @@ PLANTED: dict[str, dict[str, str]] = {
         "29: weights of classes that are ignored": "test_engine.py::test_class_weights_that_are_ignored_have_no_effect",
         "30: rows with gaps that are not left out": "test_planted_faults.py"
         "::test_30_rows_with_gaps_that_are_not_left_out_are_found",
+        "a box that decodes what another encoded": "test_line.py::test_a_box_restores_the_mean_of_what_it_clips",
+        "a term of intervals of means that is zero": "test_terms_of_intervals.py"
+        "::test_intervals_hold_the_mean_and_each_term_is_a_part_of_them",
         "an upper end that is a tenth too far": "test_reaches.py"
         "::test_an_upper_end_that_is_a_tenth_too_far_is_found",
         "a lower end of a mean that is a tenth too near": "test_reaches.py"

@@ -20,7 +20,7 @@ from fastpubpriv.distributions.line import ClipBox, Line, Moments, tails, within
 from fastpubpriv.distributions.support import SignedCounts, Support, edges_of
 
 LARGEST_EXPONENT = 1020  # base-2 exponent of a clip point, so that the box of a column is finite
-BELOW, ABOVE = 0, 1  # places of the sides of a column
+DOWN, UP = 0, 1  # places of the sides of a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +59,23 @@ class CountedColumns:
         lengths = np.stack([box.upper, -box.lower, box.half])
         least = np.where(lengths == 0.0, math.inf, lengths).min(axis=0)
         return (box.upper > box.lower) & (box.half > 0.0) & (box.absolute(least) > 0.0)
+
+    @property
+    def zero(self) -> FloatArray:
+        """Released numbers of rows that equal the center."""
+        return np.array([column.zero for column in self.counted])
+
+    @property
+    def anchored(self) -> BoolArray:
+        """Whether a window of cells localizes a column by itself."""
+        return np.array([scale.anchored for scale in self.scales])
+
+    @property
+    def absent(self) -> FloatArray:
+        """What a missing value adds to the released sum, unless incomplete rows are left out."""
+        box = self.box
+        with np.errstate(all="ignore"):
+            return np.where(self.used, (self.first_mean - box.middle) / box.half, 0.0)
 
     @property
     def radius(self) -> FloatArray:
@@ -105,7 +122,7 @@ def _filled(scale: Support, column: SignedCounts, shares: BudgetSplit) -> list[i
     """Outermost cells below and above; a side without any gets one an octave inside that of the other side."""
     lasts = [scale.below, scale.above]
     if None in lasts and column.zero <= tuning.MANY_ZEROS * shares.n:
-        for empty in (BELOW, ABOVE):
+        for empty in (DOWN, UP):
             other = lasts[1 - empty]
             if (scale.below, scale.above)[empty] is None and other is not None:
                 lasts[empty] = max(other - max(shares.parts, 2), 0)
@@ -196,7 +213,7 @@ def lines_of(
         """Cells of both sides in ascending order around what stands at the center, zero on absent sides."""
         cells = np.where(present[:, None], cells, 0.0).reshape(len(columns), 2, -1)
         middle = np.broadcast_to(center, len(columns))[:, None]
-        return np.concatenate([below * cells[:, BELOW, ::-1], middle, cells[:, ABOVE]], axis=1)
+        return np.concatenate([below * cells[:, DOWN, ::-1], middle, cells[:, UP]], axis=1)
 
     both = joined(edges, 0.0, -1.0)
     other = np.where(present[:, None], rows, 0.0).reshape(len(columns), -1).sum(axis=1)
@@ -247,8 +264,8 @@ def columns_clipped(
     whole, sides = lines_of(counted, scales, every)
     line = whole.within(bounds[:, 0], bounds[:, 1])
     box = line.clip(
-        candidates(line, shares.parts, BELOW),
-        candidates(line, shares.parts, ABOVE),
+        candidates(line, shares.parts, DOWN),
+        candidates(line, shares.parts, UP),
         noise=shares.noise_per_clip,
         occupied=sides.occupied,
     )
@@ -283,8 +300,8 @@ def _freely_extended(line: Line, box: ClipBox, inside: Moments, shares: BudgetSp
     """ClipBox extended to the points up to which many columns add no noise: their width is then the deviation of their rows."""
     reach = np.sqrt(np.maximum(inside.variance, 0.0)) * extent_of(shares.dim)
     middle = middle_of(box.middle, inside.mean, shares.dim)
-    below = candidates(line, shares.parts, BELOW)
-    above = candidates(line, shares.parts, ABOVE)
+    below = candidates(line, shares.parts, DOWN)
+    above = candidates(line, shares.parts, UP)
     free = (middle - reach)[:, None]
     lower = np.where(below >= free, below, 0.0).min(axis=1)
     upper = np.where(above <= free + 2.0 * reach[:, None], above, 0.0).max(axis=1)
@@ -300,7 +317,7 @@ def undetected(columns: CountedColumns, line: Line, bounds: FloatArray) -> Float
         outermost = max((last for last in lasts if last is not None), default=None)
         if outermost is None:
             continue
-        for side in (BELOW, ABOVE):
+        for side in (DOWN, UP):
             limit = float(limits[place, side])
             excess[place, side] = _far(columns, line, place, side, outermost, limit)
             if lasts[side] is None:
@@ -318,23 +335,30 @@ def _far(
     parts = shares.parts
     sign = 1.0 if side else -1.0
     end = sign * float((columns.box.lower, columns.box.upper)[side][place])
-    likely = tuning.FAR_REACH * columns.std[place] + sign * columns.mean[place]
     last = (columns.scales[place].below, columns.scales[place].above)[side]
     begin = max(0, outermost + 1 - tuning.NEAR_OCTAVES * parts) if last is None else last + 1
     cells = slice(begin, outermost + 1 + tuning.FAR * parts)
     counts = (column.below, column.above)[side][cells]
     variances = (column.below_var, column.above_var)[side][cells]
     lengths = edges_of(shares.log2_parts)[begin : begin + len(counts) + 1]
-    edges = np.minimum(np.ldexp(lengths, -line.exponent[place]), min(limit, max(0.0, likely)))
+    edges = np.minimum(np.ldexp(lengths, -line.exponent[place]), limit)
     expected = np.zeros(len(counts))
     if last is not None:
         outward = line.rows[place] if side else line.rows[place, ::-1]
         tail = outward[-tuning.OUTER * parts :][: len(counts)]
         expected[: len(tail)] = tail
-    over = np.maximum((edges[:-1] + edges[1:]) / 2.0 - end, 0.0)
-    over[edges[1:] <= edges[:-1]] = 0.0
-    std = math.sqrt(float((variances * over**2).sum()))
-    return max(0.0, float(((counts - expected) * over).sum()) + tuning.FAR_STDS * std)
+    blank = np.zeros((1, len(counts)))
+    unexpected = replace(
+        line,
+        edges=edges[None],
+        rows=(counts - expected)[None],
+        variance=variances[None],
+        spread=blank,
+        hidden=blank,
+    )
+    excess = unexpected.excess(np.full((1, 1), end), 1.0)
+    std = math.sqrt(float(excess.variance[0, 0]))
+    return max(0.0, float(excess.total[0, 0]) + tuning.FAR_STDS * std)
 
 
 def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limit: float) -> float:

@@ -145,11 +145,13 @@ class Line:
         *,
         noise: float,
         bias: float = 0.0,
+        corrected: bool = True,
         occupied: BoolArray | None = None,
     ) -> ClipBox:
         """ClipBox of least predicted squared error between points `lower` and `upper`, (lines or 1, k) each.
 
-        `noise` is that of a sum of values in [-1, 1]; `occupied` (lines, 2), whether rows are seen below and above.
+        `noise` is that of a sum of values in [-1, 1]; `occupied` (lines, 2), whether rows are seen below and above. Sums that are
+        not `corrected` for what was clipped are biased by all of it, not by the part of it that noise does not explain.
         """
         below = self.excess(lower, -1.0)
         above = self.excess(upper, 1.0)
@@ -161,8 +163,9 @@ class Line:
             error + below.risk(occupied[:, 0])[:, :, None] + above.risk(occupied[:, 1])[:, None, :]
         )
         if bias:
-            down = shrunk(below.total, below.variance)
-            up = shrunk(above.total, above.variance)
+            explained = 1.0 if corrected else 0.0
+            down = shrunk(below.total, explained * below.variance)
+            up = shrunk(above.total, explained * above.variance)
             error += bias * (down[:, :, None] + up[:, None, :]) ** 2
         best = error.reshape(len(error), -1).argmin(axis=1)
         low, high = np.divmod(best, upper.shape[1])

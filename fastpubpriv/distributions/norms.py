@@ -68,16 +68,19 @@ def choose_ball(
     line = Line(
         center=np.zeros(1),
         exponent=np.zeros(1, dtype=np.int64),
-        edges=np.concatenate([[0.0], edges, [top]])[None],
+        # rows beyond the last edge are taken to be at it
+        edges=np.concatenate([[0.0], edges, [np.nextafter(top, math.inf)]])[None],
         rows=np.where(cells <= last, counts, 0.0)[None],
         # The squared bias counts whole, and half of its standard deviation.
         variance=np.where(cells <= last, std**2 / 4.0, 0.0)[None],
-        spread=np.where(cells == min(last + 2, len(edges) - 1), HIDDEN * std / 2.0, 0.0)[None],
+        spread=np.where(cells == min(last + 2, len(edges)), HIDDEN * std / 2.0, 0.0)[None],
         hidden=np.zeros((1, len(counts))),
     )
     noise_of_ball = 2.0 * noise * math.sqrt(shares.dim)
-    box = line.clip(np.zeros((1, 1)), edges[None], noise=noise_of_ball, bias=1.0)
-    return float(box.upper[0]), math.hypot(box.back[0], math.sqrt(box.variance[0]))
+    box = line.clip(np.zeros((1, 1)), edges[None], noise=noise_of_ball, bias=1.0, corrected=False)
+    excess = line.excess(box.upper[:, None], 1.0)
+    bias = math.hypot(max(excess.total[0, 0], 0.0), math.sqrt(excess.variance[0, 0]))
+    return float(box.upper[0]), bias
 
 
 LOG2_PARTS = 1

@@ -17,11 +17,18 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.distributions import tuning
-from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
+from fastpubpriv.distributions.budget_split import (
+    MOVED,
+    SHELLS,
+    BudgetSplit,
+    check_grids,
+    divide,
+)
 from fastpubpriv.distributions.columns import CountedColumns, columns_clipped, joined
 from fastpubpriv.distributions.line import LARGEST
 from fastpubpriv.distributions.norms import SHELLS_AN_OCTAVE, Norms, choose_ball
 from fastpubpriv.distributions.support import (
+    MOST_CELLS,
     columns_of,
     doubtful_sum,
     edges_of,
@@ -72,7 +79,7 @@ def columns_from(
     counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
 ) -> CountedColumns:
     """Return the support and clip of each column, estimated in batches of bounded memory."""
-    together = tuning.MOST_CELLS >> shares.log2_parts
+    together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1))
     if bounds is not None:
@@ -95,15 +102,13 @@ def row_map(columns: CountedColumns, *, neutral: bool, only: BoolArray | None = 
     def where_used(lengths: FloatArray) -> FloatArray:
         return np.where(in_use, box.absolute(lengths), 0.0)
 
-    with np.errstate(all="ignore"):
-        absent = np.where(in_use, (columns.first_mean - box.middle) / box.half, 0.0)
     return ColumnBox(
         center=box.center,
         lower=where_used(box.lower),
         upper=where_used(box.upper),
         middle=where_used(box.middle),
         width=np.where(in_use, box.absolute(box.half), 1.0),
-        absent=absent,
+        absent=np.where(in_use, columns.absent, 0.0),
         neutral=neutral,
     )
 
@@ -242,9 +247,7 @@ def estimates_of(
         half=np.where(columns.used, columns.box.half, 0.0),
     )
     if not neutral:  # the sum holds a constant for each missing row
-        with np.errstate(all="ignore"):
-            absent = np.where(box.half > 0.0, (columns.first_mean - box.middle) / box.half, 0.0)
-        totals = totals - columns.missing * absent
+        totals = totals - columns.missing * columns.absent
     mean = box.placed(box.decode(totals, rows))
     noise = box.absolute(box.half * sum_noise / rows)
     scale = box.absolute(columns.std)
@@ -281,16 +284,15 @@ def estimates_of(
 
 def may_hide_rows(columns: CountedColumns, tails: FloatArray, half: FloatArray) -> BoolArray:
     """Return where undetected rows may move the mean beyond an interval of half-width `half`, (dim,)."""
-    zero = np.array([column.zero for column in columns.counted])
     count_std = np.array([shares.count_std for shares in columns.shares])
     # A column of mostly one value may have undetected rows on a side without significant cells.
-    mostly_one = zero > tuning.MOST_ZEROS * columns.shares[0].n
+    mostly_one = columns.zero > tuning.MOST_ZEROS * columns.shares[0].n
     beside = np.where(columns.sides.occupied, 0.0, tails).max(axis=1)
-    few_others = columns.rows - zero < tuning.UNSEEN * count_std
+    few_others = columns.rows - columns.zero < tuning.UNSEEN * count_std
     return np.asarray(
         (tails.max(axis=1) > tuning.HIDDEN * half)
         | (mostly_one & ((beside > tuning.BESIDE * half) | few_others))
-        | ~np.array([scale.anchored for scale in columns.scales])
+        | ~columns.anchored
         | columns.sides.apart.any(axis=1)
     )
 
@@ -298,13 +300,11 @@ def may_hide_rows(columns: CountedColumns, tails: FloatArray, half: FloatArray) 
 def unplaced(columns: CountedColumns) -> tuple[BoolArray, BoolArray]:
     """Return which columns are constant, and which the counts do not localize; a frequent value does if others are detected."""
     occupied = columns.sides.occupied.any(axis=1)
-    zero = np.array([column.zero for column in columns.counted])
     known = np.array([not shares.too_noisy for shares in columns.shares])
-    many = known & (zero > tuning.MANY_ZEROS * columns.shares[0].n)
-    anchored = np.array([scale.anchored for scale in columns.scales])
+    many = known & (columns.zero > tuning.MANY_ZEROS * columns.shares[0].n)
     without = np.array([scale.above is None and scale.below is None for scale in columns.scales])
     constant = many & without
-    return constant, ~constant & ~(occupied & (anchored | many))
+    return constant, ~constant & ~(occupied & (columns.anchored | many))
 
 
 def holds_most_rows(columns: CountedColumns) -> BoolArray:
@@ -378,6 +378,8 @@ def known_place(reasons: Reasons) -> bool:
 
 
 MOST_NAMED = 10
+MOST_BEYOND = 0.1  # maximum share of public values beyond a bound without a warning
+ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
@@ -424,7 +426,7 @@ def warn_if_bounds_are_wrong(
         return np.zeros(public.shape[1], dtype=bool)
     beyond = ((public < bounds[0]) | (public > bounds[1])).sum(
         axis=0
-    ) > tuning.MOST_BEYOND * public_counts(public)
+    ) > MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
     if wrong:
@@ -460,7 +462,7 @@ def ball_of(
         return 1.0, 0.0
     # The largest norm is that of a corner of the box.
     top = float(np.sqrt(np.sum(columns.reach[columns.used] ** 2)))
-    edges = top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
+    edges = top * 2.0 ** (-np.arange(SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box),
         name="shells of rows",
@@ -476,8 +478,7 @@ def by_root_of_width(columns: CountedColumns) -> CountedColumns:
         return columns
     box = columns.box
     logs = np.log(box.absolute(np.where(used, box.half, 1.0)))
-    most = tuning.FARTHEST_ROOT
-    roots = np.exp(np.clip((logs - logs[used].mean()) / 2.0, -most, most))
+    roots = np.exp((logs - logs[used].mean()) / 2.0)
     return replace(columns, box=replace(box, half=np.where(used, box.half / roots, box.half)))
 
 
@@ -544,7 +545,7 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
     whole = settings.objective == "l2"
     shares = divide(dim, run.rows.n, run.account.spending, n_pub=n_pub)
     # The public mean alone may have the smaller predicted error.
-    enough = settings.public_only == "auto" and n_pub >= tuning.ENOUGH_PUBLIC
+    enough = settings.public_only == "auto" and n_pub >= ENOUGH_PUBLIC
     if enough and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     within = None

@@ -78,7 +78,7 @@ class ColumnReport(Value):
         Range in which the noisy counts detect rows.
     undetected_rows : float64
         Upper bound on the rows outside that range that the noisy counts may miss: anywhere within the bounds, or,
-        without bounds, in one octave up to a thousand times further out.
+        without bounds, in one octave up to ten million times further out.
     clipping_std : float64
         Standard deviation of the correction for clipped rows.
     tail_below, tail_above : float64
@@ -126,7 +126,7 @@ class ColumnReport(Value):
     def _undetected_in_words(self, place: int, most_rows: float) -> str:
         """Return how many rows beyond the range of a column may be undetected, and what they would do within bounds."""
         most = min(float(self.undetected_rows[place]), most_rows)
-        share = f"{100.0 * most / most_rows:.2g} %"
+        share = f"{100.0 * most / max(most_rows, 1.0):.2g} %"
         text = f"up to {most:,.0f} rows ({share}) further out would not have been seen"
         if not np.isfinite([self.lowest[place], self.highest[place]]).all():
             return text

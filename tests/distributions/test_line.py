@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv.distributions import tuning
-from fastpubpriv.distributions.line import Line, shrunk, tails
+from fastpubpriv.distributions.line import TINY, Line, shrunk, tails
 
 
 def some_line(seed=0, lines=3, cells=12):
@@ -75,19 +75,21 @@ def test_predictions_of_all_cells_are_wrong_together():
     assert line.excess(np.zeros((1, 1)), 1.0).variance[0, 0] == 25.0
 
 
-@pytest.mark.parametrize("bias", [0.0, 0.05, 1.0])
-def test_a_box_is_the_best_of_all_pairs_of_points(bias):
+@pytest.mark.parametrize(("bias", "corrected"), [(0.0, True), (0.05, True), (1.0, False)])
+def test_a_box_is_the_best_of_all_pairs_of_points(bias, corrected):
     line = some_line(2)
     lower = np.sort(np.random.default_rng(3).uniform(-2.0, 0.5, size=(3, 8)), axis=1)
     upper = np.sort(np.random.default_rng(4).uniform(-0.5, 2.0, size=(3, 9)), axis=1)
-    box = line.clip(lower, upper, noise=11.0, bias=bias)
+    box = line.clip(lower, upper, noise=11.0, bias=bias, corrected=corrected)
 
     def error(row, low, high):
         below = line.excess(np.full((3, 1), low), -1.0)
         above = line.excess(np.full((3, 1), high), 1.0)
-        back = shrunk(below.total, below.variance) + shrunk(above.total, above.variance)
+        taken = below.total + above.total
+        if corrected:
+            taken = shrunk(below.total, below.variance) + shrunk(above.total, above.variance)
         noise = (high - low) / 2.0 * 11.0
-        risk = below.variance + above.variance + bias * back**2
+        risk = below.variance + above.variance + bias * taken**2
         return noise**2 + risk[row, 0]
 
     for row in range(3):
@@ -204,7 +206,7 @@ def slow_tail(last, inner, std, inner_std, beyond, stds):
     """Section 3 of the specification of the counted line, octave by octave: rows, spread and hidden rows."""
     now = max(last, std / 2.0)
     ratio = min(0.5, now / max(inner, inner_std / 2.0))
-    most = last + std
+    most = max(last + std, TINY)
     most_ratio = min(0.5, most / max(inner - inner_std, inner_std / 2.0))
     octaves = []
     for counted, noise in zip(beyond, stds, strict=True):
@@ -216,20 +218,35 @@ def slow_tail(last, inner, std, inner_std, beyond, stds):
         most_ratio = min(most_ratio, bound / most)
         octaves.append((rows, min(noise, allowed / 2.0), max(bound, rows)))
         now = rows
-        most = bound
+        most = max(bound, TINY)
     return np.array(octaves).T
 
 
-def test_tails_are_those_of_the_formulas():
+@pytest.mark.parametrize(
+    ("last", "beyond"),
+    [(500.0, 10.0), (-500.0, 10.0), (500.0, -50.0), (0.0, 0.0), (1e15, 1e14), (20.0, 1e9)],
+    ids=["ordinary", "negative", "negative beyond", "noise alone", "huge", "more beyond"],
+)
+def test_tails_are_those_of_the_formulas(last, beyond):
     rng = np.random.default_rng(14)
-    octaves = rng.uniform(20.0, 900.0, size=(40, 2))
+    octaves = last + rng.normal(0.0, 20.0, size=(40, 2))
     stds = rng.uniform(1.0, 15.0, size=(40, 2))
-    beyond = rng.normal(10.0, 20.0, size=(40, 5))
+    counts = beyond + rng.normal(0.0, 20.0, size=(40, 5))
     noise = rng.uniform(1.0, 15.0, size=(40, 5))
-    fast = tails(octaves, stds, beyond, noise)
+    fast = tails(octaves, stds, counts, noise)
     for place in range(40):
-        slow = slow_tail(*octaves[place], *stds[place], beyond[place], noise[place])
-        np.testing.assert_allclose(np.array(fast)[:, place], slow, rtol=1e-12, atol=1e-9)
+        slow = slow_tail(*octaves[place], *stds[place], counts[place], noise[place])
+        np.testing.assert_allclose(np.array(fast)[:, place], slow, rtol=1e-9, atol=1e-9)
+
+
+def test_counts_without_noise_are_believed_where_the_rule_allows_them():
+    """From 64 rows on, 8 in place of 32, then at most an eighth of the octave before: 1, and nothing."""
+    zeros = np.zeros((1, 2))
+    little = np.full((1, 3), 1e-9)
+    tail = tails(np.array([[64.0, 128.0]]), zeros, np.array([[8.0, 7.0, 0.0]]), little)
+    np.testing.assert_allclose(tail.rows, [[8.0, 1.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(tail.hidden, [[8.0, 1.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(tail.spread, 0.0, atol=1e-6)
 
 
 def test_rows_beyond_fall_by_at_least_half_an_octave_whatever_is_counted():

@@ -239,7 +239,8 @@ def test_a_result_is_shown_and_drawn(tmp_path):
     frame = result.to_frame()
     assert (
         " ".join(frame.columns)
-        == "column mean lower upper std std_lower std_upper rows status reasons"
+        == "column mean lower upper std std_lower std_upper rows status reasons "
+        "width_noise width_sampling width_clipping width_undetected"
     )
     assert frame.index.name == "state"
     assert len(frame) == 8

@@ -116,7 +116,7 @@ def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one
     half = np.arange(12) % 2
     means = fpp.estimate_mean(
         np.column_stack([rows, half]), x_pub=np.column_stack([public, np.arange(30) % 2]), by=-1, groups=[0, 1],
-        budget=EXACT,
+        budget=EXACT, random_state=0,
     )  # fmt: skip
     truth = pd.DataFrame(rows).std().to_numpy()  # the divisor n is 4 % less, and 9 % in the groups
     np.testing.assert_allclose(described.standard_deviation, truth, rtol=0.02)

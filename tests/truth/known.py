@@ -64,8 +64,6 @@ KNOWN: tuple[Known, ...] = (
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
-    # A stated variance is not compared with the rows.
-    Known("weighted_mean", "coverage mean", ("variance",), LINE, ("light",)),
     # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
     Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
