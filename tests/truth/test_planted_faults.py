@@ -126,7 +126,7 @@ def reasons_of_skewed_groups(seed):
     return result.part_reasons
 
 
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore")  # seeds, and reasons
 def test_9_a_width_that_decides_without_clipping_is_found(monkeypatch):
     with_clipping = [reasons_of_skewed_groups(seed) for seed in range(3)]
     plant(
