@@ -30,6 +30,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "a gradient that is not clipped": "test_gradient_replay.py::test_a_gradient_that_is_not_clipped_is_caught",
         "a batch that depends on rows": "test_gradient_replay.py::test_a_batch_that_depends_on_rows_is_caught",
         "a scale of labels from private rows": "test_gradient_replay.py::test_a_scale_from_private_rows_is_caught",
+        "a count of one group that is too heavy": "test_bounded_means.py::test_a_count_that_is_too_heavy_is_caught",
+        "the weight of one group with several": "test_group_means.py"
+        "::test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught",
+        "a route that private rows choose": "test_bounded_means.py::test_a_route_that_private_rows_choose_is_caught",
         "half the sensitivity of an output": "test_output_perturbation.py::test_half_the_sensitivity_is_caught",
     },
     "sensitivities, over random neighbors": {
@@ -107,6 +111,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found",
         "11, 12: intervals of a mean without its tails": "test_engine.py"
         "::test_an_interval_of_a_mean_without_its_tails_is_found",
+        "parts of a half-width without undetected rows": "test_interval_parts.py"
+        "::test_a_half_without_undetected_rows_is_not_the_interval",
         "13: a mean without sampling, or without clipping": "test_engine.py::test_a_mean_without_a_term_is_found",
         "14: a normal law under Laplace noise": "test_engine.py::test_a_normal_law_under_laplace_noise_is_found",
         "15: intervals of a Gaussian of half their width": "test_engine.py"
@@ -136,6 +142,9 @@ PLANTED: dict[str, dict[str, str]] = {
         "29: weights of classes that are ignored": "test_engine.py::test_class_weights_that_are_ignored_have_no_effect",
         "30: rows with gaps that are not left out": "test_planted_faults.py"
         "::test_30_rows_with_gaps_that_are_not_left_out_are_found",
+        "a box that decodes what another encoded": "test_line.py::test_a_box_restores_the_mean_of_what_it_clips",
+        "a term of intervals of means that is zero": "test_terms_of_intervals.py"
+        "::test_intervals_hold_the_mean_and_each_term_is_a_part_of_them",
         "an upper end that is a tenth too far": "test_reaches.py"
         "::test_an_upper_end_that_is_a_tenth_too_far_is_found",
         "a lower end of a mean that is a tenth too near": "test_reaches.py"
@@ -144,6 +153,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_an_upper_end_of_quantiles_that_is_too_far_is_found",
         "a tail of another size": "test_reaches.py::test_a_tail_of_another_size_is_found",
         "a worst case of another size": "test_reaches.py::test_a_worst_case_of_another_size_is_found",
+        "a mean within bounds without sampling": "test_bounded_means.py::test_a_deviation_of_nothing_is_caught",
+        "missing values that noise hides": "test_bounded_means.py"
+        "::test_missing_values_that_are_not_allowed_for_are_caught",
+        "bounds that always replace counts": "test_bounded_means.py::test_bounds_that_always_replace_counts_are_caught",
         "a false-alarm rate without a floor": "test_far_minorities.py"
         "::test_planted_rate_without_a_floor_loses_a_tenth_of_rows",
         "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",

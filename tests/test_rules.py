@@ -31,7 +31,7 @@ MOST_LINES_OF_C = 900
 DENSE_FILES = Path(__file__).parent / "dense_files.json"
 MOST_TOKENS_OF_FILE = 8_000  # of Python
 # Maximum tokens of the package. A commit that raises it gives the reason.
-MOST_TOKENS = 400_000
+MOST_TOKENS = 403_000
 # Tokens per statement of a file that `dense_files.json` does not list, and of a statement that it does not count.
 DENSITY = 13.0
 LONG_STATEMENT = 40
@@ -458,6 +458,37 @@ def pointers_own_what_they_lead_to(source: Source) -> list[str]:
     return bad
 
 
+# The tail of norms has its own model, and that of second moments follows from outer pieces.
+OTHER_TAILS = {"TailLaw", "longest_tail"}
+EXCESSES = {"over", "excess"}
+
+
+def is_square_of_excess(node: ast.AST) -> bool:
+    """Return whether this squares what values exceed a point by."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        return spelled(node.left) in EXCESSES
+    if isinstance(node, ast.Call) and spelled(node.func).split(".")[-1] in {"square", "norm"}:
+        return any(spelled(value) in EXCESSES for value in node.args)
+    return False
+
+
+def one_line_has_tails_and_clip_points(source: Source) -> list[str]:
+    """Only the counted line squares an excess over a point: there is no second tail, excess or choice of clip points."""
+    if source.path == "fastpubpriv/distributions/line.py":
+        return []
+    exempt = {
+        part
+        for node in source.nodes
+        if getattr(node, "name", "") in OTHER_TAILS
+        for part in ast.walk(node)
+    }
+    return [
+        source.complaint(node, "an excess outside Line.excess")
+        for node in source.nodes
+        if is_square_of_excess(node) and node not in exempt
+    ]
+
+
 FILE_RULES: dict[Rule, list[str]] = {
     foreign_randomness: ["from numpy.random import PCG64", "import random", "import secrets"],
     no_numpy_generators: ["import numpy as np\nx = np.random.default_rng(0)"],
@@ -508,6 +539,9 @@ FILE_RULES: dict[Rule, list[str]] = {
         "def plan(n, *, pure): ...", "divide(1, n, pure=x)", "noise = 2.0 if account.is_pure else 1.0", "release(laplace=True)",
         "if type(budget) is PureDP: ...", "isinstance(run.account.budget, privacy.ApproxDP)", "x = spending.law == 'laplace'",
         "isinstance(spending, GaussianSpending)",
+    ],
+    one_line_has_tails_and_clip_points: [
+        "risk = (variances * over**2).sum()", "std = np.linalg.norm(over)", "error += bias * np.square(excess)",
     ],
     functions_can_be_read_at_once: [
         "def long():\n" + "    x = 1\n" * 51,
@@ -1168,13 +1202,14 @@ TABLES = {
     "fastpubpriv/training/": "fastpubpriv/training/training_tuning.py",
 }
 # Modules of these folders whose numbers belong to their own model.
-OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/ranks.py"}
+OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/rank_model.py"}
 NO_TUNING = {
-    "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SLACK", "MAX_CANDIDATES", "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES",
-    "MOST_GATHERED", "MOST_WORK", "SEED", "PUBLIC_SEED", "FINE", "LEAST_SHARE", "LEAST_RADIUS", "STD_FLOOR", "DECODER_SHARE",
-    "STEP_FACTOR", "PRIVATE_SHELL", "SHELL_SHARE", "_BATCH", "_EXPONENTS", "_BLOCK", "_SAME_SCORE", "_FARTHEST", "_CELL_BATCH",
-    "_NARROW", "_ROW_BATCH", "SEARCH_SECONDS", "ROW_SECONDS", "PAIR_SECONDS", "_DENSITY_SECONDS",
-    "KEPT_BYTES", "_FLOAT32_WHOLE", "_LONGEST_LABEL", "MOST_STEPS", "_MOST_STEPS", "_LARGEST", "MOST_CLASS_WEIGHT", "MOST_SCALE",
+    "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SHELLS", "DOWN", "UP", "SLACK", "MAX_CANDIDATES",
+    "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES", "MOST_CELLS", "MOST_GATHERED", "MOST_WORK", "SEED",
+    "PUBLIC_SEED", "FINE", "LEAST_SHARE", "LEAST_RADIUS", "STD_FLOOR", "DECODER_SHARE", "STEP_FACTOR", "PRIVATE_SHELL",
+    "SHELL_SHARE", "_BATCH", "_EXPONENTS", "_BLOCK", "_SAME_SCORE", "_FARTHEST", "_CELL_BATCH", "_NARROW",
+    "_ROW_BATCH", "SEARCH_SECONDS", "ROW_SECONDS", "PAIR_SECONDS", "_DENSITY_SECONDS", "POINTS_OF_CELL", "KEPT_BYTES",
+    "_FLOAT32_WHOLE", "_LONGEST_LABEL", "MOST_STEPS", "_MOST_STEPS", "_LARGEST", "MOST_CLASS_WEIGHT", "MOST_SCALE",
     "MOST_RATIO", "_MOST_CLASSES", "_MOST_NAMED", "MOST_LEVELS", "_LINEAR_MODEST",
 }  # fmt: skip
 

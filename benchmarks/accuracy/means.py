@@ -65,7 +65,7 @@ def run_cell(column: Column, cell: Cell, resamples: int, names: Sequence[str]) -
     covered = []
     truth = float(column.values.mean())
     for sample in samples(column, cell, resamples):
-        covered.append(_student_covers(sample, truth))
+        covered.append(student_covers(sample, truth))
         # same number of answers each: a root mean square of few errors is biased downward
         for name in names:
             answer = _quietly(contestants[name], sample)
@@ -94,7 +94,8 @@ def _quietly(contestant: Contestant, sample: Sample) -> Answer | None:
         return contestant(sample)
 
 
-def _student_covers(sample: Sample, truth: float) -> bool:
+def student_covers(sample: Sample, truth: float) -> bool:
+    """Return whether Student's interval of the private rows, which is not private, contains the mean."""
     rows = sample.private[:, 0]
     half = _student_quantile(len(rows) - 1) * rows.std(ddof=1) / math.sqrt(len(rows))
     return bool(abs(rows.mean() - truth) <= half)

@@ -11,13 +11,14 @@ from fastpubpriv.distributions import tuning
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.privacy.spending import Spending
 
+SHELLS = 48  # edges of shells, eight per octave
 # fraction of the budget of the sum that remains after a new center
 MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS
 
 
 def draws(dim: int) -> int:
     """Return the maximum number of noise draws of a call: finest cells and sums, repeated for new centers, and shells."""
-    return (1 + tuning.MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + tuning.SHELLS + 1
+    return (1 + tuning.MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + SHELLS + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def check_grids(shares: BudgetSplit) -> None:
         cells = dim * cells_of_column(log2_parts)
         spending.at(shares.cells).grid("count", cells, n, parts=dim)
     if shares.shells:
-        spending.at(shares.shells).grid("count", tuning.SHELLS + 1, n)
+        spending.at(shares.shells).grid("count", SHELLS + 1, n)
     spending.at(shares.total).grid("sum", dim, n)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import BudgetSplit, divide
-from fastpubpriv.distributions.clips import sides_of
+from fastpubpriv.distributions.columns import lines_of
+from fastpubpriv.distributions.line import Line
 from fastpubpriv.distributions.support import (
     SignedCounts,
     doubtful_sum,
@@ -53,25 +54,33 @@ def choose_ball(
     The counts (edges + 1,) have noise `std`; `noise` is that of one coordinate of the sum at radius 1.
     """
     noise = shares.noise_per_radius if noise is None else noise
-    top = float(edges[-1])
-    uppers = np.append(edges, top)
-    middles = np.append(edges[0] / 2.0, np.append((edges[:-1] + edges[1:]) / 2.0, top))
     last = -1
     limit = shares.spending.by_tail(STANDS_OUT, STANDS_OUT_PURE)
     for width in (1, 2, 4):
         sums = np.convolve(counts, np.ones(width), "valid")
         significant = np.flatnonzero(sums > limit * std * math.sqrt(width))
-        last = max(last, int(significant[-1]) + width - 1 if len(significant) else -1)
+        if len(significant):
+            last = max(last, int(significant[-1]) + width - 1)
+    top = float(edges[-1])
     if last < 0:
         return min(top, TYPICAL * math.sqrt(shares.dim)), 0.0
-    over = np.maximum(middles[: last + 1] - edges[:, None], 0.0)
-    excess = np.maximum((over * counts[: last + 1]).sum(axis=1), 0.0)
-    excess_std = std * np.sqrt((over**2).sum(axis=1))
-    hidden = HIDDEN * std * np.maximum(uppers[min(last + 2, len(uppers) - 1)] - edges, 0.0)
-    bias = np.sqrt(excess**2 + (excess_std / 2.0) ** 2 + (hidden / 2.0) ** 2)
-    error = bias**2 + shares.dim * (noise * edges) ** 2
-    best = int(np.argmin(error))
-    return float(edges[best]), float(bias[best])
+    cells = np.arange(len(counts))
+    line = Line(
+        center=np.zeros(1),
+        exponent=np.zeros(1, dtype=np.int64),
+        # rows beyond the last edge are taken to be at it
+        edges=np.concatenate([[0.0], edges, [np.nextafter(top, math.inf)]])[None],
+        rows=np.where(cells <= last, counts, 0.0)[None],
+        # The squared bias counts whole, and half of its standard deviation.
+        variance=np.where(cells <= last, std**2 / 4.0, 0.0)[None],
+        spread=np.where(cells == min(last + 2, len(edges)), HIDDEN * std / 2.0, 0.0)[None],
+        hidden=np.zeros((1, len(counts))),
+    )
+    noise_of_ball = 2.0 * noise * math.sqrt(shares.dim)
+    box = line.clip(np.zeros((1, 1)), edges[None], noise=noise_of_ball, bias=1.0, corrected=False)
+    excess = line.excess(box.upper[:, None], 1.0)
+    bias = math.hypot(max(excess.total[0, 0], 0.0), math.sqrt(excess.variance[0, 0]))
+    return float(box.upper[0]), bias
 
 
 LOG2_PARTS = 1
@@ -319,18 +328,10 @@ class NormCount:
         rms = end * min(1.0, (squares / n) ** 0.5)
         # The root mean square of all norms, and whether their tail is heavy.
         every = edges_of(LOG2_PARTS)
-        exponent = math.frexp(end)[1]
-        sides = sides_of(
-            [column.above],
-            [column.above_var],
-            every,
-            [last],
-            self.shares.parts,
-            np.array([exponent]),
-        )
-        *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
-        root = math.ldexp(min(math.sqrt(max(whole_sq / n, 0.0)), math.ldexp(1.0, 1000)), exponent)
-        heavy = sides.heavy[0] or sides.apart[0] or scale.outlying
+        line, sides = lines_of([column], [scale], [self.shares])
+        whole_sq = min(max(line.second_moment() / n, 0.0), math.ldexp(1.0, 1000))
+        root = math.ldexp(math.sqrt(whole_sq), int(line.exponent[0]))
+        heavy = bool(sides.heavy.any() or sides.apart.any()) or scale.outlying
         law = self._law(column.above, last)
         return Norms(
             radius=radius,
@@ -388,7 +389,7 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
         above=above,
         below=np.zeros(size),
         above_var=variance,
-        below_var=np.full(size, shares.count_std**2),
+        below_var=np.zeros(size),
         zero=float(counts[0]),
         missing=0.0,
         public_above=cells,

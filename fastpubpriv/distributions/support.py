@@ -22,6 +22,7 @@ from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.public_draws import normal_quantile
 
+MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
 BOTH = 2  # index of the two sides added up, after above (0) and below (1)
 SLACK = 1.0 - 1e-9  # so that rounding in the prefilter of windows loses none
 
@@ -31,13 +32,13 @@ Windows = tuple[IntArray, tuple[float, int]]
 
 def widths_of(log2_parts: int) -> tuple[int, ...]:
     """Cells of the windows that are tested: up to two octaves."""
-    return tuning.WIDTHS[: 2 + log2_parts]
+    return tuple(1 << k for k in range(2 + log2_parts))
 
 
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatArray:
     """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, distances)."""
-    octaves = np.arange((EXPONENTS << log2_parts) + tuning.WIDTHS[-1]) / 2**log2_parts
+    octaves = np.arange(EXPONENTS + 2 << log2_parts) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     floor = tuning.FLOOR / (BOTH * tuning.REACH << log2_parts)
     near = log_chance[: (tuning.REACH << log2_parts) + 1]
@@ -53,7 +54,7 @@ def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatAr
 def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Windows]:
     """Return the candidate windows and the anchor of each column, in batches of bounded memory: see `find_windows`."""
     limits = thresholds(shares.log2_parts, chance, type(shares.spending))
-    together = tuning.MOST_CELLS >> shares.log2_parts
+    together = MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
     return [window for part in parts for window in find_windows(_counted(part), limits)]
 
@@ -156,7 +157,7 @@ def anchor_between(
 ) -> tuple[float, int]:
     """Return the largest z-score among windows that begin in cells low ... high, and the last cell of that window."""
     begin = max(0, low)
-    counted = _counted([column], slice(begin, high + tuning.WIDTHS[-1]))
+    counted = _counted([column], slice(begin, high + (2 << shares.log2_parts)))
     limits = thresholds(shares.log2_parts, chance_of(shares), type(shares.spending))
     ((_, (score, end)),) = find_windows(counted, limits, -math.inf, high - begin)
     return score, begin + end
@@ -288,8 +289,9 @@ def pooled_counts(
     keys += 1 + (np.arange(columns) * sides + (distance < 0.0)) * (cells + 2)
     occupied = np.bincount(keys[distance != 0.0], minlength=lines * (cells + 2))
     held = occupied.nonzero()[0]
-    exceeding = released > tuning.LIKELY * np.sqrt(private_var + row_var / 2.0)[:, None]
-    line, place = np.divmod(exceeding.reshape(-1).nonzero()[0], cells)
+    explained = tuning.LIKELY * np.sqrt(private_var + row_var / 2.0)
+    unexplained = (released > explained[:, None]).reshape(-1).nonzero()[0]
+    line, place = np.divmod(unexplained, cells)
     near = np.concatenate([held - 1, held, held + 1, line * (cells + 2) + 1 + place])
     line, place = np.divmod(near, cells + 2)
     within = (place > 0) & (place <= cells)
@@ -319,7 +321,7 @@ def chance_of(shares: BudgetSplit) -> float:
 
 
 def undetected_rows(
-    shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES, *, guessed: bool = False
+    shares: BudgetSplit, octaves: float = tuning.REACH, *, guessed: bool = False
 ) -> float:
     """Bound on undetected rows in an octave this far from known (or `guessed`) cells: more are detected in 95 % of samples."""
     chance = chance_of(shares) / (tuning.GUESSED if guessed else 1)

@@ -18,13 +18,13 @@ LEAST_SHARE = Fraction(1, 4)
 LEAST_SHARE_MANY = Fraction(3, 20)
 MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)  # maximum share of the counts
 SHELL_SHARE = Fraction(1, 20)  # share of the counts of row norms (shells)
-SHELLS = 48  # edges of shells, eight per octave
 # A second release is paid out of the share of the sum. Columns whose rows lie far from the center get a new center and new counts;
 # otherwise, where the noise of the sum is far below the sampling error, the counts are refined.
 MOST_MOVES = 2  # new centers per call
-# shares of a new center and of the counts about it
-MOVE_SUM = Fraction(1, 8)
-MOVE_COUNTS = Fraction(1, 4)
+# public standard deviations from the center from which on a new one is worth its cost
+MOVE_STDS = 100.0
+MOVE_SUM = Fraction(1, 8)  # share of a new center; the counts about it have twice as much
+MOVE_COUNTS = 2 * MOVE_SUM
 # candidate shares of refined counts
 LEFTOVER_SHARES = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
 # maximum noise variance of the sum, over the sampling variance, after the refinement
@@ -36,7 +36,6 @@ WHOLE = 400.0
 UNSEEN = 8.0
 
 # ---- Which cells hold rows.
-WIDTHS = (1, 2, 4, 8)  # cells of the windows that are tested
 # z-score from which a window localizes a column without any other evidence
 ANCHOR = 5.2
 ANCHOR_PURE = 9.8
@@ -47,7 +46,6 @@ DECAY = 3.0
 REACH = 24
 FLOOR = 1e-6
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
-MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column
 MOST_FALSE_ALARM_COLUMNS = 10  # maximum number of columns that a false-alarm rate is divided among
 GUESSED = 16  # divisor of that rate where only the magnitude of the center suggests where rows lie
@@ -55,7 +53,7 @@ NEAR_CENTER = 12, 2  # octaves below and above the magnitude of the center that 
 # Fractions of rows at the center of a column that may be constant, and of one that is mostly one value. In between, the weight of
 # rows that may hide on an empty side rises linearly.
 MANY_ZEROS = 0.4
-MOST_ZEROS = 0.8
+MOST_ZEROS = 2.0 * MANY_ZEROS
 # False-alarm rate per column of doubt: a cell or octave that noise explains as rarely, within `REACH` beyond the support.
 DOUBT = 0.005
 # Octaves around the outermost significant cell within which a clip point may lie beyond it, and public values are trusted.
@@ -63,31 +61,25 @@ NEAR_OCTAVES = 4
 # z-score from which noise hardly explains a count: of missing values, of rows outside the main cells, of a guessed cell, and of the
 # difference from public rows
 LIKELY = 3.0
-UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE = 0.05  # maximum fraction of rows outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
-INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
-assert NEAR_OCTAVES + 1 <= OUTER, "clip points beyond the modeled octaves"
-LARGEST_RATIO = 0.4  # maximum ratio of rows in an octave to those in the previous one
-LEAST_FACTOR, BEND = 1e-3, 6  # least factor on that ratio per octave; exponent of the curvature
-HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
+BELOW = 10  # octaves inside that cell in which clip points and edges lie
+# Octaves that are kept inside the end of that cell, and modeled beyond it, farther than any clip point.
+INNER = BELOW + NEAR_OCTAVES
+OUTER = NEAR_OCTAVES + 1
+LARGEST_RATIO = 0.5  # maximum ratio of rows in an octave to those in the previous one: a heavier tail has no mean
+# Prior mean and standard deviation of the rows of an octave, over the most that the rule allows.
+PRIOR_MEAN, PRIOR_STD = 0.3, 0.5
 HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a tail may be infinite
 
 # ---- Clip points and the correction for clipped rows.
-BELOW = 10  # octaves inside the outermost significant cell in which clip points and edges lie
 POINTS_AN_OCTAVE = 4  # candidate clip points per octave
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
-FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
-# maximum natural logarithm of a column's unit in the error of the whole vector
-FARTHEST_ROOT = 30.0
+BIAS = 0.05  # weight of the squared clipping correction in predicted squared errors of groups and squares
 
 # ---- Reasons of a result.
-TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
-# hidden tail over half the interval's width; in a column of mostly one value
-HIDDEN = 4.0
-BESIDE = 2.0
+# Hidden tail over the half-width of noise, sampling and clipping; the same in a column of mostly one value.
+HIDDEN, BESIDE = 6.0, 1.33
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
-ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
-MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning

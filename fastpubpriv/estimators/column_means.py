@@ -7,7 +7,6 @@ Every decision here is a function of public and of released numbers, and what is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -16,14 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.distributions import clips, tuning
-from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
-from fastpubpriv.distributions.clips import ColumnClip, middle_and_width
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.distributions import tuning
+from fastpubpriv.distributions.budget_split import (
+    MOVED,
+    SHELLS,
+    BudgetSplit,
+    check_grids,
+    divide,
+)
+from fastpubpriv.distributions.columns import CountedColumns, columns_clipped, joined
+from fastpubpriv.distributions.line import LARGEST
 from fastpubpriv.distributions.norms import SHELLS_AN_OCTAVE, Norms, choose_ball
 from fastpubpriv.distributions.support import (
-    SignedCounts,
-    Support,
+    MOST_CELLS,
     columns_of,
     doubtful_sum,
     edges_of,
@@ -36,6 +41,7 @@ from fastpubpriv.distributions.support import (
     undetected_rows,
 )
 from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.bounded_means import BoundedColumns, mean_in_bounds
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
@@ -43,39 +49,11 @@ from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import Reason, first_of, with_clipped
+from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of, with_clipped
 from fastpubpriv.rowwise.row_maps import ColumnBox
 from fastpubpriv.session import Session
 
 Bounds = tuple[FloatArray, FloatArray] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ColumnState:
-    """Counts, support and clip of one column; it enters the sum as y = (clipped - middle) / width, in the unit of its clip."""
-
-    column: SignedCounts
-    scale: Support
-    clip: ColumnClip
-    middle: float
-    width: float
-    shares: BudgetSplit  # its count_std is that of this column
-
-    @property
-    def used(self) -> bool:
-        """False for a column that is left out: its clip interval is empty, or not representable by normal numbers."""
-        clip = self.clip
-        lengths = (self.clip.below, self.clip.above, self.width)
-        return (
-            clip.radius > 0.0
-            and self.width > 0.0
-            and clip.absolute(min(each for each in lengths if each)) > 0.0
-        )
-
-    @property
-    def reach(self) -> float:
-        """Maximum of |y|."""
-        return max(self.clip.above - self.middle, self.middle + self.clip.below) / self.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,69 +75,62 @@ class ColumnCounts:
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
-def column_states(
+def columns_from(
     counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
-) -> list[ColumnState]:
-    """Estimate the support and clip of each column, in batches of bounded memory."""
-    together = tuning.MOST_CELLS >> shares.log2_parts
-    states = list[ColumnState]()
-    ends = (
-        np.tile([-math.inf, math.inf], (shares.dim, 1))
-        if bounds is None
-        else np.stack(bounds, axis=1)
-    )
+) -> CountedColumns:
+    """Return the support and clip of each column, estimated in batches of bounded memory."""
+    together = MOST_CELLS >> shares.log2_parts
+    parts = list[CountedColumns]()
+    ends = np.tile([-math.inf, math.inf], (shares.dim, 1))
+    if bounds is not None:
+        ends = np.stack(bounds, axis=1)
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
-        columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
-        scales = scales_of(columns, own)
-        chosen = clips.choose(columns, scales, own, ends[part])
-        for k, mine in enumerate(own):
-            numbers = (
-                public[~np.isnan(public[:, begin + k]), begin + k] if mine.too_noisy else public[:0]
-            )
-            if len(numbers) >= tuning.FEW_PUBLIC:
-                chosen[k] = clips.from_public(columns[k], numbers, mine)
-        states += [
-            ColumnState(
-                column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine
-            )
-            for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
-            for middle, width in [middle_and_width(clip, shares.dim)]
-        ]
-    return states
+        counted = columns_of(counts.values[part], public[:, part], counts.center[part], own)
+        scales = scales_of(counted, own)
+        parts.append(columns_clipped(counted, scales, own, ends[part], public[:, part]))
+    columns: CountedColumns = joined(parts)
+    return columns
 
 
-def box_of(
-    columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | None = None
-) -> ColumnBox:
+def row_map(columns: CountedColumns, *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
     """Return the row map that clips and scales every column; a column that is left out becomes zero."""
-    numbers = np.zeros((6, len(columns)))
-    for place, each in enumerate(columns):
-        clip = each.clip
-        unit = each.clip.absolute
-        numbers[:, place] = each.column.center, 0.0, 0.0, 0.0, 1.0, 0.0
-        if each.used and (only is None or only[place]):
-            absent = (clip.first_mean - each.middle) / each.width
-            box = -unit(clip.below), unit(clip.above), unit(each.middle), unit(each.width), absent
-            numbers[1:, place] = box
-    names = ("center", "lower", "upper", "middle", "width", "absent")
-    return ColumnBox(**dict(zip(names, numbers, strict=True)), neutral=neutral)
+    box = columns.box
+    in_use = columns.used if only is None else columns.used & only
 
+    def where_used(lengths: FloatArray) -> FloatArray:
+        return np.where(in_use, box.absolute(lengths), 0.0)
 
-def is_off_center(state: ColumnState) -> bool:
-    """Return whether nearly all rows lie in two adjacent cells (or one octave), which are too wide to resolve the column."""
-    column = state.column
-    shares = state.shares
-    if not (state.scale.anchored and state.used) or column.zero > tuning.LIKELY * shares.count_std:
-        return False
-    rows = state.clip.rows
-    wide = min(2, shares.parts)
-    most = max(
-        float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
-        for counts in (column.above, column.below)
+    return ColumnBox(
+        center=box.center,
+        lower=where_used(box.lower),
+        upper=where_used(box.upper),
+        middle=where_used(box.middle),
+        width=np.where(in_use, box.absolute(box.half), 1.0),
+        absent=np.where(in_use, columns.absent, 0.0),
+        neutral=neutral,
     )
-    return rows - most < tuning.ALONE * rows + tuning.LIKELY * math.sqrt(wide) * shares.count_std
+
+
+def off_center(columns: CountedColumns, public: FloatArray) -> BoolArray:
+    """Return which columns have nearly all rows in two adjacent cells (or one octave), too wide to resolve them.
+
+    A new center costs more than it gains where the rows are not far away in deviations of the public rows.
+    """
+    _, _, public_std = public_moments(public)
+    distance = np.abs(columns.box.absolute(columns.mean))
+    is_far = columns.used & (distance > tuning.MOVE_STDS * public_std)
+    for place in np.flatnonzero(is_far).tolist():
+        column, scale, shares = columns.evidence[place]
+        clear = tuning.LIKELY * shares.count_std
+        wide = min(2, shares.parts)
+        ones = np.ones(wide)
+        most = max(float(np.convolve(side, ones).max()) for side in (column.above, column.below))
+        elsewhere = columns.rows[place] - most
+        alone = elsewhere < tuning.ALONE * columns.rows[place] + math.sqrt(wide) * clear
+        is_far[place] = scale.anchored and column.zero <= clear and alone
+    return is_far
 
 
 @lru_cache(maxsize=64)  # keyed by public numbers: the split that a call begins with
@@ -177,39 +148,32 @@ def can_ask_again(shares: BudgetSplit) -> bool:
     return True
 
 
-def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fraction:
+def leftover_share(columns: CountedColumns, shares: BudgetSplit) -> Fraction:
     """Fraction of the sum's budget for refined counts: the noise of the sum stays far below the sampling error."""
-    worst = 0.0
-    for each in columns:
-        clip = each.clip
-        if each.used:
-            noise_sq = (clip.radius * shares.noise_per_clip) ** 2
-            sampling_sq = clip.rows * clip.std**2
-            worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
-    noise = worst / tuning.NOISE_OF_SAMPLING
-    needed = shares.spending.share_at(noise)
+    noise_sq = (columns.radius * shares.noise_per_clip) ** 2
+    sampling_sq = columns.rows * columns.std**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(sampling_sq > 0.0, noise_sq / sampling_sq, math.inf)
+    worst = float(ratio[columns.used].max(initial=0.0))
+    needed = shares.spending.share_at(worst / tuning.NOISE_OF_SAMPLING)
     affordable = (share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= needed)
     return max(affordable, default=Fraction(0))
 
 
 def moved(
-    run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool
+    run: Session, columns: CountedColumns, far: BoolArray, cost: Fraction, *, neutral: bool
 ) -> FloatArray:
     """Release the means of the columns that lie far from their centers, as new centers."""
-    middles = [replace(each, middle=each.clip.middle, width=each.clip.radius) for each in columns]
-    box = box_of(middles, neutral=neutral, only=far)
-    measurement = VectorSum(
-        affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box
+    box = columns.box
+    own = replace(box, middle=(box.lower + box.upper) / 2.0, half=columns.radius)
+    released = VectorSum(
+        affine=AffineMap(dim=len(far)),
+        radius=math.sqrt(far.sum()),
+        box=row_map(replace(columns, box=own), neutral=neutral, only=far),
     )
-    totals = run.release(measurement, name="new centers", cost=cost).value
-    center = np.array([each.column.center for each in columns])
-    for place in np.flatnonzero(far):
-        mapped = middles[place]
-        clip = middles[place].clip
-        shift = mapped.middle + mapped.width * float(totals[place]) / run.rows.n
-        center[place] += clip.absolute(min(max(shift, -clip.below), clip.above))
-    largest = np.finfo(np.float64).max
-    return np.asarray(np.clip(center, -largest, largest))
+    totals = run.release(released, name="new centers", cost=cost).value
+    shift = np.clip(own.middle + own.half * totals / run.rows.n, box.lower, box.upper)
+    return np.where(far, box.placed(shift), box.center)
 
 
 def count(
@@ -220,7 +184,7 @@ def count(
     bounds: Bounds,
     neutral: bool,
     spare: bool = True,
-) -> tuple[list[ColumnState], BudgetSplit]:
+) -> tuple[CountedColumns, BudgetSplit]:
     """Release the counts, and refined ones if the sum can `spare` the budget; return the columns and the remaining split."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
@@ -234,154 +198,173 @@ def count(
 
     again = can_ask_again(shares)
     counts = ask(lower_medians(public), shares.cells)
-    columns = column_states(counts, public, shares, bounds)
+    columns = columns_from(counts, public, shares, bounds)
     for _ in range(tuning.MOST_MOVES if again else 0):
-        far = np.array([is_off_center(each) for each in columns])
+        far = off_center(columns, public)
         if not far.any():
             break
         center = moved(run, columns, far, shares.total * tuning.MOVE_SUM, neutral=neutral)
         counts = counts.joined(ask(center, shares.total * tuning.MOVE_COUNTS))
         shares = replace(shares, total=shares.total * MOVED)
-        columns = column_states(counts, public, shares, bounds)
+        columns = columns_from(counts, public, shares, bounds)
     else:
         return columns, shares
     share = leftover_share(columns, shares) if spare else Fraction(0)
     if share:
         counts = counts.joined(ask(counts.center, shares.total * share))
         shares = replace(shares, total=shares.total * (1 - share))
-        columns = column_states(counts, public, shares, bounds)
+        columns = columns_from(counts, public, shares, bounds)
     return columns, shares
 
 
-class ColumnEstimate(NamedTuple):
-    """Estimate of one column, in data units."""
+class ColumnEstimates(NamedTuple):
+    """Estimates of all columns in data units, (dim,) each, and the reasons of each."""
 
-    mean: float
-    noise_std: float
-    sampling_std: float
-    clipping_std: float
-    tail_below: float
-    tail_above: float
-    reason: Reason | None
+    mean: FloatArray
+    noise_std: FloatArray
+    sampling_std: FloatArray
+    clipping_std: FloatArray
+    tails: FloatArray  # (dim, 2)
+    reasons: PartReasons
 
 
-def estimate_column(
-    state: ColumnState,
-    total: float,
-    instead: float,
-    instead_std: float,
-    n_pub: int,
+def estimates_of(
+    columns: CountedColumns,
+    totals: FloatArray,
+    instead: FloatArray,
+    instead_std: FloatArray,
+    n_pub: IntArray,
     *,
     sum_noise: float,
     bias: float,
     neutral: bool,
-    bounded: bool,
-) -> ColumnEstimate:
-    """Estimate one column from its noisy sum `total`; `instead` is the public mean, used where counts resolve nothing."""
-    shares = state.shares
-    clip = state.clip
-    unit = state.clip.absolute
-    n = shares.n
-    stretch = shares.n / clip.rows
-    middle, width = (state.middle, state.width) if state.used else (0.0, 0.0)
-    estimate = middle + (width * total + clip.correction) / n
-    if clip.missing:  # the sum holds a constant for each missing row
-        place = middle if neutral else clip.first_mean
-        estimate = place + (estimate - place) * stretch
-    mean = min(max(state.column.center + unit(estimate), -clips.LARGEST), clips.LARGEST)
-    sampling = unit(clip.std / math.sqrt(clip.rows))
-    noise = unit(width * sum_noise / n * stretch)
-    clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
-    tails = [unit(tuning.TAIL * hidden / n * stretch) for hidden in clip.hidden]
-    half = normal_quantile(0.975) * math.hypot(noise, sampling, clipping)
-    # A column of mostly one value may have undetected rows on a side without significant cells.
-    mostly_one = state.column.zero > tuning.MOST_ZEROS * n
-    beside = max(
-        tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True)
+) -> ColumnEstimates:
+    """Estimate the columns from their noisy sums; `instead` are the public means, used where counts resolve nothing."""
+    rows = columns.rows
+    box = replace(
+        columns.box,
+        middle=np.where(columns.used, columns.box.middle, 0.0),
+        half=np.where(columns.used, columns.box.half, 0.0),
     )
-    # Undetected rows may move the mean beyond the interval.
-    hidden = (
-        max(tails) > tuning.HIDDEN * half
-        or doubtful_sum(state.column, state.scale, shares) / n * stretch > half
-        or (mostly_one and beside > tuning.BESIDE * half)
-        or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n)
-        or (mostly_one and clip.rows - state.column.zero < tuning.UNSEEN * shares.count_std)
-        or not state.scale.anchored
-        or any(side.apart for side in clip.sides if side is not None)
+    if not neutral:  # the sum holds a constant for each missing row
+        totals = totals - columns.missing * columns.absent
+    mean = box.placed(box.decode(totals, rows))
+    noise = box.absolute(box.half * sum_noise / rows)
+    scale = box.absolute(columns.std)
+    sampling = box.absolute(columns.std / np.sqrt(rows))
+    clipping = box.absolute(np.hypot(np.sqrt(box.variance), box.half * bias) / rows)
+    tails = box.absolute(box.hidden / rows[:, None])
+    half = normal_quantile(0.975) * np.hypot(np.hypot(noise, sampling), clipping)
+    constant, unresolved = unplaced(columns)
+    doubt = np.array([doubtful_sum(*each) for each in columns.evidence]) / rows
+    heavy = np.array([scale.outlying for scale in columns.scales]) | columns.sides.heavy.any(axis=1)
+    hidden = may_hide_rows(columns, tails, half) | (doubt > half)
+    unseen = np.array([undetected_rows(shares) for shares in columns.shares])
+    hidden |= unseen > tuning.MOST_UNSEEN * columns.shares[0].n
+    wide = noise > scale / np.sqrt(n_pub) / 2.0
+    reasons = first_of(
+        [
+            (constant, Reason.CONSTANT),
+            (unresolved, Reason.UNRESOLVED),
+            (heavy, Reason.HEAVY_TAIL),
+            (hidden, Reason.FEW_ROWS),
+            (wide, Reason.WIDE),
+        ],
+        len(rows),
     )
-    reason = unplaced(state)
-    if reason is None and (
-        state.scale.outlying or any(side.heavy for side in clip.sides if side is not None)
-    ):
-        reason = Reason.HEAVY_TAIL
-    elif reason is None and hidden:
-        reason = Reason.FEW_ROWS
-    elif reason is None and noise > unit(clip.std / math.sqrt(n_pub)) / 2.0:
-        reason = Reason.WIDE
     # The noise is known even without a scale from counts: the estimate is never worse than the public mean.
-    lost = noise > instead_std or (not state.scale.referenced and not shares.too_noisy)
-    if reason == Reason.UNRESOLVED and lost:
-        mean = instead
-    return ColumnEstimate(mean, noise, sampling, clipping, tails[0], tails[1], reason)
+    by_counts = np.array([not each.too_noisy for each in columns.shares]) | (
+        n_pub < tuning.FEW_PUBLIC
+    )
+    lost = (noise > instead_std) | (by_counts & ~holds_most_rows(columns))
+    return ColumnEstimates(
+        np.where(unresolved & lost, instead, mean), noise, sampling, clipping, tails, reasons
+    )
 
 
-def unplaced(state: ColumnState) -> Reason | None:
-    """Reason of a column that the counts do not localize; a frequent value does so if other values are detected."""
-    shares = state.shares
-    scale = state.scale
-    many = not shares.too_noisy and state.column.zero > tuning.MANY_ZEROS * shares.n
-    beside = any(side is not None for side in state.clip.sides)
-    if many and scale.above is None and scale.below is None:
-        return Reason.CONSTANT
-    return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
+def may_hide_rows(columns: CountedColumns, tails: FloatArray, half: FloatArray) -> BoolArray:
+    """Return where undetected rows may move the mean beyond an interval of half-width `half`, (dim,)."""
+    count_std = np.array([shares.count_std for shares in columns.shares])
+    # A column of mostly one value may have undetected rows on a side without significant cells.
+    mostly_one = columns.zero > tuning.MOST_ZEROS * columns.shares[0].n
+    beside = np.where(columns.sides.occupied, 0.0, tails).max(axis=1)
+    few_others = columns.rows - columns.zero < tuning.UNSEEN * count_std
+    return np.asarray(
+        (tails.max(axis=1) > tuning.HIDDEN * half)
+        | (mostly_one & ((beside > tuning.BESIDE * half) | few_others))
+        | ~columns.anchored
+        | columns.sides.apart.any(axis=1)
+    )
+
+
+def unplaced(columns: CountedColumns) -> tuple[BoolArray, BoolArray]:
+    """Return which columns are constant, and which the counts do not localize; a frequent value does if others are detected."""
+    occupied = columns.sides.occupied.any(axis=1)
+    known = np.array([not shares.too_noisy for shares in columns.shares])
+    many = known & (columns.zero > tuning.MANY_ZEROS * columns.shares[0].n)
+    without = np.array([scale.above is None and scale.below is None for scale in columns.scales])
+    constant = many & without
+    return constant, ~constant & ~(occupied & (columns.anchored | many))
+
+
+def holds_most_rows(columns: CountedColumns) -> BoolArray:
+    """Return where the center and the octaves up to the support hold at least half of the rows; a false alarm holds few."""
+    holds = list[bool]()
+    for column, scale, shares in columns.evidence:
+        # Both sides up to the outermost cell: the two sides of a column may end in different octaves.
+        lasts = (last for last in (scale.below, scale.above) if last is not None)
+        end = max(lasts, default=-1) + 1
+        inside = slice(max(0, end - tuning.BELOW * shares.parts), end)
+        rows = column.zero + float(column.below[inside].sum() + column.above[inside].sum())
+        holds.append(rows >= shares.n / 2.0)
+    return np.array(holds)
 
 
 def report_of(
-    columns: list[ColumnState],
-    estimates: list[ColumnEstimate],
+    columns: CountedColumns,
+    estimates: ColumnEstimates,
     bounds: Bounds,
     *,
     may_be_absent: bool,
 ) -> ColumnReport:
     """Collect the report of all columns; rows that may be absent are in the counts of missing values."""
-    edges = edges_of(columns[0].shares.log2_parts)
-    dim = len(columns)
-    largest = np.finfo(np.float64).max
-    center = np.array([each.column.center for each in columns])
-    lasts = [(each.scale.below, each.scale.above) for each in columns]
+    box = columns.box
+    dim = len(columns.rows)
+    shares = columns.shares[0]
+    edges = edges_of(shares.log2_parts)
+    lasts = [(scale.below, scale.above) for scale in columns.scales]
     reached = np.array(
         [[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts]
     )
-    cuts = [(each.clip, (each.clip.below, each.clip.above)) for each in columns]
-    cut = np.array([[clip.absolute(end) for end in ends] for clip, ends in cuts])
-    unseen = np.array([undetected_rows(each.shares) for each in columns])
-    unknown = np.array([each.reason in (Reason.CONSTANT, Reason.UNRESOLVED) for each in estimates])
+    unseen = np.array([undetected_rows(each) for each in columns.shares])
+    unknown = np.array([not known_place(reasons) for reasons in estimates.reasons])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
     lowest = np.full(dim, -math.inf)
     highest = np.full(dim, math.inf)
     if bounds is not None:
         lowest, highest = bounds
-        distance = np.stack([center - lowest, highest - center], axis=1)
-        far = zip(columns, np.maximum(distance, 0.0).tolist(), strict=True)
+        distance = np.stack([box.center - lowest, highest - box.center], axis=1)
+        ends = np.maximum(distance, 0.0).tolist()
         rows = np.array(
             [
-                [undetected_at(each.column, each.scale, each.shares, end) for end in ends]
-                for each, ends in far
+                [undetected_at(*of_column, end) for end in pair]
+                for of_column, pair in zip(columns.evidence, ends, strict=True)
             ]
         )
-        worst = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0)
+        cut = box.absolute(np.stack([-box.lower, box.upper], axis=1))
+        worst = rows / shares.n * np.maximum(distance - cut, 0.0)
         unseen = rows.max(axis=1)
-        worst[[each.reason == Reason.UNRESOLVED for each in estimates]] = math.inf
-    missing = np.array([each.clip.missing for each in columns])
+        worst[[Reason.UNRESOLVED in reasons for reasons in estimates.reasons]] = math.inf
+    may = may_be_absent
     return ColumnReport(
-        missing=np.full(dim, math.nan) if may_be_absent else missing,
-        rows_used=columns[0].shares.n - missing if may_be_absent else None,
-        resolved_from=np.clip(center - reached[:, 0], -largest, largest),
-        resolved_to=np.clip(center + reached[:, 1], -largest, largest),
+        missing=np.full(dim, math.nan) if may else columns.missing,
+        rows_used=shares.n - columns.missing if may else None,
+        resolved_from=np.clip(box.center - reached[:, 0], -LARGEST, LARGEST),
+        resolved_to=np.clip(box.center + reached[:, 1], -LARGEST, LARGEST),
         undetected_rows=unseen,
-        clipping_std=np.array([each.clipping_std for each in estimates]),
-        tail_below=np.array([each.tail_below for each in estimates]),
-        tail_above=np.array([each.tail_above for each in estimates]),
+        clipping_std=estimates.clipping_std,
+        tail_below=estimates.tails[:, 0],
+        tail_above=estimates.tails[:, 1],
         worst_below=worst[:, 0],
         worst_above=worst[:, 1],
         lowest=lowest,
@@ -389,7 +372,14 @@ def report_of(
     )
 
 
+def known_place(reasons: Reasons) -> bool:
+    """Return whether a column with these reasons has a known place."""
+    return Reason.CONSTANT not in reasons and Reason.UNRESOLVED not in reasons
+
+
 MOST_NAMED = 10
+MOST_BEYOND = 0.1  # maximum share of public values beyond a bound without a warning
+ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
@@ -436,7 +426,7 @@ def warn_if_bounds_are_wrong(
         return np.zeros(public.shape[1], dtype=bool)
     beyond = ((public < bounds[0]) | (public > bounds[1])).sum(
         axis=0
-    ) > tuning.MOST_BEYOND * public_counts(public)
+    ) > MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
     if wrong:
@@ -465,14 +455,14 @@ def public_mean(run: Session, public: FloatArray) -> MeanResult:
 
 
 def ball_of(
-    run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit
+    run: Session, columns: CountedColumns, box: ColumnBox, shares: BudgetSplit
 ) -> tuple[float, float]:
     """Return the norm bound of whole rows from released counts of shells, and a bound on the bias of the sum."""
     if shares.dim == 1:
         return 1.0, 0.0
     # The largest norm is that of a corner of the box.
-    top = float(np.sqrt(np.sum([each.reach**2 for each in columns if each.used])))
-    edges = top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
+    top = float(np.sqrt(np.sum(columns.reach[columns.used] ** 2)))
+    edges = top * 2.0 ** (-np.arange(SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box),
         name="shells of rows",
@@ -481,25 +471,21 @@ def ball_of(
     return choose_ball(shells.value, edges, shells.noise_std, shares)
 
 
-def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
+def by_root_of_width(columns: CountedColumns) -> CountedColumns:
     """Rescale columns by the root of their width, which minimizes the squared error of the whole vector in data units."""
-    logs = np.array([math.log(each.clip.absolute(each.width)) for each in columns if each.used])
-    if not len(logs):
+    used = columns.used
+    if not used.any():
         return columns
-    roots = iter(
-        np.exp(
-            np.clip((logs - logs.mean()) / 2.0, -tuning.FARTHEST_ROOT, tuning.FARTHEST_ROOT)
-        ).tolist()
-    )
-    return [
-        replace(each, width=each.width / next(roots)) if each.used else each for each in columns
-    ]
+    box = columns.box
+    logs = np.log(box.absolute(np.where(used, box.half, 1.0)))
+    roots = np.exp((logs - logs[used].mean()) / 2.0)
+    return replace(columns, box=replace(box, half=np.where(used, box.half / roots, box.half)))
 
 
 def sum_up(
     run: Session,
     public: FloatArray,
-    columns: list[ColumnState],
+    columns: CountedColumns,
     shares: BudgetSplit,
     *,
     bounds: Bounds,
@@ -512,8 +498,8 @@ def sum_up(
     noise = 0.0
     bias = 0.0
     # Without any column in use there is no sum to release: this depends on released numbers, and nothing is refunded.
-    if any(each.used for each in columns):
-        box = box_of(columns, neutral=neutral)
+    if columns.used.any():
+        box = row_map(columns, neutral=neutral)
         radius, bias = ball_of(run, columns, box, shares)
         measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=radius, box=box)
         released = run.release(
@@ -521,34 +507,29 @@ def sum_up(
         )
         totals = released.value
         noise = released.noise_std
-    centers = np.array([each.column.center for each in columns])
+    centers = columns.box.center
     medians = lower_medians(public)
     counts, public_mean, public_std = public_moments(public)
     moved = centers != medians
-    bias /= float(np.sqrt(shares.dim))
     # Equal public values give no standard deviation.
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
-    instead = (
+    estimates = estimates_of(
+        columns,
+        totals,
         np.where(moved, centers, public_mean),
         np.where(known, public_std / np.sqrt(counts), math.inf),
+        counts,
+        sum_noise=noise,
+        bias=bias / math.sqrt(shares.dim),
+        neutral=neutral,
     )
-    numbers = (each.tolist() for each in (totals, *instead, counts))
-    estimates = [
-        estimate_column(
-            *each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None
-        )
-        for each in zip(columns, *numbers, strict=True)
-    ]
-    mean = np.array([each.mean for each in estimates])
-    if bounds is not None:
-        mean = np.clip(mean, *bounds)
     return MeanResult(
-        mean=frozen(mean),
-        noise_std=frozen([each.noise_std for each in estimates]),
-        sampling_std=frozen([each.sampling_std for each in estimates]),
+        mean=frozen(estimates.mean if bounds is None else np.clip(estimates.mean, *bounds)),
+        noise_std=frozen(estimates.noise_std),
+        sampling_std=frozen(estimates.sampling_std),
         noise_law=shares.spending.law,
         report=report_of(columns, estimates, bounds, may_be_absent=run.rows.may_be_absent),
-        part_reasons=tuple(() if each.reason is None else (each.reason,) for each in estimates),
+        part_reasons=estimates.reasons,
         columns=run.rows.columns,
         provenance={"center": "released" if moved.any() else "public rows", "clipping": "released"},
         **run.fields(len(public)),
@@ -564,15 +545,27 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
     whole = settings.objective == "l2"
     shares = divide(dim, run.rows.n, run.account.spending, n_pub=n_pub)
     # The public mean alone may have the smaller predicted error.
-    enough = settings.public_only == "auto" and n_pub >= tuning.ENOUGH_PUBLIC
+    enough = settings.public_only == "auto" and n_pub >= ENOUGH_PUBLIC
     if enough and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
-    check_grids(shares)
-    session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
-    beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
-    with run.paid():
-        columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
-        result = sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
+    within = None
+    if bounds is not None and not neutral and not whole:
+        within = BoundedColumns.of(public, bounds)
+    if within is not None and within.suffice(shares):
+        predicted = float(np.linalg.norm(within.predicted_error(shares)))
+        session.warn_if_useless("estimate_mean", predicted, math.sqrt(dim / n_pub))
+        beyond = warn_if_bounds_are_wrong("estimate_mean", public, bounds, run.rows.columns)
+        with run.paid():
+            result = mean_in_bounds(run, public, within)
+    else:
+        check_grids(shares)
+        session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
+        beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
+        with run.paid():
+            columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
+            result = sum_up(
+                run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole
+            )
     # The warning about bounds was given before the debit.
     result = session.warned("estimate_mean", result)
     return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))

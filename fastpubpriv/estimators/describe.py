@@ -7,11 +7,11 @@ One call with one budget: means, standard deviations and quantiles share the cou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,19 +20,21 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
 from fastpubpriv.distributions.budget_split import draws as column_draws
-from fastpubpriv.distributions.clips import TINY
+from fastpubpriv.distributions.columns import CountedColumns
+from fastpubpriv.distributions.line import LARGEST, TINY, ClipBox, Line
+from fastpubpriv.distributions.rank_model import locate
 from fastpubpriv.distributions.support import fewest
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.column_means import (
     Bounds,
-    ColumnState,
     count,
+    known_place,
     memory_of_cells,
     sum_up,
     warn_before,
 )
-from fastpubpriv.estimators.group_means import Line, line_of
+from fastpubpriv.estimators.group_means import cells_of
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.estimators.value_counts import (
@@ -50,7 +52,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.reasons import PartReasons, Reason, ordered, with_clipped
+from fastpubpriv.results.reasons import PartReasons, ordered, with_clipped
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
@@ -77,92 +79,80 @@ def divided(
     return shares, {"cells": shares.cells, "means": shares.shells + shares.total, **ranks, **costs}
 
 
-@np.errstate(all="ignore")
-def reach_of(
-    line: Line, state: ColumnState, mean: float, noise: float
-) -> tuple[float, float, float, float, float]:
-    """Return a column's clip radius of squares, the clipping correction and its std, fourth powers, and the hidden tail."""
-    part = (np.arange(INSIDE) + 0.5) / INSIDE
-    # (cells, points)
-    square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2
-    ends = np.unique(np.abs(line.edges - mean))
-    places = np.arange(INSIDE * len(ends)) / INSIDE
-    points = np.unique(np.interp(places, np.arange(len(ends)), ends))
-    points = points[points > 0.0] if (points > 0.0).any() else np.ones(1)
-    over = np.maximum(square - points[:, None, None] ** 2, 0.0)
-    first = over.mean(axis=2)
-    second = (over**2).mean(axis=2)
-    excess = first @ line.mass
-    known = line.variance.copy()
-    # The rows of the end cells are extrapolated from the cells before them, with an error as large; `tail` bounds hidden rows.
-    known[[0, -1]] = line.mass[[0, -1]] * (line.mass[[0, -1]] + 1.0)
-    variance = first**2 @ known + (second - first**2) @ line.mass
-    back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
-    best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))
-    far = max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
-    reach = float(points[best])
-    fourth = float((square**2).mean(axis=1) @ line.mass)
-    tail = tuning.TAIL * max(state.clip.hidden) * (far + reach)
-    back_std = math.sqrt(max(float(variance[best]), 0.0))
-    return reach, float(back[best]), back_std, fourth, tail
+class SquaredColumn(NamedTuple):
+    """Line and box of the squared distances of one column from its mean, in units of the column squared."""
+
+    line: Line
+    box: ClipBox
+    tail: float  # what hidden rows may add to the sum of squares
+
+    @classmethod
+    @np.errstate(all="ignore")
+    def of(cls, columns: CountedColumns, place: int, mean: float, noise: float) -> SquaredColumn:
+        """Return them for a column with this released mean; `noise` is that of a sum of values in [-1, 1]."""
+        line = cells_of(columns, place).line
+        relative = float(line.relative(np.array([mean]))[0])
+        # Rows of the end cells are extrapolated from the cells before them, with an error as large; `tail` bounds hidden rows.
+        variance = line.variance.copy()
+        ends = [0, -1]
+        variance[:, ends] = line.rows[:, ends] * (line.rows[:, ends] + 1.0)
+        squares = replace(line, variance=variance).squares_about(relative)
+        points = squares.edges[:, 1:]
+        box = squares.clip(np.zeros((1, 1)), points, noise=noise, bias=tuning.BIAS)
+        far = float(np.abs(line.edges[0, [0, -1]] - relative).max())
+        reach = math.sqrt(float(box.upper[0]))
+        return cls(squares, box, float(columns.box.hidden[place].max()) * (far + reach))
 
 
 def deviations(
-    run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction
+    run: Session, columns: CountedColumns, mean: MeanResult, cost: Fraction
 ) -> dict[str, FloatArray]:
     """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
-    dim = len(columns)
-    n = run.rows.n
-    grid = run.account.spend(cost).group_grid(1, dim, n)
-    bound = grid.bound
-    event = grid.event
-    lines = [line_of(each) for each in columns]
-    rel = [
-        float(np.ldexp(m - line.center, -line.exponent))
-        for m, line in zip(mean.mean, lines, strict=True)
+    dim = len(columns.rows)
+    grid = run.account.spend(cost).group_grid(1, dim, run.rows.n)
+    noise_of_sum = grid.event.noise_std / grid.bound
+    squared = [
+        SquaredColumn.of(columns, place, value, noise_of_sum)
+        for place, value in enumerate(mean.mean.tolist())
     ]
-    reaches = [
-        reach_of(*each, event.noise_std / bound / 2.0)
-        for each in zip(lines, columns, rel, strict=True)
-    ]
-    reach, back, back_std, fourth, tail = np.array(reaches).T
-    absolute = np.array(
-        [float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)]
-    )
-    reaches = np.maximum(absolute, TINY)[None]
+    unit = np.array([float(each.box.upper[0]) for each in squared])
+    reach = columns.box.absolute(np.sqrt(unit))
     moments = run.release(
         GroupMoments(
-            codes=None, middle=mean.mean[None], half=reaches, squared=True, row_cost=2 * dim
+            codes=None,
+            middle=mean.mean[None],
+            half=np.maximum(reach, TINY)[None],
+            squared=True,
+            row_cost=2 * dim,
         ),
         name="squares about the means",
         cost=cost,
     )
     rows = np.maximum(moments.count[0], 1.0)
     y = np.clip(moments.total[0] / rows, -1.0, 1.0)
-    unit = reach**2
-    variance = (y + 1.0) / 2.0 + back / rows / unit
+    back = np.array([float(each.box.back[0]) for each in squared]) / unit
+    back_std = np.sqrt([float(each.box.variance[0]) for each in squared]) / unit
+    tail = np.array([each.tail for each in squared]) / unit
+    variance = (y + 1.0) / 2.0 + back / rows
     noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
-    fourth = fourth / rows / unit**2
+    fourth = np.array([each.line.second_moment() for each in squared]) / rows / unit**2
     # fourth powers within reach come from the release, those beyond from the counts
     if moments.squares is not None:
         inside = np.maximum(moments.squares[0] / rows + 0.5 + 2.0 * y + 1.0, 0.0) / 4.0
         fourth = np.maximum(inside, fourth)
     sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
-    largest = np.finfo(np.float64).max
-    unit_sq = absolute**2 * bessel(rows)
-    unknown = {Reason.CONSTANT, Reason.UNRESOLVED}
-    known = np.array([unknown.isdisjoint(reasons) for reasons in mean.part_reasons])
+    unit_sq = reach**2 * bessel(rows)
+    known = np.array([known_place(reasons) for reasons in mean.part_reasons])
 
     def in_units(relative_sq: FloatArray, worst: float) -> FloatArray:
         """Return relative squares in squared units of the columns, `worst` where the mean is not known."""
-        squares = np.nan_to_num(relative_sq * unit_sq, nan=largest, posinf=largest)
+        squares = np.nan_to_num(relative_sq * unit_sq, nan=LARGEST, posinf=LARGEST)
         return frozen(np.where(known, squares, worst))
 
-    variance_std = np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2)
     return {
         "variance": in_units(variance, math.nan),
-        "variance_std": in_units(variance_std, 0.0),
-        "variance_tail": in_units(tail / rows / unit, math.inf),
+        "variance_std": in_units(np.sqrt(noise**2 + sampling**2 + (back_std / rows) ** 2), 0.0),
+        "variance_tail": in_units(tail / rows, math.inf),
     }
 
 
@@ -236,7 +226,7 @@ def describe(
     Privacy
     -------
     Neighbors: replace one private row. The releases of `estimate_mean`, of `quantiles` after their cells, which both read, of the
-    squared distances from the means (as one group: 4 dim S^2; 5/2 dim S), and one count of all columns of text (2 t S^2; 2 t
+    squared distances from the means (as one group: 4 dim S^2; 2 dim S), and one count of all columns of text (2 t S^2; 2 t
     S). The exact costs add up to at most the budget. Public: n_priv, dim, x_pub, q, keys.
 
     Notes
@@ -346,10 +336,7 @@ def _numbers(
     """Release and return all fields of the result about numeric columns, and the reasons of each: of its mean and quantiles."""
     columns, shares = count(run, public, shares, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
-    counted, scales, every = zip(
-        *((each.column, each.scale, each.shares) for each in columns), strict=True
-    )
-    places = quantiles.locate(counted, scales, every)
+    places = locate(columns.counted, columns.scales, columns.shares)
     ranks, std = quantiles.close_in(run, places, costs["quantiles"], shares.dim, qs)
     ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))
     fields = {

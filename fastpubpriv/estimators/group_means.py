@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
 from fastpubpriv.distributions.budget_split import draws as column_draws
-from fastpubpriv.distributions.clips import TINY
-from fastpubpriv.distributions.support import doubtful_sum, edges_of, fewest, key_of
+from fastpubpriv.distributions.columns import CountedColumns
+from fastpubpriv.distributions.line import LARGEST, TINY, ClipBox, Line
+from fastpubpriv.distributions.support import doubtful_sum, fewest
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.column_means import (
     HELD,
     Bounds,
-    ColumnState,
     count,
     memory_of_cells,
     unplaced,
@@ -55,169 +55,122 @@ MOST_EDGES = INNER + 1 + 2 * OUTER
 # bounds of the relative variance between groups of the rows in a cell
 LEAST_SPREAD = 0.02
 MOST_SPREAD = 9.0
-BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
 # standard deviations from the pooled prediction beyond which a group's counts are not shrunk
 SURPRISE = 3.5
 BOX_STDS = 3.0  # half-length of a group's box in standard deviations, for predictions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Line:
-    """Cells of one column in ascending order, common to all groups; lengths from the center in units of 2^exponent."""
+class GroupCells(NamedTuple):
+    """Cells of one column that are common to all groups: the line of all rows, and the edges between which rows are counted."""
 
-    center: float
-    exponent: int
-    edges: FloatArray  # (cells - 1,) edges between which rows are counted
-    cuts: FloatArray  # the same in data units
-    low: FloatArray  # with high: range in which the values of a cell are assumed to be uniform
-    high: FloatArray
-    mass: FloatArray  # estimated number of all rows in each cell
-    variance: FloatArray  # variance of `mass`
-    # distance, below and above, of the outermost row of the modeled tails
-    reach: tuple[float, float]
+    line: Line
+    cuts: FloatArray  # (cells - 1,), in data units
+    reach: FloatArray  # (2,): where the outermost rows of the modeled tails lie, from the center
 
-    def absolute(self, lengths: FloatArray) -> FloatArray:
-        """Return lengths in data units, clipped to finite numbers; NaN (unknown) becomes the largest float."""
-        return np.asarray(
-            np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max)
-        )
-
-    def squared(self, squares: FloatArray) -> FloatArray:
-        """Return squared lengths in data units; overflow is infinite, NaN stays NaN."""
-        with np.errstate(over="ignore"):
-            return np.asarray(np.ldexp(squares, 2 * self.exponent))
-
-    def within(self, lowest: float, highest: float) -> Line:
-        """Return the line with every length clipped to bounds in data units; the cells that are counted stay as they are."""
+    def within(self, lowest: float, highest: float) -> GroupCells:
+        """Return the cells with every length clipped to bounds in data units; what is counted stays as it is."""
         # One box encodes rows and decodes their sums, so bounds are applied here, before any box is chosen.
-        with np.errstate(over="ignore"):
-            begin, end = np.ldexp(
-                np.array([lowest, highest]) - self.center, -self.exponent
-            ).tolist()
-        below, above = self.reach
-        return replace(
-            self,
-            edges=np.clip(self.edges, begin, end),
-            low=np.clip(self.low, begin, end),
-            high=np.clip(self.high, begin, end),
-            reach=(-min(max(-below, begin), end), min(max(above, begin), end)),
-        )
-
-    def beyond(self, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
-        """Return the mean excess and its mean square of a cell's values above (sign 1) or below (-1) points: (points, cells)."""
-        far, near = (
-            np.maximum(sign * (each - points[:, None]), 0.0)
-            for each in (self.high, self.low)[:: int(sign)]
-        )
-        width = np.maximum(self.high - self.low, TINY)
-        return (far**2 - near**2) / (2.0 * width), (far**3 - near**3) / (3.0 * width)
+        ends = np.array([lowest, highest])
+        begin, end = self.line.relative(ends).tolist()
+        line = self.line.within(ends[:1], ends[1:])
+        return self._replace(line=line, reach=np.clip(self.reach, begin, end))
 
 
-def line_of(state: ColumnState) -> Line:
+def cells_of(columns: CountedColumns, place: int) -> GroupCells:
     """Return the cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
-    clip = state.clip
-    shares = state.shares
-    column = state.column
-    sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
-    below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
-    inside = [0.0, 0.0]
-    guessed = [(0.0, 0.0)] * 2
-    reach = [0.0, 0.0]
-    for place, counts, variances in (
-        (0, column.below, column.below_var),
-        (1, column.above, column.above_var),
-    ):
-        side = clip.sides[place]
-        cut = clip.absolute((clip.below, clip.above)[place])
-        if side is None and not cut > 0.0:
-            continue
-        last = key_of(cut, shares.log2_parts) if side is None else side.last
-        start = max(0, last + 1 - tuning.BELOW * shares.parts)
-        known = slice(start, last + 1)
-        cells = np.stack(
-            [
-                sizes[known],
-                sizes[start + 1 : last + 2],
-                np.maximum(counts[known], 0.0),
-                variances[known],
-            ]
-        )
-        if place:
-            above = cells
-        else:
-            below = np.stack([-cells[1], -cells[0], *cells[2:]])[:, ::-1]
-        beyond = np.zeros(0) if side is None else side.beyond
-        upper = sizes[last + 1 : last + 2 + len(beyond)]
-        beyond, rows = beyond[: len(upper) - 1], float(beyond[: len(upper) - 1].sum())
-        far = (
-            float((beyond * (upper[:-1] + upper[1:])).sum()) / (2.0 * rows)
-            if rows > 0.0
-            else 1.5 * float(upper[0])
-        )
-        inside[place], guessed[place] = float(sizes[start]), (rows, far)
-        last_row = np.count_nonzero(np.cumsum(beyond[::-1])[::-1] >= 1.0)
-        reach[place] = float(upper[last_row])
-    outside = below[2].sum() + above[2].sum() + guessed[0][0] + guessed[1][0]
-    rest = np.array(
-        [[-inside[0]], [inside[1]], [max(clip.rows - outside, 0.0)], [shares.count_std**2]]
+    parts = columns.shares[place].parts
+    count_var = columns.shares[place].count_std ** 2
+    fine = columns.line(place)
+    box = columns.box
+    occupied = columns.sides.occupied[place]
+    tail = tuning.OUTER * parts
+    inside = tail + tuning.BELOW * parts
+    edges = fine.edges[0]
+    rows = fine.rows[0].copy()
+    variance = fine.variance[0]
+    # A side without rows to be seen has none, unless the clip interval extends to it.
+    middle = len(rows) // 2
+    if not occupied[0] and box.lower[place] == 0.0:
+        rows[:middle] = 0.0
+    if not occupied[1] and box.upper[place] == 0.0:
+        rows[middle + 1 :] = 0.0
+    below = slice(tail, inside)
+    above = slice(-inside, -tail)
+    counted = np.concatenate([rows[below], [0.0], rows[above]])
+    counted = np.maximum(counted, 0.0)
+    guessed = rows[:tail].sum(), rows[-tail:].sum()
+    counted[inside - tail] = max(columns.rows[place] - counted.sum() - sum(guessed), 0.0)
+    points = np.concatenate([edges[tail : inside + 1], edges[-inside - 1 : len(edges) - tail]])
+    variances = np.concatenate([variance[below], [count_var], variance[above]])
+    if not occupied.any():  # public values gave the clip interval
+        points = np.array([box.lower[place], box.upper[place]])
+        counted = columns.rows[place : place + 1]
+        variances = np.array([count_var])
+    ranks = np.append(0.0, np.cumsum(counted))
+    noise = np.append(0.0, np.cumsum(variances))
+    center = columns.counted[place].center
+    chosen = edges_of_equal_mass(points, ranks, 1e-9 * columns.rows[place])
+    cuts = center + np.ldexp(chosen, fine.exponent[0])
+    cuts = np.unique(np.clip(cuts, -LARGEST, LARGEST) + 0.0)
+    between = fine.relative(cuts)
+    # Rows beyond an end are assumed to be uniform about their mean in the tail.
+    ends = [between[0], between[-1]]
+    beyond = (rows[:tail], edges[: tail + 1]), (rows[-tail:], edges[-tail - 1 :])
+    for side, (masses, limits) in enumerate(beyond):
+        if masses.sum() > 0.0:
+            mean = float((masses * (limits[:-1] + limits[1:])).sum() / 2.0 / masses.sum())
+            ends[side] = (min, max)[side](ends[side], 2.0 * mean - ends[side])
+    spread = np.maximum(np.diff(np.interp(between, points, noise)), count_var)
+    masses = np.diff(np.interp(between, points, ranks))
+    zeros = np.zeros((1, len(between) + 1))
+    line = Line(
+        center=fine.center,
+        exponent=fine.exponent,
+        edges=np.concatenate([[ends[0]], between, [ends[1]]])[None],
+        rows=np.concatenate([[guessed[0]], masses, [guessed[1]]])[None],
+        variance=np.concatenate([[parts * count_var], spread, [parts * count_var]])[None],
+        spread=zeros,
+        hidden=zeros,
     )
-    fine = np.concatenate([below, rest, above], axis=1)
-    points = np.append(fine[0], fine[1, -1])
-    ranks, noise = (np.append(0.0, np.cumsum(each)) for each in fine[2:])
-    part = (1.0 - MIDDLE) / 2.0 + MIDDLE * np.arange(INNER + 1) / INNER
-    inner = np.interp(part * ranks[-1], ranks + 1e-9 * clip.rows * np.arange(len(ranks)), points)
+    first = np.searchsorted(np.cumsum(rows[:tail]), 1.0)
+    last = np.searchsorted(np.cumsum(rows[: -tail - 1 : -1]), 1.0)
+    return GroupCells(
+        line=line,
+        # A signed cell above the center includes its upper end, a cell between edges its lower end.
+        cuts=np.where(cuts > center, np.nextafter(cuts, math.inf), cuts),
+        reach=np.array([edges[first], edges[-1 - last]]),
+    )
+
+
+def edges_of_equal_mass(points: FloatArray, ranks: FloatArray, least: float) -> FloatArray:
+    """Return edges that divide the middle of the rows equally, and some of the `points` on both sides of it.
+
+    `ranks` are the rows below the points; each cell has at least `least` rows.
+    """
+    steps = (1.0 - MIDDLE) / 2.0 + MIDDLE * np.arange(INNER + 1) / INNER
+    rising = ranks + least * np.arange(len(ranks))
+    inner = np.interp(steps * ranks[-1], rising, points)
     outer = [points[points < inner[0]], points[points > inner[-1]]]
     thin = [
         each[np.linspace(0, len(each) - 1, min(OUTER, len(each))).round().astype(int)]
         for each in outer
     ]
-    largest = np.finfo(np.float64).max
-    cuts = column.center + np.ldexp(np.concatenate([*thin, inner]), clip.exponent)
-    cuts = np.unique(np.clip(cuts, -largest, largest) + 0.0)
-    edges = np.ldexp(cuts - column.center, -clip.exponent)
-    spread = np.diff(np.interp(edges, points, noise))
-    beyond_var = shares.parts * shares.count_std**2
-    return Line(
-        center=column.center,
-        exponent=clip.exponent,
-        edges=edges,
-        # A signed cell above the center includes its upper end, a cell between edges its lower end.
-        cuts=np.where(cuts > column.center, np.nextafter(cuts, math.inf), cuts),
-        # Rows beyond an end are assumed to be uniform about their extrapolated mean.
-        low=np.append(min(edges[0], -2.0 * guessed[0][1] - edges[0]), edges),
-        high=np.append(edges, max(edges[-1], 2.0 * guessed[1][1] - edges[-1])),
-        mass=np.concatenate(
-            [[guessed[0][0]], np.diff(np.interp(edges, points, ranks)), [guessed[1][0]]]
-        ),
-        variance=np.concatenate(
-            [[beyond_var], np.maximum(spread, shares.count_std**2), [beyond_var]]
-        ),
-        reach=(reach[0], reach[1]),
-    )
+    return np.concatenate([*thin, inner])
 
 
-class Masses(NamedTuple):
-    """Estimated rows of each group in each cell of a column, (groups, cells), their variance, and the counts behind them."""
-
-    rows: FloatArray
-    variance: FloatArray
-    counts: FloatArray
-    std: float
-
-
-def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
-    """Shrink counts (groups, cells) with noise `std` to the distribution of all rows by empirical Bayes (method of moments)."""
-    whole = counts.sum(axis=0)
+def lines_of_groups(whole: Line, counts: FloatArray, std: float) -> Line:
+    """Return the line of each group: its counts (groups, cells), shrunk to the distribution of all rows by empirical Bayes."""
+    total = counts.sum(axis=0)
     noise = len(counts) * std**2
-    weight = line.variance / (line.variance + noise)
-    pooled = np.maximum(weight * whole + (1.0 - weight) * line.mass, 0.0)
-    total = max(float(pooled.sum()), 1.0)
-    share = pooled / total
-    share_std = np.sqrt(weight * noise) / total
+    weight = whole.variance[0] / (whole.variance[0] + noise)
+    pooled = np.maximum(weight * total + (1.0 - weight) * whole.rows[0], 0.0)
+    most_rows = max(float(pooled.sum()), 1.0)
+    share = pooled / most_rows
+    share_std = np.sqrt(weight * noise) / most_rows
     # A group's size is at least its noise, so that an empty group is estimated by all rows and not by the first public one.
-    rows = np.maximum(counts.sum(axis=1), std * np.sqrt(counts.shape[1]))[:, None]
-    prior = rows * share
-    most = rows * (share + share_std)
+    size = np.maximum(counts.sum(axis=1), std * np.sqrt(counts.shape[1]))[:, None]
+    prior = size * share
+    most = size * (share + share_std)
     base = prior + std**2 * (1.0 + len(share) * share**2)
     excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
     spread = np.clip(excess / np.maximum((prior**2).sum(axis=0), TINY), LEAST_SPREAD, MOST_SPREAD)
@@ -230,119 +183,27 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     )
     trust = np.where(unlike, 1.0, varies / (varies + std**2))
     rows = np.maximum(prior + trust * (counts - prior), 0.0)
-    return Masses(rows=rows, variance=trust * std**2, counts=counts, std=std)
+    zeros = np.zeros(counts.shape)
+    return replace(whole, rows=rows, variance=trust * std**2, spread=zeros, hidden=zeros)
 
 
-ClippedSums = list[tuple[FloatArray, FloatArray]]  # below and above: (groups, edges) each
-
-
-class Boxes(NamedTuple):
-    """Clip points of the groups in one column, (groups,): edges at the ends, the correction for clipped rows, and its variance."""
-
-    ends: tuple[IntArray, IntArray]
-    lower: FloatArray
-    upper: FloatArray
-    back: FloatArray
-    variance: FloatArray
-
-    @classmethod
-    def of(cls, line: Line, sides: ClippedSums, ends: tuple[IntArray, IntArray]) -> Boxes:
-        """Return the boxes between two edges of each group."""
-        (down, down_var), (up, up_var) = sides
-        low, high = ((np.arange(len(each)), each) for each in ends)
-        back = up[high] - down[low]
-        variance = down_var[low] + up_var[high]
-        return cls(
-            ends=ends,
-            lower=line.edges[ends[0]],
-            upper=line.edges[ends[1]],
-            back=back,
-            variance=variance,
-        )
-
-    @property
-    def middle(self) -> FloatArray:
-        """Centers of the boxes."""
-        return (self.lower + self.upper) / 2.0
-
-    @property
-    def radius(self) -> FloatArray:
-        """Half-lengths of the boxes."""
-        return (self.upper - self.lower) / 2.0
-
-
-def clipped_sums(line: Line, masses: Masses) -> ClippedSums:
-    """Return the sum of what is clipped below, and above, each edge, and its variance."""
-    sides = []
-    for over, square in (line.beyond(line.edges, -1.0), line.beyond(line.edges, 1.0)):
-        excess = masses.rows @ over.T
-        variance = masses.variance @ (over**2).T + masses.rows @ np.maximum(square - over**2, 0.0).T
-        # Shrinkage as in `clips.shrunk_excess`: minus the part that noise explains.
-        sides.append((np.maximum(excess - variance / np.maximum(excess, TINY), 0.0), variance))
-    return sides
-
-
-def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
-    """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
-    points = line.edges
-    sides = clipped_sums(line, masses)
-    (down, down_var), (up, up_var) = sides
-    radius = (points - points[:, None]) / 2.0  # lower end, upper end
-    error = (
-        np.where(radius >= 0.0, (radius * noise) ** 2, math.inf)
-        + down_var[:, :, None]
-        + up_var[:, None, :]
-    )
-    error += BIAS * (down[:, :, None] + up[:, None, :]) ** 2
-    low, high = np.unravel_index(error.reshape(len(masses.rows), -1).argmin(axis=1), radius.shape)
-    return Boxes.of(line, sides, (low, high))
-
-
-def centered(
-    line: Line, masses: Masses, boxes: Boxes | None
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the rows and mean of each group by its cells, and their ends from this mean; with boxes, of clipped values."""
-    low, high = (np.broadcast_to(each, masses.rows.shape) for each in (line.low, line.high))
-    if boxes is not None:
-        low, high = (
-            np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high)
-        )
-    total = np.maximum(masses.rows.sum(axis=1), 1.0)
-    mean = (masses.rows * (low + high) / 2.0).sum(axis=1) / total
-    return total, mean, low - mean[:, None], high - mean[:, None]
-
-
-def unlike(line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> BoolArray:
-    """Return which groups lie further out in column j than their masses explain, (groups,)."""
-    total, mean, low, high = centered(line, masses, boxes)
+def contradicted(line: Line, box: ClipBox, moments: MomentsReleased, j: int) -> BoolArray:
+    """Return which groups lie further out in column j than their lines explain, (groups,)."""
+    about = line.moments(box)
     n = np.maximum(moments.count[:, j], 1.0)
-    radius = boxes.radius
     y = moments.total[:, j] / n
-    noise = (radius / n) ** 2 * (moments.noise_std**2 + (y * moments.count_std) ** 2)
-    shift = boxes.middle + radius * y - mean
-    far = np.abs(shift) / np.sqrt(
-        (masses.variance * (low + high) ** 2).sum(axis=1) / (2.0 * total) ** 2 + noise
-    )
+    noise = (box.half / n) ** 2 * (moments.noise_std**2 + (y * moments.count_std) ** 2)
+    shift = box.middle + box.half * y - about.mean
+    variance = (line.variance * (about.low + about.high) ** 2).sum(axis=1)
+    far = np.abs(shift) / np.sqrt(variance / (2.0 * about.rows) ** 2 + noise)
     if moments.squares is None:
         return np.asarray(far > SURPRISE)
-    squares = (low**2 + low * high + high**2) / 3.0
-    expected = (masses.rows * squares).sum(axis=1) / total
-    excess = radius**2 * (moments.squares[:, j] / n + 0.5 - y**2) + shift**2 - expected
-    variance = (masses.variance * (squares - expected[:, None]) ** 2).sum(
-        axis=1
-    ) / total**2 + radius**2 * noise
+    expected = about.variance
+    excess = box.half**2 * (moments.squares[:, j] / n + 0.5 - y**2) + shift**2 - expected
+    variance = (line.variance * (about.squares - expected[:, None]) ** 2).sum(axis=1)
+    variance = variance / about.rows**2 + box.half**2 * noise
     # Rows that lie closer together than expected need no other correction.
     return np.asarray((np.maximum(far, excess / np.sqrt(variance)) > SURPRISE) & (excess > 0.0))
-
-
-def spread_of(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArray, FloatArray]:
-    """Return the variance and fourth central moment of each group by its cells, with values as they are or clipped to its box."""
-    total, _, low, high = centered(line, masses, boxes)
-    square = (masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total
-    fourth = (
-        masses.rows * (low**4 + low**3 * high + (low * high) ** 2 + low * high**3 + high**4) / 5.0
-    ).sum(axis=1)
-    return square, fourth / total
 
 
 def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
@@ -354,103 +215,121 @@ def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
 
 
 def is_tail_heavy(
-    state: ColumnState, half: FloatArray, far: FloatArray, hidden: FloatArray
+    columns: CountedColumns, place: int, half: FloatArray, far: FloatArray, hidden: FloatArray
 ) -> BoolArray:
     """Whether a group's interval of half width `half` may miss what one `far` row, or `hidden` ones, add to its mean."""
-    clip = state.clip
     noticeable = tuning.HIDDEN * half
     # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
-    noticeable_sum = tuning.HIDDEN * normal_quantile(0.975) * clip.std * math.sqrt(clip.rows)
-    if tuning.TAIL * max(clip.hidden) > noticeable_sum:
+    sampling = columns.std[place] * math.sqrt(columns.rows[place])
+    if columns.box.hidden[place].max() > tuning.HIDDEN * normal_quantile(0.975) * sampling:
         noticeable = half / 2.0
-    of_column = state.scale.outlying
-    of_column |= any(side is not None and side.heavy for side in clip.sides)
+    of_column = columns.scales[place].outlying or columns.sides.heavy[place].any()
     return np.asarray(of_column | (far > half) | (hidden > noticeable))
 
 
-def tell(
-    state: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
+class GroupVariance(NamedTuple):
+    """Variance of each group, (groups,): for the interval of its mean, and for an answer of its own with its standard error."""
+
+    of_mean: FloatArray
+    variance: FloatArray
+    std: FloatArray
+
+
+def variance_of(line: Line, box: ClipBox, moments: MomentsReleased, j: int) -> GroupVariance:
+    """Return the variance of each group in column j, from its cells and, if released, from its squares."""
+    n = np.maximum(moments.count[:, j], 1.0)
+    every = line.moments()
+    inside = line.moments(box).variance
+    cut = np.maximum(every.variance - inside, 0.0)
+    if moments.squares is None:
+        unknown = np.full(len(n), math.nan)
+        return GroupVariance(np.maximum(inside, 0.0) + cut, unknown, np.full(len(n), math.inf))
+    y = moments.total[:, j] / n
+    square = moments.squares[:, j] / n
+    noise = box.half**2 / n * moments.noise_std
+    error = noise * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
+    trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
+    free = box.half**2 * (square + 0.5 - y**2)
+    of_mean = np.maximum(inside + trust * (free - inside), 0.0) + cut
+    # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
+    free = np.maximum(free, 0.0) + cut
+    sampling = np.maximum(every.fourth - free**2, free**2) / n
+    std = bessel(n) * np.sqrt(error**2 + sampling + cut**2)
+    return GroupVariance(of_mean, bessel(n) * free, std)
+
+
+def group_estimates(
+    columns: CountedColumns, cells: GroupCells, of_cells: Counted, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
+    line = of_cells.line
+    box = of_cells.box
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
-    if (contradicted := unlike(line, masses, boxes, moments, j)).any():
-        mask = contradicted[:, None]
-        counted = np.maximum(masses.counts, 0.0)
-        variance = np.where(mask, masses.std**2, masses.variance)
-        masses = masses._replace(rows=np.where(mask, counted, masses.rows), variance=variance)
-        boxes = Boxes.of(line, clipped_sums(line, masses), boxes.ends)
+    if (unlike := contradicted(line, box, moments, j)).any():
+        mask = unlike[:, None]
+        rows = np.where(mask, np.maximum(of_cells.counts, 0.0), line.rows)
+        variance = np.where(mask, of_cells.std**2, line.variance)
+        line = replace(line, rows=rows, variance=variance)
+        box = line.box(box.lower, box.upper)
     n = np.maximum(moments.count[:, j], 1.0)
-    y = moments.total[:, j] / n
-    radius = boxes.radius
-    mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
-    noise = (
-        radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
-    )
-    (every, fourth), (inside, _) = (spread_of(line, masses, each) for each in (None, boxes))
-    variance = inside
-    cut = np.maximum(every - inside, 0.0)
-    free = np.full(len(n), math.nan)
-    free_std = np.full(len(n), math.inf)
-    if moments.squares is not None:
-        square = moments.squares[:, j] / n
-        error = radius**2 / n * moments.noise_std * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
-        trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
-        free = radius**2 * (square + 0.5 - y**2)
-        variance = inside + trust * (free - inside)
-        # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
-        free = np.maximum(free, 0.0) + cut
-        free_std = bessel(n) * np.sqrt(
-            error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2
-        )
-        free *= bessel(n)
-    variance = np.maximum(variance, 0.0) + cut
-    sampling = np.sqrt(variance / n)
-    clipping = np.sqrt(boxes.variance) / n
-    clip = state.clip
-    # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
-    ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
-    tails = [
-        tuning.TAIL * most * end / max(float(end.sum()), 1.0) / n
-        for most, end in zip(clip.hidden, ends, strict=True)
-    ]
+    total = np.clip(moments.total[:, j], -n, n)
+    mean = box.decode(total, n)
+    noise = box.half / n * np.hypot(moments.noise_std, total / n * moments.count_std)
+    spread = variance_of(line, box, moments, j)
+    sampling = np.sqrt(spread.of_mean / n)
+    clipping = np.sqrt(box.variance) / n
     half = normal_quantile(0.975) * np.sqrt(noise**2 + sampling**2 + clipping**2)
+    # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
+    ends = np.stack([line.rows[:, :2].sum(axis=1), line.rows[:, -2:].sum(axis=1)], axis=1)
+    shares = ends / np.maximum(ends.sum(axis=0), 1.0)
+    tails = columns.box.hidden[j] * shares / n[:, None]
     # how far one row may be
-    beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)
+    beyond = np.maximum(box.lower - cells.reach[0], cells.reach[1] - box.upper)
     far = beyond / n
-    hidden = np.maximum(*tails)
-    tail = hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far
-    doubt = (
-        np.ldexp(doubtful_sum(state.column, state.scale, state.shares), -clip.exponent) / clip.rows
-    )
-    lost = unplaced(state)
+    hidden = tails.max(axis=1)
+    tail = hidden * (beyond + 2.0 * box.half) + np.maximum(beyond, 0.0) * far
+    doubt = np.ldexp(doubtful_sum(*columns.evidence[j]), -box.exponent) / columns.rows[j]
+    constant, unresolved = (bool(each[j]) for each in unplaced(columns))
     absent = moments.count[:, j] < FEW_STDS * moments.count_std
-    heavy = is_tail_heavy(state, half, far, hidden) | (doubt > half)
-    few = not state.scale.anchored
-    words = [
-        (lost is not None, lost),
-        (absent, Reason.FEW_ROWS),
-        (heavy, Reason.HEAVY_TAIL),
-        (few, Reason.FEW_ROWS),
-    ]
-    reasons = first_of(words, len(n))
-    constant = np.full(len(n), lost == Reason.CONSTANT)
-    unknown = absent | (lost is not None)
-    largest = np.finfo(np.float64).max
-    placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
+    heavy = is_tail_heavy(columns, j, half, far, hidden) | (doubt > half)
+    reasons = first_of(
+        [
+            (constant, Reason.CONSTANT),
+            (unresolved, Reason.UNRESOLVED),
+            (absent, Reason.FEW_ROWS),
+            (heavy, Reason.HEAVY_TAIL),
+            (not columns.scales[j].anchored, Reason.FEW_ROWS),
+        ],
+        len(n),
+    )
+    unknown = absent | constant | unresolved
+    placed = box.placed(np.where(constant, 0.0, mean))
+
+    def squared(squares: FloatArray, worst: float) -> FloatArray:
+        with np.errstate(over="ignore"):
+            return np.asarray(np.ldexp(np.where(unknown, worst, squares), 2 * box.exponent))
+
     return {
-        "mean": np.where(unknown & ~constant, np.nan, placed),
-        "noise_std": line.absolute(noise),
-        "sampling_std": line.absolute(sampling),
-        "clipping_std": line.absolute(clipping),
-        "tail_below": np.where(unknown, math.inf, line.absolute(tails[0])),
-        "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
-        "variance": line.squared(np.where(unknown, math.nan, free)),
-        "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
-        "variance_tail": line.squared(
-            np.where(unknown, math.inf, np.hypot(tail, upward(free, free_std)))
-        ),
+        "mean": placed if constant else np.where(unknown, np.nan, placed),
+        "noise_std": box.absolute(noise),
+        "sampling_std": box.absolute(sampling),
+        "clipping_std": box.absolute(clipping),
+        "tail_below": np.where(unknown, math.inf, box.absolute(tails[:, 0])),
+        "tail_above": np.where(unknown, math.inf, box.absolute(tails[:, 1])),
+        "variance": squared(spread.variance, math.nan),
+        "variance_std": squared(spread.std, math.inf),
+        "variance_tail": squared(np.hypot(tail, upward(spread.variance, spread.std)), math.inf),
         "reasons": reasons,
     }
+
+
+class Counted(NamedTuple):
+    """Groups of one column: their released counts by cells, the noise of each, and the lines and boxes that follow."""
+
+    counts: FloatArray
+    std: float
+    line: Line
+    box: ClipBox
 
 
 def learn(
@@ -465,36 +344,32 @@ def learn(
     dim = shares.dim
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
-    limits = zip(ends[0].tolist(), ends[1].tolist(), strict=True)
-    lines = [line_of(each).within(*own) for each, own in zip(columns, limits, strict=True)]
+    limits = np.stack(ends, axis=1).tolist()
+    cells = [cells_of(columns, j).within(*limits[j]) for j in range(dim)]
     groups = RowGroups(code=codes, number=codes.groups, own=False)
-    measured = CellCounts(edges=[line.cuts for line in lines], groups=groups)
+    measured = CellCounts(edges=[each.cuts for each in cells], groups=groups)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
-    parts = np.split(
-        released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1]
-    )
-    masses = [
-        masses_of(line, part.reshape(codes.groups, -1), released.noise_std)
-        for line, part in zip(lines, parts, strict=True)
-    ]
+    sizes = [codes.groups * (len(each.cuts) + 1) for each in cells]
+    parts = np.split(released.value, np.cumsum(sizes)[:-1])
     cost = shares.total * (1 - CELL_SHARE)
     grid = run.account.spend(cost).group_grid(codes.groups, dim, shares.n)
-    bound = grid.bound
-    event = grid.event
-    boxes = [
-        boxes_of(line, each, event.noise_std / bound)
-        for line, each in zip(lines, masses, strict=True)
-    ]
-    pairs = list(zip(lines, boxes, strict=True))
-    lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
-    upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
+    noise = grid.event.noise_std / grid.bound
+    counted = []
+    for each, part in zip(cells, parts, strict=True):
+        counts = part.reshape(codes.groups, -1)
+        line = lines_of_groups(each.line, counts, released.noise_std)
+        points = line.edges[:, 1:-1]
+        box = line.clip(points, points, noise=noise, bias=tuning.BIAS)
+        counted.append(Counted(counts, released.noise_std, line, box))
+    lower = np.stack([each.box.placed(each.box.lower) for each in counted], axis=1)
+    upper = np.stack([each.box.placed(each.box.upper) for each in counted], axis=1)
     middle = lower / 2.0 + upper / 2.0
     half = upper / 2.0 - lower / 2.0
     measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
     answers = [
-        tell(*each, moments, j)
-        for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))
+        group_estimates(columns, *each, moments, j)
+        for j, each in enumerate(zip(cells, counted, strict=True))
     ]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
     fields: dict[str, Any] = {

@@ -73,8 +73,10 @@ def estimate_mean(
         In place of `covariance`, for columns assumed independent: one public variance, or one for each column. If the public rows
         vary more than is assumed, the result is "clipped".
     bounds : None or (lowest, highest)
-        For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are then
-        finite, and allow for undetected rows anywhere within the bounds.
+        For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are
+        cut at them; that of a constant column becomes finite. The report says how far undetected rows would move a mean. Tight
+        bounds take the place of the counts, if five public values or more, not all equal, in every column predict about as small
+        an error: no row is undetected then, and `provenance` says that clipping is by "bounds".
     missing : "observed" or "neutral"
         For counts: treatment of entries that are not finite numbers. "observed": the mean of a column is that of its numbers.
         "neutral": a row with such an entry is left out in every column.
@@ -107,7 +109,9 @@ def estimate_mean(
     -------
     Neighbors: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
     sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
-    vector sum (4 Q^2; isqrt(4 dim Q^2)); if released numbers require it, further counts and sums like these.
+    vector sum (4 Q^2; isqrt(4 dim Q^2)); if released numbers require it, further counts and sums like these. Within tight bounds:
+    one joint release of the number, sum and sum of squares of each column (4 dim Q^2; without squares 2 dim Q), which public
+    numbers alone choose.
     With `by`: the joint count, one of groups by cells of each column (squared l2 2 dim S^2, l1 2 dim S), and one joint release of
     the rows, sums and sums of squares of all groups (4 dim Q^2 together; without squares 5/2 dim Q in l1), whatever their number.
     "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP); the exact costs

@@ -14,9 +14,8 @@ from scipy import special
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, RowsPerPerson, RowWeight
 from fastpubpriv.distributions.norms import DRAWS, NormCount
-from fastpubpriv.distributions.tuning import MOST_BEYOND
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.column_means import with_report
+from fastpubpriv.estimators.column_means import MOST_BEYOND, with_report
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
@@ -230,7 +229,9 @@ class WeightedCall:
                 varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
                 row_std = stds / region.unit if varied else None
         if row_std is None:
-            row_std = np.full(rows.dim, math.sqrt(self.energy[0] / rows.dim))
+            # A variance of whole rows bounds that of each column, and they may differ.
+            of_one = self.energy[0] if self.variance is not None else self.energy[0] / rows.dim
+            row_std = np.full(rows.dim, math.sqrt(of_one))
         noise_std = np.zeros(rows.dim)
         if released is not None and complete is not None:
             private = released.value / n_priv
@@ -354,7 +355,8 @@ def weighted_mean(
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same distribution.
     variance : float > 0, optional
-        V^2 = E |x - E x|^2, a public number. None: estimated from at least two public rows, else B^2.
+        V^2 = E |x - E x|^2, a public number; without two public rows, intervals take it as a bound on the variance of each column.
+        None: estimated from at least two public rows, else B^2.
     row_weight : "optimal", "throw_away", "gaussian", "private" or float
         Weight of each private row: the optimal; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
         1 / n_priv (private rows only); or a number in [0, 1 / n_priv].

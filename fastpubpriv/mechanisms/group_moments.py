@@ -81,7 +81,7 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
     """Release counts, sums and, under Gaussian noise, sums of squares of all groups and columns jointly."""
 
     # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
-    # sums alone; 5/2 dim Q in l1, without squares.
+    # sums alone; in l1, without squares, 5/2 dim Q, with one group 2 dim Q. One group has a larger weight of counts.
     # the group of each row of a chunk, each row independently; None for one group
     codes: Callable[[Any], Codes] | None
     middle: FloatArray

@@ -15,7 +15,7 @@ count     1 / sqrt(c)                            sqrt(8) / c
 counts    sqrt(h / c)                            sqrt(8) h / c
 moment    1 / sqrt(c)                            2 sqrt(d (d + 3) / 2) / c; between clusters 2 (d + 1) / c
 shared    1 / sqrt(c)                            sqrt(2) (d + 1) / c
-groups    sqrt(2 D / c)                          sqrt(2) (5/2) D / c
+groups    sqrt(2 D / c)                          sqrt(2) (5/2) D / c, for two groups or more
 ========  =====================================  ==============================================================
 
 "count" is of the cells of one histogram, "counts" of those of h histograms. "parts" is the sum of both parts of rows that are
@@ -73,7 +73,7 @@ class GroupGrid(NamedTuple):
     """The integers of a joint release of the moments of groups: see `mechanisms/notes/group_moments.md`."""
 
     bound: int  # Q, the grid steps of half a box
-    weight: int  # the grid steps that a row adds to its count
+    weight: int  # the grid steps that a number adds to its count
     sums: int  # 2 if counts and sums are released, 3 with sums of squares
     event: GaussianEvent | LaplaceEvent
 
@@ -101,7 +101,7 @@ class Spending(ABC):
     # whether entering or leaving a cluster costs half of a replacement
     carries_trees: ClassVar[bool]
     on_diagonal: ClassVar[float]  # noise on the diagonal of a second moment over that off it
-    # weight of a count in its joint release with the sum of a group, in half boxes
+    # weight of a count in its joint release with the sum of one of several groups, in half boxes
     count_of_group: ClassVar[float]
 
     @classmethod
@@ -179,8 +179,11 @@ class Spending(ABC):
 
     @staticmethod
     @abstractmethod
-    def count_weight(bound: int) -> int:
-        """Return the grid steps that a row adds to the count of its group, beside a sum in half boxes of `bound` steps."""
+    def count_weight(bound: int, groups: int) -> int:
+        """Return the grid steps that a number adds to its count, beside a sum in half boxes of `bound` steps.
+
+        With one group a number may become missing, but enters no other: its weight is larger.
+        """
 
     @abstractmethod
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
@@ -329,17 +332,18 @@ class GaussianSpending(Spending):
         return replace(moments, event=replace(moments.event, draws=parts * dim * dim))
 
     @staticmethod
-    def count_weight(bound: int) -> int:
+    def count_weight(bound: int, groups: int) -> int:
         """See `Spending.count_weight`."""
-        # the most that does not raise the l2 sensitivity
-        return math.isqrt(bound**2 - (bound - bound // 2) ** 2)
+        # The most that does not raise the squared l2 sensitivity 4 Q^2, of which entering another group leaves half.
+        room = 4 * bound**2 if groups == 1 else 2 * bound**2
+        return math.isqrt(room - bound**2 - (bound - bound // 2) ** 2)
 
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """See `Spending.group_grid`."""
         grid = calibration.gaussian_sum_grid(self.allowance / columns, 1, n)
         bound = grid.quant_bound
         event = GaussianEvent(4 * bound**2 * columns, grid.log2_scale, groups * columns * 3)
-        return GroupGrid(bound, self.count_weight(bound), 3, event)
+        return GroupGrid(bound, self.count_weight(bound, groups), 3, event)
 
     def _stay_and_move(
         self, kind: Literal["sum", "moment"], dim: int, n: int
@@ -457,16 +461,18 @@ class LaplaceSpending(Spending):
         return calibration.laplace_gram_grid(self.allowance, dim, n)
 
     @staticmethod
-    def count_weight(bound: int) -> int:
+    def count_weight(bound: int, groups: int) -> int:
         """See `Spending.count_weight`."""
-        return bound // 4
+        return bound if groups == 1 else bound // 4
 
     def group_grid(self, groups: int, columns: int, n: int) -> GroupGrid:
         """See `Spending.group_grid`."""
         grid = calibration.laplace_count_grid(self.allowance / columns, groups * columns * 2, n)
-        bound = max(2, grid.quant_bound * 4 // 5)
-        weight = self.count_weight(bound)
-        event = LaplaceEvent(2 * (bound + weight) * columns, grid.log2_scale, groups * columns * 2)
+        bound = grid.quant_bound if groups == 1 else max(2, grid.quant_bound * 4 // 5)
+        weight = self.count_weight(bound, groups)
+        enters = bound + weight
+        change = enters if groups == 1 else 2 * enters
+        event = LaplaceEvent(change * columns, grid.log2_scale, groups * columns * 2)
         return GroupGrid(bound, weight, 2, event)
 
     def _stay_and_move(

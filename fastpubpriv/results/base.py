@@ -222,11 +222,27 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Table of labeled rows; `index` names the labels. A column is a TableColumn or (name, values); names may repeat."""
+    """Table of labeled rows; `index` names the labels. A column is a TableColumn or (name, values); names may repeat.
+
+    The columns `more`, and the rows that are true in `left_out`, are in data frames only, not in texts.
+    """
 
     index: str
     labels: Sequence[Any]
     columns: Sequence[TableColumn | tuple[str, Any]]
+    more: Sequence[TableColumn] = ()
+    left_out: Sequence[bool] = ()
+
+    @property
+    def printed(self) -> list[int]:
+        """Places of the rows that texts show."""
+        left_out = set(np.flatnonzero(self.left_out).tolist())
+        return [row for row in range(len(self.labels)) if row not in left_out]
+
+    @property
+    def every(self) -> list[TableColumn]:
+        """All columns of a data frame."""
+        return [*self.parts(), *self.more]
 
     def parts(self, *, rounded: bool = False) -> list[TableColumn]:
         """Return all columns as TableColumns; unless `rounded`, spreads become columns of their own."""
@@ -336,8 +352,11 @@ def cells(
     table: Table, *, rounded: bool = False, where: str = "to_frame()"
 ) -> tuple[list[list[str]], list[str]]:
     """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
+    printed = table.printed
     columns = [
-        each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)
+        each
+        for each in table.parts(rounded=rounded)
+        if each.name != "reasons" or any(each.values[row] for row in printed)
     ]
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
@@ -347,8 +366,8 @@ def cells(
             *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown),
         ]
     ]
-    for row, label in enumerate(table.labels[:MOST_ROWS]):
-        line = [_cell(label)]
+    for row in printed[:MOST_ROWS]:
+        line = [_cell(table.labels[row])]
         for _, values, scale, spread in shown:
             value = values[row]
             rounded_value = scale is not None and value is not None
@@ -356,7 +375,7 @@ def cells(
             line.append(text if spread is None else f"{text} ± {spread[1][row]:.3g}")
         lines.append(line)
     kind = "columns" if table.index == "column" else "rows"
-    left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - most, "columns")]
+    left = [(len(printed) - MOST_ROWS, kind), (len(columns) - most, "columns")]
     return lines, [
         f"... and {count} more {what}; {where} has all of them."
         for count, what in left
@@ -569,7 +588,7 @@ class Value:
                 + validation.did_you_mean(name, map(str, labels))
             )
         at = labels.index(name)
-        return MappingProxyType({column.name: plain(column.values[at]) for column in table.parts()})
+        return MappingProxyType({column.name: plain(column.values[at]) for column in table.every})
 
     __iter__: ClassVar[None] = None  # __getitem__ alone would make a result iterable
 
@@ -655,7 +674,7 @@ class Value:
                 "to_frame needs pandas: pip install pandas, or use to_dict()"
             ) from None
         table, _ = shown(self)
-        columns = table.parts()
+        columns = table.every
         frame = pandas.DataFrame(
             {place: list(column.values) for place, column in enumerate(columns)},
             index=pandas.Index(list(table.labels), name=table.index),
@@ -669,7 +688,8 @@ class Value:
         (names, *rows), more = cells(table)
         heads = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = ""
-        for row, drawn in zip(rows, _intervals(table) or [""] * len(rows), strict=False):
+        drawings = _intervals(table) or [""] * len(table.labels)
+        for row, drawn in zip(rows, [drawings[place] for place in table.printed], strict=False):
             body += f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}{drawn}</tr>"
         notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
         return (

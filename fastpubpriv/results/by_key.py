@@ -15,6 +15,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results.interval_parts import half_widths, width_columns, width_facts
 from fastpubpriv.results.reasons import PartReasons, Reason
 
 OTHER = "(other)"
@@ -266,6 +267,19 @@ def judged_parts(
     return tuple(own for own, left_out in zip(parts, unseen, strict=False) if not left_out)
 
 
+def unseen_facts(unseen: list[bool]) -> list[tuple[str, str]]:
+    """Return the fact that tables leave the parts of `unseen_parts` out, if there are any."""
+    text = "no line: its rows, if there are any, are within noise of none"
+    return [(OTHER, text)] if any(unseen) else []
+
+
+def lines_of(groups: Sequence[Part | Key], labels: Sequence[str]) -> list[str]:
+    """Return the names of (group, column) pairs, in row-major order; those of groups if there is one column."""
+    if len(labels) == 1:
+        return [label_of(group) for group in groups]
+    return [f"{label_of(group)}: {name}" for group in groups for name in labels]
+
+
 def deviation_ends(
     law: str, level: float, variance: Any, std: Any, tail: Any
 ) -> tuple[FloatArray, FloatArray]:
@@ -380,6 +394,15 @@ class GroupMeans(Result):
             upper = middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
 
+    def interval_parts(self, level: float = 0.95) -> FloatArray:
+        """Half-widths from noise, sampling, clipping and undetected rows, (groups, dim, 4).
+
+        Their squares add up to that of the larger half of `confidence_interval`, which bounds may cut.
+        """
+        z = deviations(self.noise_law, validation.confidence_level(level))
+        tail = np.maximum(self.tail_below, self.tail_above)
+        return half_widths(z, self.noise_std, self.sampling_std, self.clipping_std, tail)
+
     @property
     def standard_deviation(self) -> FloatArray:
         """Standard deviations within each group, (groups, dim); NaN if unknown."""
@@ -437,12 +460,22 @@ class GroupMeans(Result):
             TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             *base.with_reasons(self.part_reasons),
         ]
-        return table_by(
+        parts = self.interval_parts(level)
+        unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
+        table = table_by(
             self.by, [group for group in self.groups for _ in range(self.dim)], columns
-        ), [
-            (
-                "Interval",
-                f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping",
+        )
+        table = dataclasses.replace(table, more=width_columns(parts), left_out=unseen)
+        shown = table.printed
+        lines = lines_of(self.groups, self.labels)
+        sources = f"{self.noise_law} noise, sampling, clipping and undetected rows"
+        return table, [
+            ("Interval", f"{base.percent(level)} each, from {sources}"),
+            *width_facts(
+                [lines[place] for place in shown],
+                self.mean.reshape(-1)[shown],
+                parts.reshape(-1, 4)[shown],
             ),
             ("Rows of a group", f"released with noise of {self.count_noise_std:.3g}"),
+            *unseen_facts(unseen),
         ]

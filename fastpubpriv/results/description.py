@@ -17,6 +17,7 @@ from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.by_key import CountResult, deviation_ends, label_of, rows_counted
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.interval_parts import width_columns
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
 
@@ -109,6 +110,10 @@ class Description(Result):
         return deviation_ends(
             self.means.noise_law, level, self.variance, self.variance_std, self.variance_tail
         )
+
+    def interval_parts(self, level: float = 0.95) -> FloatArray:
+        """Half-widths of the intervals of `means`, (d, 4): see `MeanResult.interval_parts`."""
+        return np.zeros((0, 4)) if self.means is None else self.means.interval_parts(level)
 
     def top(self, column: str) -> CountResult:
         """Return the counts of a text column; raise KeyError for any other column."""
@@ -233,9 +238,15 @@ class Description(Result):
         count = TableColumn("count", np.array(present), rows)
         # With several rows per person those that a person does not have are counted with the missing numbers.
         gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
-        table = Table("column", self.labels, [*gaps, *first, *words, count, *last])
+        widths = width_columns(self.interval_parts(level))
+        more = [each._replace(values=[*each.values.tolist(), *blank]) for each in widths]
+        table = Table("column", self.labels, [*gaps, *first, *words, count, *last], more=more)
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
-        return table, [("Interval", f"{base.percent(level)} each"), ("Shares", shares)]
+        facts = [("Interval", f"{base.percent(level)} each")]
+        if self.means is not None:
+            facts += self.means._facts_of_parts("Means", level)
+            facts += self.means._facts_of_range()
+        return table, [*facts, ("Shares", shares)]
 
 
 # The HTML page of a description: a card with a small picture for each column, the reasons, and the spent budget.

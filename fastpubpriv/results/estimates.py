@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, gaussians, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
+from fastpubpriv.results.interval_parts import MOST_SHOWN, half_widths, width_columns, width_facts
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources.column_names import points
 
-SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
+# releases in which each column has its own number of missing values
+COUNTS_OF_MISSING = ("signed dyadic cells", "moments within bounds")
 
 
 def complete_interval(
@@ -75,13 +78,14 @@ class ColumnReport(Value):
         Range in which the noisy counts detect rows.
     undetected_rows : float64
         Upper bound on the rows outside that range that the noisy counts may miss: anywhere within the bounds, or,
-        without bounds, in one octave up to a thousand times further out.
+        without bounds, in one octave up to ten million times further out.
     clipping_std : float64
         Standard deviation of the correction for clipped rows.
     tail_below, tail_above : float64
         Largest shift of the mean down or up by undetected rows, if the tails decay as the counts indicate.
     worst_below, worst_above : float64
-        The same for undetected rows anywhere within the bounds; without bounds zero, or infinite (null in JSON) if unknown.
+        The same for undetected rows anywhere within the bounds; without bounds zero, or infinite (null in JSON) if unknown. In the
+        interval only of a column that is "constant" or "unresolved".
     lowest, highest : float64
         Bounds on the mean given by the caller; -infinity and infinity without (null in JSON).
     """
@@ -99,11 +103,42 @@ class ColumnReport(Value):
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
     rows_used: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
 
-    def interval(self, mean: FloatArray, width: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of an interval about `mean`; noise, sampling and clipping contribute the half-width `width`."""
-        lower = mean - np.hypot(width, self.tail_below) - self.worst_below
-        upper = mean + np.hypot(width, self.tail_above) + self.worst_above
-        return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
+    def interval(
+        self, mean: FloatArray, width: FloatArray, unplaced: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of an interval about `mean`; noise, sampling and clipping contribute the half-width `width`.
+
+        The worst case enters where a column is `unplaced`.
+        """
+        below = np.hypot(width, self.tail_below) + np.where(unplaced, self.worst_below, 0.0)
+        above = np.hypot(width, self.tail_above) + np.where(unplaced, self.worst_above, 0.0)
+        lower = np.clip(mean - below, self.lowest, self.highest)
+        return lower, np.clip(mean + above, self.lowest, self.highest)
+
+    def _undetected(self, width: FloatArray, unplaced: BoolArray) -> FloatArray:
+        """Return the half-width from undetected rows on the larger side of `interval`, before bounds cut it, (dim,)."""
+        tail = np.stack([self.tail_below, self.tail_above])
+        worst = np.where(unplaced, [self.worst_below, self.worst_above], 0.0)
+        with np.errstate(all="ignore"):  # numbers may be of any size
+            shift = np.sqrt(worst) * np.sqrt(worst + 2.0 * np.hypot(width, tail))
+            return np.asarray(np.fmax(np.hypot(tail, shift), tail).max(axis=0))
+
+    def _undetected_in_words(self, place: int, most_rows: float) -> str:
+        """Return how many rows beyond the range of a column may be undetected, and what they would do within bounds."""
+        most = min(float(self.undetected_rows[place]), most_rows)
+        share = f"{100.0 * most / max(most_rows, 1.0):.2g} %"
+        text = f"up to {most:,.0f} rows ({share}) further out would not have been seen"
+        if not np.isfinite([self.lowest[place], self.highest[place]]).all():
+            return text
+        shift = max(self.worst_below[place], self.worst_above[place])
+        return f"{text}, and would move it by up to {base.number(shift, shift)}"
+
+    def _range_in_words(self, place: int) -> str:
+        """Return the ends of the range of a column in which rows are detected."""
+        low = self.resolved_from[place]
+        high = self.resolved_to[place]
+        scale = high / 4.0 - low / 4.0
+        return f"{base.number(low, scale)} and {base.number(high, scale)}"
 
     def __repr__(self) -> str:
         return f"ColumnReport(dim={len(self.missing)})"
@@ -182,13 +217,44 @@ class MeanResult(Result):
         was given, and includes the bias of clipping only if there is a `clipping_std`. Under
         pure DP it uses the Laplace quantile, which is conservative for levels of 0.9 and more.
         """
+        width = self._width(level)
+        if self.report is None:
+            return self.mean - width, self.mean + width
+        return self.report.interval(self.mean, width, self._unplaced)
+
+    def interval_parts(self, level: float = 0.95) -> FloatArray:
+        """Half-widths from noise, sampling, clipping and undetected rows, (dim, 4).
+
+        Their squares add up to that of the larger half of `confidence_interval`, which bounds may cut. Clipping and undetected rows
+        are zero if they were not counted: without a `report`, and clipping without a `clipping_std`.
+
+        >>> import numpy as np
+        >>> import fastpubpriv as fpp
+        >>> rows = np.random.default_rng(0).exponential(size=(10_000, 1))
+        >>> result = fpp.estimate_mean(rows[1:], x_pub=rows[:1], budget=fpp.ZCDP(rho=0.5))
+        >>> lower, upper = result.confidence_interval()
+        >>> half = np.sqrt((result.interval_parts() ** 2).sum(axis=1))
+        >>> bool(np.allclose(half, np.maximum(result.mean - lower, upper - result.mean)))
+        True
+        """
+        clipped = self.clipping_std if self.report is None else self.report.clipping_std
+        undetected: Any = 0.0
+        if self.report is not None:
+            undetected = self.report._undetected(self._width(level), self._unplaced)
+        clipping = 0.0 if clipped is None else clipped
+        z = deviations(self.noise_law, level)
+        return half_widths(z, self.noise_std, self.sampling_std, clipping, undetected)
+
+    def _width(self, level: float) -> FloatArray:
+        """Return the half-width from noise, sampling and clipping, (dim,)."""
         level = validation.confidence_level(level)
-        width = deviations(self.noise_law, level) * self.standard_error
-        return (
-            (self.mean - width, self.mean + width)
-            if self.report is None
-            else self.report.interval(self.mean, width)
-        )
+        return np.asarray(deviations(self.noise_law, level) * self.standard_error)
+
+    @property
+    def _unplaced(self) -> BoolArray:
+        """Return which columns the counts do not locate, (dim,)."""
+        unplaced = {Reason.CONSTANT, Reason.UNRESOLVED}
+        return np.array([not unplaced.isdisjoint(own) for own in self.part_reasons])
 
     def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
@@ -218,7 +284,9 @@ class MeanResult(Result):
             rows_used = self.report.rows_used
             missing = self.missing_rows if rows_used is None else most_rows - rows_used
             counted = [
-                each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"
+                each.get("count_noise_std", each["noise_std"])
+                for each in self.releases
+                if each["name"] in COUNTS_OF_MISSING
             ]
             # A count of missing values within three noise standard deviations of zero is reported as zero.
             error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
@@ -252,18 +320,42 @@ class MeanResult(Result):
             columns.append(TableColumn("missing", self.missing_rows.round()))
         if self.report is not None and self.report.rows_used is not None:
             columns.append(TableColumn("rows_used", self.report.rows_used.round()))
-        explained = self.report is not None or self.clipping_std is not None
-        parts = "noise, sampling and clipping" if explained else "noise and sampling"
-        facts = [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
-        unseen = 0.0 if self.report is None else float(self.report.undetected_rows.max())
-        if unseen >= SHOWN_UNSEEN * self._most_rows:
-            text = f"up to {unseen:,.0f} rows may lie far from all others without showing in the counts"
-            facts.append(("Unseen", text))
+        facts = [*self._facts_of_parts("Interval", level), *self._facts_of_range()]
         if self.complete_rows is not None:
             facts.insert(0, complete_fact(self, level, UNCOUNTED))
-        return Table(
-            "column", self.labels, [*columns, *base.with_reasons(self.part_reasons)]
-        ), facts
+        columns += base.with_reasons(self.part_reasons)
+        more = width_columns(self.interval_parts(level))
+        return Table("column", self.labels, columns, more=more), facts
+
+    def _facts_of_parts(self, name: str, level: float) -> list[tuple[str, str]]:
+        """Return the fact `name`: what intervals are from, and lines of the half-widths."""
+        sources = "noise, sampling, clipping and undetected rows"
+        if self.report is None and self.clipping_std is not None:
+            sources = "noise, sampling and clipping; undetected rows not counted"
+        elif self.report is None:
+            sources = "noise and sampling; clipping and undetected rows not counted"
+        text = f"{base.percent(level)}, from {self.noise_law} {sources}"
+        lines = width_facts(self.labels, self.mean, self.interval_parts(level))
+        return [(name, text), *lines]
+
+    def _facts_of_range(self) -> list[tuple[str, str]]:
+        """Return what the means are about: the range in which counts detect rows, and the rows beyond that they may miss.
+
+        Only the column with most undetected rows, if there are many.
+        """
+        report = self.report
+        if report is None:
+            return []
+        places = np.flatnonzero(~self._unplaced & (report.undetected_rows >= 0.5)).tolist()
+        if len(places) > MOST_SHOWN:
+            places = [max(places, key=report.undetected_rows.__getitem__)]
+        ranges: dict[str, list[str]] = {}
+        for place in places:
+            beyond = report._undetected_in_words(place, float(self._most_rows))
+            named = f"{report._range_in_words(place)} ({self.labels[place]})"
+            ranges.setdefault(beyond, []).append(named)
+        texts = [f"rows between {', '.join(own)}; {beyond}" for beyond, own in ranges.items()]
+        return [("" if place else "Mean of", text) for place, text in enumerate(texts)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

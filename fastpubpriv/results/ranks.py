@@ -20,9 +20,10 @@ from fastpubpriv.results.by_key import (
     Key,
     Part,
     judged_parts,
-    label_of,
+    lines_of,
     place_of,
     table_by,
+    unseen_facts,
     unseen_parts,
 )
 from fastpubpriv.results.reasons import PartReasons
@@ -117,7 +118,9 @@ class QuantileResult(Result):
     """Released quantiles of columns.
 
     A part is a (column, q) pair, in row-major order: "clipped" if the quantile lies beyond the range that the counts resolve, so
-    that the estimate is the end of that range and the interval is unbounded; "unresolved" if the counts cannot locate the column.
+    that the estimate is the end of that range and the interval is unbounded, or if its interval lies beyond the bounds;
+    "unresolved" if the counts cannot locate the column; "few_rows" if its interval at 95 % has no end on some side, or ends far
+    beyond the range in which rows are detected.
 
     Attributes
     ----------
@@ -287,16 +290,16 @@ class GroupQuantiles(QuantileResult):
 
     @property
     def _lines(self) -> tuple[str, ...]:
-        groups = map(label_of, self.groups)
-        return tuple(
-            group if self.dim == 1 else f"{group}: {name}"
-            for group in groups
-            for name in self.labels
-        )
+        return tuple(lines_of(self.groups, self.labels))
 
     def _shown_lines(self) -> list[bool]:
         unseen = unseen_parts(self.groups, self.quantile, self.part_reasons)
         return [not all(line) for line in np.reshape(unseen, (-1, len(self.q)))]
+
+    def _own(self, level: float) -> Contents:
+        table, facts = QuantileResult._own(self, level)
+        unseen = unseen_parts(self.groups, self.quantile, self.part_reasons)
+        return dataclasses.replace(table, left_out=unseen), [*facts, *unseen_facts(unseen)]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
         k = len(self.q)

@@ -24,7 +24,7 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.distributions import budget_split, clips
+from fastpubpriv.distributions import budget_split, columns
 from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
 from fastpubpriv.estimators import column_means
 from fastpubpriv.kernels import rows as kernels
@@ -320,12 +320,12 @@ def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
     seen = []
     run, rows = columns_of_many(BUDGETS["zcdp"], seen)
 
-    def peeking(*args):
-        return tuple(reach * (1.0 + np.abs(seen[-1]).max()) for reach in honest(*args))
+    def peeking(line, box, inside, shares):
+        rows_max = 1.0 + np.abs(seen[-1]).max()
+        return line.box(rows_max * box.lower, rows_max * box.upper)
 
-    honest = clips.free_reach
     with (
-        mock.patch.object(clips, "free_reach", peeking),
+        mock.patch.object(columns, "_freely_extended", peeking),
         pytest.raises(ReplayError, match="sensitivity allows"),
     ):
         record_replay(run, *pair_at(rows, 11, 7.0), budget=BUDGETS["zcdp"])

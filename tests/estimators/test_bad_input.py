@@ -206,14 +206,14 @@ def test_a_result_without_its_reasons_is_caught():
 
 
 def test_a_mean_that_noise_has_made_is_caught():
-    def noisy(
-        seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known
-    ):
-        return honest(seen, total, instead, np.inf, n_pub, **known)
+    honest = column_means.estimates_of
+
+    def noisy(counted, totals, instead, instead_std, n_pub, **known):
+        return honest(counted, totals, instead, np.full(len(totals), np.inf), n_pub, **known)
 
     few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
     assert gross_errors("estimate_mean", few) == (0, 0)
-    with mock.patch("fastpubpriv.estimators.column_means.estimate_column", side_effect=noisy):
+    with mock.patch.object(column_means, "estimates_of", side_effect=noisy):
         assert gross_errors("estimate_mean", few)[1] > 0
 
 

@@ -37,7 +37,7 @@ def test_intervals_hold_where_many_rows_have_gaps(incomplete, rho, n):
     """Sampling errors are those of the complete rows: with all rows in place of these, .77 of the means were held."""
     held = {"mean": [], "standard_deviation": [], "correlation": []}
     pairs = np.triu_indices(4, 1)
-    for seed in range(15):
+    for seed in range(40):
         result, _ = estimated(seed, n, incomplete, budget=ZCDP(rho))
         assert result.structure == "full"
         for kind, truth in (

@@ -74,7 +74,7 @@ def test_the_event_is_what_a_row_may_change():
     other = np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]])
     bound = GaussianSpending(Fraction(1)).group_grid(3, 2, 2).bound
     box = np.full((3, 2), 1.0)
-    weight = GaussianSpending.count_weight(bound)
+    weight = GaussianSpending.count_weight(bound, 3)
     query = group_moments.GroupMomentsQuery(
         codes=lambda chunk: chunk[:, 2].astype(np.int32), middle=0.0 * box, half=box, squared=False, bound=bound, weight=weight,
         shape=(3, 2, 3),
@@ -88,10 +88,10 @@ def test_the_event_is_what_a_row_may_change():
     assert 7.99 * bound**2 < int(((found[1] - found[0]) ** 2).sum()) <= 8 * bound**2
     # Counts and squares cost nothing beside the sum.
     for bound in [*range(2, 80), 149, 300]:
-        weight = GaussianSpending.count_weight(bound)
+        weight = GaussianSpending.count_weight(bound, 2)
         assert worst(bound, weight, of_query) == 4 * bound**2
         assert worst(bound, bound, of_query) > 4 * bound**2  # planted: a count as heavy as the sum
-    assert worst(5, GaussianSpending.count_weight(5), of_numbers) > 4 * 5**2
+    assert worst(5, GaussianSpending.count_weight(5, 2), of_numbers) > 4 * 5**2
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
@@ -239,7 +239,8 @@ def test_a_result_is_shown_and_drawn(tmp_path):
     frame = result.to_frame()
     assert (
         " ".join(frame.columns)
-        == "column mean lower upper std std_lower std_upper rows status reasons"
+        == "column mean lower upper std std_lower std_upper rows status reasons "
+        "width_noise width_sampling width_clipping width_undetected"
     )
     assert frame.index.name == "state"
     assert len(frame) == 8
@@ -302,8 +303,11 @@ def replayed():
 
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed().tightness > 0.99
-    with mock.patch.object(GaussianSpending, "count_weight", staticmethod(lambda bound: bound)):
-        raises(fpp.ReplayError, None, replayed)
+    of_one_group = partial(GaussianSpending.count_weight, groups=1)
+    for weight in (lambda bound: bound, of_one_group):
+        planted = staticmethod(lambda bound, groups, weight=weight: weight(bound))
+        with mock.patch.object(GaussianSpending, "count_weight", planted):
+            raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
     with mock.patch.object(
         group_moments.GroupMomentsQuery, "answer", lambda self, sums: 2 * answer(self, sums)
@@ -331,7 +335,7 @@ def held_of_an_unlike_group():
 def test_a_group_whose_sums_contradict_the_shape_of_all_rows_does_not_borrow_it():
     assert held_of_an_unlike_group() == 8
     with mock.patch.object(
-        group_means, "unlike", lambda line, masses, *_: np.zeros(len(masses.rows), dtype=bool)
+        group_means, "contradicted", lambda line, *_: np.zeros(len(line.rows), dtype=bool)
     ):
         assert held_of_an_unlike_group() <= 6  # planted: no look at the sums
 

@@ -111,12 +111,12 @@ def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one
     rng = np.random.default_rng(12)
     rows = rng.normal(5.0, 2.0, size=(12, 2))
     public = rng.normal(5.0, 2.0, size=(30, 2))
-    described = fpp.describe(rows, x_pub=public, budget=EXACT)
+    described = fpp.describe(rows, x_pub=public, budget=EXACT, random_state=0)
     gaussian = fpp.estimate_gaussian(rows, x_pub=public, method="lifted_coinpress", budget=EXACT)
     half = np.arange(12) % 2
     means = fpp.estimate_mean(
         np.column_stack([rows, half]), x_pub=np.column_stack([public, np.arange(30) % 2]), by=-1, groups=[0, 1],
-        budget=EXACT,
+        budget=EXACT, random_state=0,
     )  # fmt: skip
     truth = pd.DataFrame(rows).std().to_numpy()  # the divisor n is 4 % less, and 9 % in the groups
     np.testing.assert_allclose(described.standard_deviation, truth, rtol=0.02)

@@ -13,7 +13,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.distributions import budget_split, clips, support, tuning
+from fastpubpriv.distributions import budget_split, columns, support, tuning
 from fastpubpriv.distributions.budget_split import divide
 from fastpubpriv.estimators import column_means
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
@@ -92,15 +92,18 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
         lambda: mean_of(rows * factor, public * factor, budget)
     )
     assert np.allclose(there.mean, here.mean * factor, rtol=0.0 if sign > 0.0 else 1e-12)
+    # Sums over cells run in the other direction where sides are exchanged.
+    rounding = {"rtol": 0.0 if sign > 0.0 else 1e-12, "atol": 0.0}
     for name in ("noise_std", "sampling_std"):
-        assert np.array_equal(getattr(there, name), getattr(here, name) * abs(factor)), name
+        expected = getattr(here, name) * abs(factor)
+        assert np.allclose(getattr(there, name), expected, **rounding), name
     for name, mirrored, unit in (
         ("clipping_std", "clipping_std", abs(factor)), ("tail_below", "tail_above", abs(factor)),
         ("tail_above", "tail_below", abs(factor)), ("resolved_from", "resolved_to", factor),
         ("resolved_to", "resolved_from", factor),
     ):  # fmt: skip
         other = getattr(here.report, name if sign > 0.0 else mirrored)
-        assert np.array_equal(getattr(there.report, name), other * unit), name
+        assert np.allclose(getattr(there.report, name), other * unit, **rounding), name
     assert there.part_reasons == here.part_reasons
 
 
@@ -158,7 +161,7 @@ def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
 
 def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
     """As they were before intervals of many columns reached as far as they may at no price."""
-    monkeypatch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
+    monkeypatch.setattr(columns, "_freely_extended", lambda line, box, inside, shares: box)
     assert error_over_a_known_variance(BUDGETS[2], 2000, 10, 1, runs=24) > 1.2 * 1.1
 
 
@@ -187,8 +190,9 @@ def test_a_rare_yes_is_clipped_near_one():
     assert np.median(clips) <= 2.0
     # Clipped to [0, 1] with the whole budget, the noise would be sqrt(2 / rho) / 2 rows.
     best = np.sqrt(rate / 20_000 + (np.sqrt(2 / 0.05) / 2 / 20_000) ** 2)
-    # 1.25, and what 40 runs leave open at a rate of 1e-6
-    assert np.sqrt(np.mean(np.square(errors))) < 1.6 * best
+    # 1.4: an octave beyond may hold half as many rows as the last one, and its count hides so many.
+    # The limit adds what 40 runs leave open at a rate of 1e-6.
+    assert np.sqrt(np.mean(np.square(errors))) < 1.8 * best
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -309,31 +313,47 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 
 
 def test_a_deviation_of_zero_would_replace_it():
-    def certain(
-        seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known
-    ):
-        return honest(
-            seen, total, instead, 0.0 if np.isinf(instead_std) else instead_std, n_pub, **known
-        )
+    honest = column_means.estimates_of
+
+    def certain(counted, totals, instead, instead_std, n_pub, **known):
+        known_std = np.where(np.isinf(instead_std), 0.0, instead_std)
+        return honest(counted, totals, instead, known_std, n_pub, **known)
 
     # planted
-    with mock.patch("fastpubpriv.estimators.column_means.estimate_column", side_effect=certain):
+    with mock.patch.object(column_means, "estimates_of", side_effect=certain):
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
-def with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
-    """Runs with so many sentinels expected among n rows about 50: how many are resolved, and how many of these hold the truth."""
-    resolved = inside = 0
-    share = rows / n
+def results_with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
+    """Results of runs with so many sentinels expected among n rows about 50."""
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         private = rng.normal(50.0, 10.0, size=(n, 1))
-        private[rng.random(n) < share] = SENTINEL
+        private[rng.random(n) < rows / n] = SENTINEL
         public = rng.normal(50.0, 10.0, size=(1, 1))
-        result = mean_of(private, public, budget, bounds=bounds, random_state=seed)
-        resolved += result.status == "ok"
-        inside += result.status == "ok" and held(result, (1.0 - share) * 50.0 + share * SENTINEL)[0]
-    return resolved, inside
+        yield mean_of(private, public, budget, bounds=bounds, random_state=seed)
+
+
+def mean_with_sentinels(share):
+    return (1.0 - share) * 50.0 + share * SENTINEL
+
+
+def with_sentinels(n, rows, budget, runs=RUNS):
+    """How many of those results are resolved, and how many of these hold the truth."""
+    results = results_with_sentinels(n, rows, budget, runs=runs)
+    resolved = [result for result in results if result.status == "ok"]
+    return len(resolved), sum(held(each, mean_with_sentinels(rows / n))[0] for each in resolved)
+
+
+def held_beside_the_worst_case(rows, budget):
+    """Share of results within bounds whose interval, moved by the printed worst case, holds the truth."""
+    truth = mean_with_sentinels(rows / 200)
+    inside = 0
+    for result in results_with_sentinels(200, rows, budget, bounds=(0.0, SENTINEL)):
+        lower, upper = result.confidence_interval()
+        report = result.report
+        inside += (lower - report.worst_below <= truth <= upper + report.worst_above).item()
+    return inside / RUNS
 
 
 @pytest.mark.parametrize(("n", "budget"), [(100, ZCDP(0.05)), (200, PureDP(1))])
@@ -354,10 +374,10 @@ def test_many_rows_show_or_there_is_a_reason(n, budget):
 
 @pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(1)])
 @pytest.mark.parametrize("rows", [6, 10, 14, 20])
-def test_bounds_make_the_interval_hold_them(budget, rows):
-    resolved, held = with_sentinels(200, rows, budget, bounds=(0.0, SENTINEL))
-    assert resolved >= RUNS / 5
-    assert held >= 0.9 * resolved
+def test_undetected_rows_within_bounds_are_told_beside_the_interval_of_a_located_column(
+    budget, rows
+):
+    assert held_beside_the_worst_case(rows, budget) >= 0.9
 
 
 def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
@@ -365,8 +385,24 @@ def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
         return support.undetected_rows(shares, 0)
 
     with mock.patch.object(column_means, "undetected_at", side_effect=near):  # planted
-        resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
-    assert held < 0.8 * resolved
+        assert held_beside_the_worst_case(14, ZCDP(0.5)) < 0.8
+
+
+def test_bounds_widen_no_interval_of_a_located_column():
+    """Undetected rows at a bound ten times as far away as the rows reach made it six times as wide."""
+    ratios = []
+    inside = 0
+    for seed in range(12):
+        rows = np.random.default_rng(seed).normal(50.0, 10.0, size=(1506, 1))
+        results = [
+            mean_of(rows, rows[:1].copy(), ZCDP(0.1), bounds=bounds, random_state=seed)
+            for bounds in (None, (0.0, 500.0))
+        ]
+        free, bounded = (np.ptp(result.confidence_interval()) for result in results)
+        ratios.append(bounded / free)
+        inside += held(results[1], 50.0)[0]
+    assert np.median(ratios) <= 1.05
+    assert inside >= 9  # of intervals at 95 % fewer by chance with probability 2e-3
 
 
 # ---- `estimate_mean` by counts where rows lie far away: public ones that mislead, private ones that can hardly be seen, and tails.
@@ -408,7 +444,7 @@ def test_the_only_public_row_may_be_far_away(budget, distance):
     assert abs(result.mean[0] - 1.0) < (0.1 if near else 1e5)
     lower, upper = result.confidence_interval()
     assert lower[0] <= 1.0 <= upper[0]
-    assert not near or upper[0] - lower[0] < 1.0
+    assert not near or upper[0] - lower[0] < 1.3
     assert result.provenance["center"] == "released"
     assert result.part_reasons == (("heavy_tail",),)
 
@@ -477,9 +513,9 @@ def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_ce
     assert coverage(engines, truth, **options) >= 0.85
     nothing = {"return_value": 0.0}  # planted: as if nothing could hide there
     with (
-        mock.patch.object(clips, "unseen_beside", **nothing),
-        mock.patch.object(clips, "unseen_far", **nothing),
-        mock.patch.object(clips, "with_empty_sides", seen_alone),
+        mock.patch.object(columns, "_beside", **nothing),
+        mock.patch.object(columns, "_far", **nothing),
+        mock.patch.object(columns, "_filled", seen_alone),
     ):
         assert coverage(engines, truth, **options) < 0.8
 
@@ -502,9 +538,9 @@ def test_a_side_without_a_row_to_be_seen_is_told_where_most_rows_are_at_the_cent
         assert silent_and_far(12) > 0
 
 
-def seen_alone(columns, lasts, shares):
+def seen_alone(scale, column, shares):
     """Planted: a side where no cell stands out is empty."""
-    return lasts
+    return [scale.below, scale.above]
 
 
 def at_an_end(budget):
@@ -519,7 +555,7 @@ def at_an_end(budget):
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 def test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it(budget):
     found = at_an_end(budget)
-    with mock.patch.object(clips, "with_empty_sides", seen_alone):
+    with mock.patch.object(columns, "_filled", seen_alone):
         alone = at_an_end(budget)
     assert np.sqrt(np.mean(alone**2)) > np.sqrt(np.mean(found**2))
     assert alone.mean() > found.mean() + 0.004  # what is clipped to the public row
@@ -560,7 +596,7 @@ def test_rows_beyond_a_cliff_widen_the_interval():
     options = {"n": 20_000, "budget": ZCDP(0.01), "repetitions": 60}
     assert coverage(zones, truth, **options) >= 0.85
     # planted: the tail is all there is
-    with mock.patch.object(clips, "unseen_far", return_value=0.0):
+    with mock.patch.object(columns, "_far", return_value=0.0):
         assert coverage(zones, truth, **options) < 0.75
 
 
@@ -625,21 +661,15 @@ def test_which_tails_are_called_heavy():
         said += mean_of(rows, rows[:5].copy(), ZCDP(0.5), random_state=seed).part_reasons
     assert said.count(("heavy_tail",)) >= 4
     assert said.count(()) <= 10
-    # Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows.
-    edges = support.edges_of(0)
-    values = np.zeros(2047)
-    last = 1100
-    values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
-    def side(std):
-        (found,) = clips.sides_of(
-            [values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)
-        ).each()
-        return found
 
-    assert not side(2.0).heavy
-    values[last + 1] = 60.0
-    assert side(2.0).heavy
+def test_a_tail_is_heavy_if_rows_go_on_as_a_power_law_has_them():
+    """Octaves 100, 150, 180 and nothing beyond: a power law would go on with 67 rows."""
+    stds = np.full((1, 5), 2.0)
+    ends = np.array([[0.0, 100.0, 150.0, 180.0, 0.0]])
+    assert not columns.is_slow(ends, stds, 1)[0]
+    ends[0, 0] = 60.0
+    assert columns.is_slow(ends, stds, 1)[0]
 
 
 def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_far():
@@ -679,43 +709,3 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
         result.report.tail_below,
     ):
         assert not np.isnan(found).any()
-
-
-def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
-    rng = np.random.default_rng(10)
-    edges = support.edges_of(1)
-    last = support.key_of(8.0, 1)
-    values = np.zeros(len(edges) - 1)
-    values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
-    side = clips.sides_of(
-        [values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int)
-    )
-    lower, upper, mass = side.block[:3, 0]
-    counted = np.flatnonzero(mass[: side.occupied])
-    numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]
-    points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
-    (found,), _, _ = side.excess(points[None])
-    guessed = mass[side.occupied :]
-    middle = (lower + (upper - lower) / 2.0)[side.occupied :]
-    for clip, told in zip(points, found, strict=True):
-        beyond = float((guessed * (middle - clip)).sum())
-        assert told == pytest.approx(
-            np.maximum(np.concatenate(numbers) - clip, 0.0).sum() / 4000 + beyond,
-            rel=0.03,
-            abs=0.05,
-        )
-
-
-def test_what_noise_explains_is_not_put_back():
-    assert clips.shrunk_excess(10.0, 0.0) == 10.0
-    assert clips.shrunk_excess(10.0, 25.0) == 7.5
-    assert (
-        clips.shrunk_excess(3.0, 9.0)
-        == clips.shrunk_excess(-3.0, 1.0)
-        == clips.shrunk_excess(0.0, 1.0)
-        == 0.0
-    )
-    # Cells of noise alone: what they add to a sum is a fraction of the noise, and what is surely there stays.
-    noise = np.random.default_rng(11).normal(size=4000)
-    added = np.array([clips.shrunk_excess(each, 1.0) for each in noise])
-    assert np.sqrt(np.mean(added**2)) < 0.6 * np.sqrt(np.mean(np.maximum(noise, 0.0) ** 2))

@@ -71,6 +71,22 @@ def test_a_plot_of_quantiles_leaves_out_other_rows_that_are_not_there():
     assert titles == [f"{group}: x{j}" for group in range(3) for j in range(2)]
 
 
+@pytest.mark.parametrize(("function", "lines"), [(fpp.estimate_mean, 2), (fpp.quantiles, 6)])
+def test_a_printed_table_leaves_out_other_rows_that_are_not_there(function, lines):
+    result = learned(function, rows_of(3), range(3))
+    first_words = [line.split()[0] for line in result.summary().splitlines()]
+    assert first_words.count("(other)") == 1  # the fact below the table
+    assert "nan" not in result.summary()
+    assert "nan" not in result._repr_html_()
+    assert len(result.to_frame().loc["(other)"]) == lines
+
+
+@pytest.mark.parametrize(("function", "lines"), [(fpp.estimate_mean, 2), (fpp.quantiles, 6)])
+def test_a_printed_table_has_other_rows_that_are_there(function, lines):
+    result = learned(function, rows_of(8), range(7))
+    assert result.summary().count("\n(other) ") == lines
+
+
 def test_a_group_of_other_rows_in_an_unresolved_column_stays_in_the_status():
     rows = np.column_stack([np.random.default_rng(0).normal(size=200), np.arange(200) % 2])
     with pytest.warns(fpp.AccuracyWarning):

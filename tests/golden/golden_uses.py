@@ -52,6 +52,7 @@ USES: dict[str, dict[str, Use]] = {
     "MeanResult": {
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+        "interval_parts": lambda result: result.interval_parts(0.9),
         "sum": lambda result: list(result.sum(0.9)),
         "missing_rows": lambda result: [] if result.report is None else result.missing_rows,
         "complete_rows_interval": complete,
@@ -70,11 +71,13 @@ USES: dict[str, dict[str, Use]] = {
         "standard_deviation": lambda result: result.standard_deviation,
         "deviation_interval": lambda result: list(result.deviation_interval(0.9)),
         "standard_error": lambda result: result.standard_error,
+        "interval_parts": lambda result: result.interval_parts(0.9),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
     },
     "Description": {
         "standard_deviation": lambda result: result.standard_deviation,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+        "interval_parts": lambda result: result.interval_parts(0.9),
         "numbers": lambda result: result.numbers,
         "top": lambda result: result.top(result.texts[0].by[0]).counts,
         "to_html": lambda result: result.to_html(level=0.9).startswith("<!doctype html>"),

@@ -196,6 +196,7 @@ SHARED = {
 }  # fmt: skip
 CALLS = {
     "estimate_mean": Call(fpp.estimate_mean, options={"x_pub": PUBLIC}),
+    "estimate_mean, bounds": Call(fpp.estimate_mean, options={"x_pub": PUBLIC, "bounds": BOX}),
     "estimate_mean, groups": Call(
         fpp.estimate_mean, rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
         options={"x_pub": np.column_stack([PUBLIC[:, 0], np.sign(PUBLIC[:, 1])]), "by": -1, "groups": [-1.0, 1.0]},

@@ -18,12 +18,6 @@ LESS_ACCURATE = "a choice before or after the release: other weights make it les
 EQUIVALENT = (
     Equivalent("fastpubpriv/estimators/components.py", "_rough_radius", "reach", LESS_ACCURATE),
     Equivalent(
-        "fastpubpriv/estimators/column_means.py",
-        "leftover_share",
-        "noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf",
-        LESS_ACCURATE,
-    ),
-    Equivalent(
         "fastpubpriv/estimators/ladder/full.py",
         "repaired",
         "0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values",

@@ -52,11 +52,6 @@ PERSONS = "persons and tables fit to publish"
 # Robust steps (`tails="light"`) stay near few public rows, and shifted ones pull coefficients; neither widens an interval enough.
 COEFFICIENTS = "coverage coefficient | far | prediction"
 KNOWN: tuple[Known, ...] = (
-    # An interval without an end, or an end far out, and no reason.
-    Known("quantiles", "ok without an interval", (), LINE, most_rows=2_000),
-    Known("describe", "ok without an interval", (), LINE, most_rows=2_000),
-    # An interval that lies beyond bounds has no length once it is clipped to them.
-    Known("quantiles", "far", ("q=(0.001, 0.999)", "bounds"), LINE, most_rows=2_000),
     # A known covariance is believed: skewed columns get no reason for what the ball clips.
     Known("estimate_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
     Known("estimate_mean", "coverage mean", ("covariance",), LINE, ("skewed",)),
@@ -69,8 +64,6 @@ KNOWN: tuple[Known, ...] = (
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(1)"), LINE),
     Known("estimate_mean", "coverage mean", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
     Known("estimate_mean", "far", ("clipping='gaussian'", "x_pub=p.head(2)"), LINE),
-    # A stated variance is not compared with the rows.
-    Known("weighted_mean", "coverage mean", ("variance",), LINE, ("light",)),
     # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
     Known("coinpress_covariance", "coverage covariance", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),

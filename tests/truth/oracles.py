@@ -696,8 +696,10 @@ def of_missing(call: Call, result: Any) -> Iterator[Fault]:
     report = getattr(mean, "report", None) if isinstance(mean, fpp.MeanResult) else None
     if report is None:
         return
+    counting = ("signed dyadic cells", "moments within bounds")
+    counted = [each for each in mean.releases if each["name"] in counting]
     noise = max(
-        (each["noise_std"] for each in mean.releases if each["name"] == "signed dyadic cells"),
+        (each.get("count_noise_std", each["noise_std"]) for each in counted),
         default=0.0,
     )
     absent = call.tables.private[list(mean.labels)].isna()

@@ -52,17 +52,28 @@ def with_point(ends: Ends, point: Any) -> Ends:
 
 # ---- One class of results after the other ----------------------------------------------------------------------------
 def of_mean(result: fpp.MeanResult, level: float) -> Iterator[Reach]:
-    """Means: noise, sampling and clipping, then tails, then the worst case."""
+    """Means: noise, sampling and clipping, then tails, then the worst case of a column that is not located."""
     report = result.report
     clipping = result.clipping_std if report is None else report.clipping_std
     errors = root_of_squares(result.noise_std, result.sampling_std, clipping)
     half = half_widths(result.noise_law, level) * errors
     said = (result.mean - half, result.mean + half)
     if report is not None:
-        below = root_of_squares(half, report.tail_below) + report.worst_below
-        above = root_of_squares(half, report.tail_above) + report.worst_above
+        lost = [bool({"constant", "unresolved"} & set(own)) for own in result.part_reasons]
+        worst = (np.where(lost, end, 0.0) for end in (report.worst_below, report.worst_above))
+        worst_below, worst_above = worst
+        below = root_of_squares(half, report.tail_below) + worst_below
+        above = root_of_squares(half, report.tail_above) + worst_above
         said = cut((result.mean - below, result.mean + above), report.lowest, report.highest)
+        half = np.maximum(below, above)
     yield Reach("mean", result.confidence_interval(level), said)
+    yield of_half(result, level, half)
+
+
+def of_half(result: Any, level: float, half: Any) -> Reach:
+    """The larger half-width, whose parts add up in squares."""
+    printed = np.hypot.reduce(result.interval_parts(level), axis=-1)
+    return Reach("parts of mean", (-printed, printed), (-half, half))
 
 
 def of_variances(result: Any, law: str, level: float) -> Ends:
@@ -78,12 +89,11 @@ def of_groups(result: fpp.GroupMeans, level: float) -> Iterator[Reach]:
     errors = root_of_squares(result.noise_std, result.sampling_std, result.clipping_std)
     half = half_widths(result.noise_law, level) * errors
     mean = np.nan_to_num(result.mean)
-    ends = (
-        mean - root_of_squares(half, result.tail_below),
-        mean + root_of_squares(half, result.tail_above),
-    )
-    said = cut(ends, result.lowest, result.highest)
+    below = root_of_squares(half, result.tail_below)
+    above = root_of_squares(half, result.tail_above)
+    said = cut((mean - below, mean + above), result.lowest, result.highest)
     yield Reach("mean", result.confidence_interval(level), said)
+    yield of_half(result, level, np.maximum(below, above))
     deviations = of_variances(result, result.noise_law, level)
     yield Reach("std", result.deviation_interval(level), deviations)
 

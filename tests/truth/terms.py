@@ -267,7 +267,7 @@ def answers() -> Mapping[str, Any]:
     calls = {
         "mean": call_of("estimate_mean"),
         "mean, skewed": call_of("estimate_mean", population="skewed", rows=400),
-        "mean, bounds": call_of("estimate_mean", "bounds=ends(3.0)", population="skewed", rows=400),
+        "mean, bounds": call_of("estimate_mean", "bounds=ends(3.0)", population="awkward"),
         "mean, Laplace": call_of("estimate_mean", budget=PURE),
         "mean, norms": call_of("weighted_mean"),
         "groups, Laplace": call_of("estimate_mean", "by='g'", rows=20_000, budget=PURE),

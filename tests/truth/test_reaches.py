@@ -53,8 +53,8 @@ def test_an_upper_end_that_is_a_tenth_too_far_is_found(monkeypatch):
 def test_a_lower_end_of_a_mean_that_is_a_tenth_too_near_is_found(monkeypatch):
     right = ColumnReport.interval
 
-    def near(self, mean, width):
-        lower, upper = right(self, mean, width)
+    def near(self, mean, *given):
+        lower, upper = right(self, mean, *given)
         return mean - 0.9 * (mean - lower), upper
 
     monkeypatch.setattr(ColumnReport, "interval", near)
