@@ -1,8 +1,8 @@
 """The tuned numbers of the mean of columns: meaning and unit of each.
 
-`python -m benchmarks.accuracy --quick` chose them, and shows the effect of another value. A "count" is the released number of rows
-in one dyadic cell; its "z-score" is the count over the standard deviation of its noise. An octave is a factor of two in distance
-from the center of the column.
+`python -m benchmarks.accuracy --quick` chose them, and `python -m benchmarks.accuracy.constants` shows the effect of other values.
+A "count" is the released number of rows in one dyadic cell; its "z-score" is the count over the standard deviation of its noise. An
+octave is a factor of two in distance from the center of the column.
 """
 
 from __future__ import annotations

@@ -122,9 +122,11 @@ def estimate_mean(
     "gaussian" is paper A, Claim 2.1, Lemma 2.2 and Theorem 2.3. Departs from it: several public rows are averaged; for a gap above
     zero the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient
     cover.
-    The counts are not from a paper: values relative to a public one fall into signed dyadic cells, so that no unit is needed;
-    tails beyond the detected rows are modeled by a bent power law, and the interval allows for rows they may hide. A column that
-    lies far from its public row is counted again about its own mean. Public rows far from all detected private ones are ignored.
+    The counts are not from a paper: values relative to a public one fall into signed dyadic cells, so that no unit is needed.
+    Beyond the detected rows, each factor of two in distance holds at most half as many rows as the one before, since a heavier tail
+    has no mean. The estimate shrinks the noisy counts there towards that rule, and the interval allows for as many rows as both
+    permit. A column whose rows lie close together but far from its public ones (if these are several, by over 100 of their
+    deviations) is counted again about its own mean. Public rows far from all detected private ones are ignored.
     Each group is clipped by its own noisy counts, shrunk toward the shape of all rows; its mean is not shrunk. A group whose sums
     contradict that shape is corrected by its counts alone, with a wider interval.
 
