@@ -76,6 +76,7 @@ HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a t
 # ---- Clip points and the correction for clipped rows.
 POINTS_AN_OCTAVE = 4  # candidate clip points per octave
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
+FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
 BIAS = 0.05  # weight of the squared clipping correction in predicted squared errors of groups and squares
 

@@ -52,7 +52,7 @@ UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the numb
 # A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
 TOTAL_STDS = 2.0
 # Arrays of a number for each signed cell that exist at once: exact counts of the pass, scaled to the noise grid, noise, released.
-HELD = 4
+HELD = 5
 BATCH = 1 << 20  # bytes of the columns whose cells are read together
 # The same for each cell between edges; the edges and counts of earlier rounds are kept too.
 HELD_OF_EDGES = 6
