@@ -31,7 +31,7 @@ MOST_LINES_OF_C = 900
 DENSE_FILES = Path(__file__).parent / "dense_files.json"
 MOST_TOKENS_OF_FILE = 8_000  # of Python
 # Maximum tokens of the package. A commit that raises it gives the reason.
-MOST_TOKENS = 400_000
+MOST_TOKENS = 403_000
 # Tokens per statement of a file that `dense_files.json` does not list, and of a statement that it does not count.
 DENSITY = 13.0
 LONG_STATEMENT = 40
@@ -1204,11 +1204,12 @@ TABLES = {
 # Modules of these folders whose numbers belong to their own model.
 OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/rank_model.py"}
 NO_TUNING = {
-    "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SHELLS", "DOWN", "UP", "POINTS_OF_CELL", "SLACK", "MAX_CANDIDATES", "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES",
-    "MOST_CELLS", "MOST_GATHERED", "MOST_WORK", "SEED", "PUBLIC_SEED", "FINE", "LEAST_SHARE", "LEAST_RADIUS", "STD_FLOOR", "DECODER_SHARE",
-    "STEP_FACTOR", "PRIVATE_SHELL", "SHELL_SHARE", "_BATCH", "_EXPONENTS", "_BLOCK", "_SAME_SCORE", "_FARTHEST", "_CELL_BATCH",
-    "_NARROW", "_ROW_BATCH", "SEARCH_SECONDS", "ROW_SECONDS", "PAIR_SECONDS", "_DENSITY_SECONDS",
-    "KEPT_BYTES", "_FLOAT32_WHOLE", "_LONGEST_LABEL", "MOST_STEPS", "_MOST_STEPS", "_LARGEST", "MOST_CLASS_WEIGHT", "MOST_SCALE",
+    "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SHELLS", "DOWN", "UP", "SLACK", "MAX_CANDIDATES",
+    "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES", "MOST_CELLS", "MOST_GATHERED", "MOST_WORK", "SEED",
+    "PUBLIC_SEED", "FINE", "LEAST_SHARE", "LEAST_RADIUS", "STD_FLOOR", "DECODER_SHARE", "STEP_FACTOR", "PRIVATE_SHELL",
+    "SHELL_SHARE", "_BATCH", "_EXPONENTS", "_BLOCK", "_SAME_SCORE", "_FARTHEST", "_CELL_BATCH", "_NARROW",
+    "_ROW_BATCH", "SEARCH_SECONDS", "ROW_SECONDS", "PAIR_SECONDS", "_DENSITY_SECONDS", "POINTS_OF_CELL", "KEPT_BYTES",
+    "_FLOAT32_WHOLE", "_LONGEST_LABEL", "MOST_STEPS", "_MOST_STEPS", "_LARGEST", "MOST_CLASS_WEIGHT", "MOST_SCALE",
     "MOST_RATIO", "_MOST_CLASSES", "_MOST_NAMED", "MOST_LEVELS", "_LINEAR_MODEST",
 }  # fmt: skip
 

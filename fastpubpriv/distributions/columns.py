@@ -341,6 +341,8 @@ def _far(
     counts = (column.below, column.above)[side][cells]
     variances = (column.below_var, column.above_var)[side][cells]
     lengths = edges_of(shares.log2_parts)[begin : begin + len(counts) + 1]
+    likely = tuning.FAR_REACH * columns.std[place] + sign * columns.mean[place]
+    limit = min(limit, max(0.0, float(likely)))
     edges = np.minimum(np.ldexp(lengths, -line.exponent[place]), limit)
     expected = np.zeros(len(counts))
     if last is not None:

@@ -37,8 +37,8 @@ def widths_of(log2_parts: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, noise: type[Spending]) -> FloatArray:
-    """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, cells + 1)."""
-    octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
+    """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, distances)."""
+    octaves = np.arange(EXPONENTS + 2 << log2_parts) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     floor = tuning.FLOOR / (BOTH * tuning.REACH << log2_parts)
     near = log_chance[: (tuning.REACH << log2_parts) + 1]
@@ -56,35 +56,31 @@ def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) ->
     limits = thresholds(shares.log2_parts, chance, type(shares.spending))
     together = MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
-    return [window for part in parts for window in find_windows(*_counted(part), limits)]
+    return [window for part in parts for window in find_windows(_counted(part), limits)]
 
 
-def _counted(
-    columns: Sequence[SignedCounts], part: slice = slice(None)
-) -> tuple[FloatArray, FloatArray]:
-    """Counts and variances of a slice of the cells, both as `with_both` returns them."""
-    values, variances = np.array(
+def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> FloatArray:
+    """Counts and variances of a slice of the cells above and below each center, and of both added: (2, columns, 3, cells)."""
+    sides = np.array(
         [
             [(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])]
             for each in columns
         ]
     ).swapaxes(0, 1)
-    return with_both(values), with_both(variances)
-
-
-def with_both(sides: FloatArray) -> FloatArray:
-    """Append the sum of the sides above and below each center, (columns, 2, cells) -> (columns, 3, cells)."""
-    return np.concatenate([sides, sides.sum(axis=1, keepdims=True)], axis=1)
+    return np.concatenate([sides, sides.sum(axis=2, keepdims=True)], axis=2)
 
 
 def find_windows(
-    values: FloatArray,
-    variances: FloatArray,
+    counted: FloatArray,
     thresholds: FloatArray,
     anchor_least: float = tuning.ANCHOR,
     last: int | None = None,
 ) -> list[Windows]:
-    """Significant windows (k, 4): side, first cell, half width, reach; and each column's anchor: its z-score and last cell."""
+    """Significant windows (k, 4): side, first and last cell, largest distance; each column's anchor: its z-score and last cell.
+
+    `counted` are the counts and variances that `_counted` returns, (2, columns, 3, cells).
+    """
+    values, variances = counted
     columns, _, cells = values.shape
     std = np.sqrt(variances.min(axis=2, keepdims=True))
     flat = variances.reshape(-1)
@@ -92,7 +88,7 @@ def find_windows(
     parts = []
     for k, limits in enumerate(thresholds):
         width = 1 << k
-        outer = (1 << k) // 2
+        outer = width // 2
         if k:  # window j begins at cell j
             half = total  # the array of the previous width is freed first, to limit memory
             total = half[:, :, :-outer] + half[:, :, outer:]
@@ -106,34 +102,27 @@ def find_windows(
         places = near.reshape(-1).nonzero()[0]
         line, begin = np.divmod(places, total.shape[2])
         score = total.reshape(-1)[places] / np.sqrt(_sums_of(flat, line * cells + begin, width))
-        stands = (score > limits[0]) & (line % 3 != BOTH)
+        # The distance is that of the outer half of a window, since a false alarm there is what costs accuracy.
+        most = limits.searchsorted(score) - outer
+        stands = (most > 0) & (line % 3 != BOTH)
         if k:
             outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
             stands &= outside > tuning.OUTER_HALF * np.sqrt(
                 _sums_of(flat, line * cells + begin + outer, outer)
             )
-        reach = limits.searchsorted(score)
-        parts.append(
-            (
-                score,
-                np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]),
-                stands,
-            )
-        )
+        window = np.stack([line // 3, line % 3, begin, begin + width - 1, most])
+        parts.append((score, window, stands))
     score, windows, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
-    best = np.full(columns, anchor_least)
-    np.maximum.at(best, windows[0], score)
-    anchors = [(-math.inf, -1)] * columns
-    # the first of equals
-    for k in ((score == best[windows[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():
-        column, _, begin, outer, _ = windows[:, k].tolist()
-        anchors[column] = float(score[k]), begin + max(2 * outer, 1) - 1
+    strong = (score > anchor_least).nonzero()[0][::-1]
+    rising = strong[score[strong].argsort(kind="stable")]  # of equals the first is the last
+    pairs = zip(score[rising].tolist(), windows[3, rising].tolist(), strict=True)
+    anchors = dict(zip(windows[0, rising].tolist(), pairs, strict=True))
     windows = windows[:, stands]
     windows = windows[:, windows[0].argsort(kind="stable")]
     ends = windows[0].searchsorted(np.arange(columns + 1)).tolist()
     return [
-        (windows[1:, low:high].T, anchor)
-        for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)
+        (windows[1:, low:high].T, anchors.get(column, (-math.inf, -1)))
+        for column, (low, high) in enumerate(pairwise(ends))
     ]
 
 
@@ -142,34 +131,25 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
     return np.asarray(cells[begin[:, None] + np.arange(width)].sum(axis=1))
 
 
-def stand(
-    windows: IntArray, known: Iterable[int], shares: BudgetSplit
-) -> tuple[BoolArray, tuple[int, int]]:
+def stand(windows: IntArray, known: Iterable[int]) -> tuple[BoolArray, tuple[int, int]]:
     """Select the windows (k, 4) that are significant at their distance from `known` cells or other selected windows.
 
     Return their mask, and the outermost last cell above and below the center (-1 for none).
     """
-    cells = EXPONENTS << shares.log2_parts
-    below, begin, outer, reach = windows.T
-    last = begin + np.maximum(2 * outer, 1) - 1
-    far = 4 * cells
-    # The distance is measured to the outer half of a window, since a false alarm there is what costs accuracy.
-    most = np.where(reach > cells, 2 * far, reach - outer)
-    most[most <= 0] = -2 * far
-    held = np.array(sorted([-far, *known, far]))
-    stood = np.zeros(len(windows), dtype=bool)
+    side, begin, last, most = windows.T
+    nowhere = EXPONENTS << 10  # a cell far from all others
+    held = np.array([-nowhere, *sorted(known), nowhere])
     ends = held
-    count = 0
+    stood = np.zeros(len(windows), dtype=bool)
     while True:  # selected windows select others and remain selected themselves
         after = ends.searchsorted(begin)
-        stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
-        before = count
-        count = int(np.count_nonzero(stood))
-        if count in (before, len(windows)):
+        near = np.minimum(begin - ends[after - 1], ends[after] - last) < most
+        if np.array_equal(near, stood):
             break
-        ends = np.sort(np.concatenate([held, last[stood]]))
-    above_end, below_end = (int(last[stood & (below == side)].max(initial=-1)) for side in (0, 1))
-    return stood, (above_end, below_end)
+        stood = near
+        ends = np.sort(np.append(held, last[stood]))
+    above, below = (int(last[stood & (side == each)].max(initial=-1)) for each in (0, 1))
+    return stood, (above, below)
 
 
 def anchor_between(
@@ -179,7 +159,7 @@ def anchor_between(
     begin = max(0, low)
     counted = _counted([column], slice(begin, high + (2 << shares.log2_parts)))
     limits = thresholds(shares.log2_parts, chance_of(shares), type(shares.spending))
-    ((_, (score, end)),) = find_windows(*counted, limits, -math.inf, high - begin)
+    ((_, (score, end)),) = find_windows(counted, limits, -math.inf, high - begin)
     return score, begin + end
 
 
@@ -292,42 +272,41 @@ def pooled_counts(
     Private rows need not be like public ones: the further a difference exceeds what noise explains, the less it is shrunk.
     """
     columns = len(centers)
+    lines = columns * sides
     cells = EXPONENTS << log2_parts
-    variance = np.array(own)
-    factor = np.array(factors)
-    square = factor**2
+    released = counts[:, : sides * cells].reshape(lines, cells)
+    private_var = np.repeat(own, sides)
+    factor = np.repeat(factors, sides)
+    row_var = np.where(factor > 0.0, factor**2, math.inf)  # of a count of one public row
     # A public row is evidence about adjacent cells too; elsewhere half a public row is assumed, which shrinks counts to zero.
-    far = np.where(factor > 0.0, variance / (variance + square * 0.5), 0.0)
-    values = counts[:, : sides * cells]
-    values = ((0.0 - values) * far[:, None] + values).reshape(columns * sides, cells)
-    variances = np.repeat(variance * (1.0 - far), sides * cells).reshape(columns * sides, cells)
+    private_weight = 1.0 / (1.0 + private_var / (row_var / 2.0))
+    values = released * private_weight[:, None]
+    variances = np.repeat(private_var * private_weight, cells).reshape(lines, cells)
     with np.errstate(over="ignore"):
         distance = np.where(np.isnan(public), 0.0, public - centers)
-    lines = np.arange(columns) * sides + (distance < 0.0)
-    keys = lines * (cells + 2) + 1 + ((np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts))
-    # Each side is padded by an empty cell at both ends, so that every cell has neighbors.
-    occupied = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
+    keys = (np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts)
+    # Each line is padded by an empty cell at both ends, so that every cell has neighbors.
+    keys += 1 + (np.arange(columns) * sides + (distance < 0.0)) * (cells + 2)
+    occupied = np.bincount(keys[distance != 0.0], minlength=lines * (cells + 2))
     held = occupied.nonzero()[0]
-    explained = tuning.LIKELY * np.sqrt(np.where(factor > 0.0, variance + square * 0.5, math.inf))
-    column, place = (counts[:, : sides * cells] > explained[:, None]).nonzero()
-    unexplained = (column * sides + place // cells) * (cells + 2) + 1 + place % cells
-    near = np.concatenate([held - 1, held, held + 1, unexplained])
+    explained = tuning.LIKELY * np.sqrt(private_var + row_var / 2.0)
+    unexplained = (released > explained[:, None]).reshape(-1).nonzero()[0]
+    line, place = np.divmod(unexplained, cells)
+    near = np.concatenate([held - 1, held, held + 1, line * (cells + 2) + 1 + place])
     line, place = np.divmod(near, cells + 2)
     within = (place > 0) & (place <= cells)
     near = near[within]
     line = line[within]
     place = place[within] - 1
-    column = line // sides
     around = occupied[near - 1] + occupied[near] + occupied[near + 1]
-    counted = counts[column, line % sides * cells + place]
-    gap = factor[column] * occupied[near] - counted
-    private_var = variance[column]
-    public_var = square[column] * (around / 3.0 + 0.5)
-    surprise = np.maximum(np.abs(gap) - tuning.LIKELY * np.sqrt(private_var + public_var), 0.0)
-    weight = private_var / (private_var + public_var + surprise**2)
-    values[line, place] = counted + weight * gap
-    variances[line, place] = private_var * (1.0 - weight)
-    ends = held.searchsorted(np.arange(columns * sides + 1) * (cells + 2)).tolist()
+    gap = factor[line] * occupied[near] - released[line, place]
+    public_var = row_var[line] * (around / 3.0 + 0.5)
+    explained = tuning.LIKELY * np.sqrt(private_var[line] + public_var)
+    public_var += np.maximum(np.abs(gap) - explained, 0.0) ** 2
+    weight = private_var[line] / (private_var[line] + public_var)
+    values[line, place] = released[line, place] + weight * gap
+    variances[line, place] = private_var[line] * (1.0 - weight)
+    ends = held.searchsorted(np.arange(lines + 1) * (cells + 2)).tolist()
     places = [
         held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))
     ]
@@ -371,15 +350,11 @@ def undetected_at(
 
 def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
     """Return whether a window localizes the column; the critical z-score grows far above the magnitude of the center."""
-    if shares.too_noisy:
-        return False
     far = max(0, end - near - tuning.NEAR_CENTER[1] * shares.parts) / shares.parts
-    least = shares.spending.by_tail(tuning.ANCHOR, tuning.ANCHOR_PURE)
-    log_chance = special.log_ndtr(-tuning.ANCHOR) - tuning.DECAY * math.log(2.0) * far
-    gaussian = -float(special.ndtri_exp(log_chance))
-    exponential = (log_chance - special.log_ndtr(-tuning.ANCHOR)) / -math.sqrt(2.0)
-    growth = shares.spending.by_tail(gaussian - tuning.ANCHOR, exponential)
-    return bool(score > least + growth)
+    decay = tuning.DECAY * math.log(2.0) * far
+    gaussian = -float(special.ndtri_exp(special.log_ndtr(-tuning.ANCHOR) - decay))
+    exponential = tuning.ANCHOR_PURE + decay / math.sqrt(2.0)
+    return not shares.too_noisy and score > shares.spending.by_tail(gaussian, exponential)
 
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
@@ -406,18 +381,16 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     return worst
 
 
-def trusted_public_cells(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
-    """Outermost public cell that is connected to `end`, the end of the private support, by gaps of at most `NEAR_OCTAVES`."""
-    far = tuning.NEAR_OCTAVES * shares.parts
-    last = end
-    cells = set()
+def trusted_public_cell(keys: IntArray, end: int, shares: BudgetSplit) -> int:
+    """Outermost public cell that gaps of at most `NEAR_OCTAVES` connect to `end`, the end of the private support, or -1."""
+    reached = end + tuning.NEAR_OCTAVES * shares.parts
+    trusted = -1
     for key in keys.tolist():
-        reached = key if key > end else end
-        if reached - last > far:
+        if key > reached:
             break
-        last = reached
-        cells = {key}
-    return cells
+        trusted = key
+        reached = max(reached, key + tuning.NEAR_OCTAVES * shares.parts)
+    return trusted
 
 
 def scales_of(columns: Sequence[SignedCounts], shares: Sequence[BudgetSplit]) -> list[Support]:
@@ -428,20 +401,22 @@ def scales_of(columns: Sequence[SignedCounts], shares: Sequence[BudgetSplit]) ->
 
 def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Support:
     """Estimate the support of one column from windows near known cells, or near guessed ones where none are known."""
-    window, (score, end) = candidates
+    windows, (score, end) = candidates
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     public = column.public_above, column.public_below
-    ends = [set(keys[-1:].tolist()) for keys in public]  # the outermost public cell of each side
-    known = ends[0] | ends[1]
+    ends = [int(keys.max(initial=-1)) for keys in public]  # the outermost public cell of each side
+    known = {*ends} - {-1}
     outlying = False
     anchored = _is_anchor(score, end, max(near, one, *known), shares)
     if anchored:
         # The private rows localize the column, so that a public row far from them may be an error, and a false alarm near
         # it would dominate the result.
-        _, certain = stand(window, {end}, shares)
-        held = [trusted_public_cells(keys, max(end, *certain), shares) for keys in public]
-        ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
+        _, certain = stand(windows, {end})
+        trusted = [trusted_public_cell(keys, max(end, *certain), shares) for keys in public]
+        outlying = trusted != ends
+        ends = trusted
+        known = {end, *ends} - {-1}
     elif not known:
         # The magnitude of the center suggests cells with rows, if a window supports it.
         down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
@@ -450,11 +425,10 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
         else:
             score, end = anchor_between(column, near - down, near + up, shares)
             known = {end} if score > tuning.LIKELY else set()
-        ((window, _),) = find([column], chance_of(shares) / tuning.GUESSED, shares)
+        ((windows, _),) = find([column], chance_of(shares) / tuning.GUESSED, shares)
     if not known:
         return Support(above=None, below=None, anchored=False, referenced=False)
-    _, stood = stand(window, known, shares)
-    above, below = (
-        max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True)
-    )
+    _, stood = stand(windows, known)
+    lasts = [max(pair) for pair in zip(ends, stood, strict=True)]
+    above, below = (None if last < 0 else last for last in lasts)
     return Support(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)

@@ -41,8 +41,8 @@ ANCHOR = 5.2
 ANCHOR_PURE = 9.8
 # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
 DECAY = 3.0
-# Octaves beyond known rows within which that rate, summed over all cells of a column, does not fall below `FLOOR`: one spoiled
-# column in a million is accepted (and most such columns get a reason) so that a far minority is found. An error of 1e-4 is not.
+# Octaves beyond known rows in which that rate has a floor, so that a far minority is found, and the floors of a column added up:
+# one spoiled column in a million is accepted, most of which get a reason; one in 10,000 is not.
 REACH = 24
 FLOOR = 1e-6
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
@@ -76,6 +76,7 @@ HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a t
 # ---- Clip points and the correction for clipped rows.
 POINTS_AN_OCTAVE = 4  # candidate clip points per octave
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
+FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
 BIAS = 0.05  # weight of the squared clipping correction in predicted squared errors of groups and squares
 

@@ -88,7 +88,7 @@ def cells_of(columns: CountedColumns, place: int) -> GroupCells:
     edges = fine.edges[0]
     rows = fine.rows[0].copy()
     variance = fine.variance[0]
-    # A side without rows to be occupied has none, unless the clip interval extends to it.
+    # A side without rows to be seen has none, unless the clip interval extends to it.
     middle = len(rows) // 2
     if not occupied[0] and box.lower[place] == 0.0:
         rows[:middle] = 0.0
@@ -108,16 +108,9 @@ def cells_of(columns: CountedColumns, place: int) -> GroupCells:
         variances = np.array([count_var])
     ranks = np.append(0.0, np.cumsum(counted))
     noise = np.append(0.0, np.cumsum(variances))
-    steps = (1.0 - MIDDLE) / 2.0 + MIDDLE * np.arange(INNER + 1) / INNER
-    rising = ranks + 1e-9 * columns.rows[place] * np.arange(len(ranks))
-    inner = np.interp(steps * ranks[-1], rising, points)
-    outer = [points[points < inner[0]], points[points > inner[-1]]]
-    thin = [
-        each[np.linspace(0, len(each) - 1, min(OUTER, len(each))).round().astype(int)]
-        for each in outer
-    ]
     center = columns.counted[place].center
-    cuts = center + np.ldexp(np.concatenate([*thin, inner]), fine.exponent[0])
+    chosen = edges_of_equal_mass(points, ranks, 1e-9 * columns.rows[place])
+    cuts = center + np.ldexp(chosen, fine.exponent[0])
     cuts = np.unique(np.clip(cuts, -LARGEST, LARGEST) + 0.0)
     between = fine.relative(cuts)
     # Rows beyond an end are assumed to be uniform about their mean in the tail.
@@ -147,6 +140,22 @@ def cells_of(columns: CountedColumns, place: int) -> GroupCells:
         cuts=np.where(cuts > center, np.nextafter(cuts, math.inf), cuts),
         reach=np.array([edges[first], edges[-1 - last]]),
     )
+
+
+def edges_of_equal_mass(points: FloatArray, ranks: FloatArray, least: float) -> FloatArray:
+    """Return edges that divide the middle of the rows equally, and some of the `points` on both sides of it.
+
+    `ranks` are the rows below the points; each cell has at least `least` rows.
+    """
+    steps = (1.0 - MIDDLE) / 2.0 + MIDDLE * np.arange(INNER + 1) / INNER
+    rising = ranks + least * np.arange(len(ranks))
+    inner = np.interp(steps * ranks[-1], rising, points)
+    outer = [points[points < inner[0]], points[points > inner[-1]]]
+    thin = [
+        each[np.linspace(0, len(each) - 1, min(OUTER, len(each))).round().astype(int)]
+        for each in outer
+    ]
+    return np.concatenate([*thin, inner])
 
 
 def lines_of_groups(whole: Line, counts: FloatArray, std: float) -> Line:

@@ -52,7 +52,8 @@ UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the numb
 # A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
 TOTAL_STDS = 2.0
 # Arrays of a number for each signed cell that exist at once: exact counts of the pass, scaled to the noise grid, noise, released.
-HELD = 4
+HELD = 5
+BATCH = 1 << 20  # bytes of the columns whose cells are read together
 # The same for each cell between edges; the edges and counts of earlier rounds are kept too.
 HELD_OF_EDGES = 6
 
@@ -239,7 +240,7 @@ def quantiles(
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     # The counts of signed cells are freed before those between edges are made.
-    needed = max(memory_of_cells(shares, HELD), memory_of_edges(dim, k, opened.size))
+    needed = BATCH + max(memory_of_cells(shares, HELD), memory_of_edges(dim, k, opened.size))
     session.require_memory("quantiles", dim, needed)
     numbers = opened.run_on(run)
     beyond = warn_before("quantiles", shares, public, limits, opened.names)

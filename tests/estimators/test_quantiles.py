@@ -363,11 +363,10 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         counts[rng.integers(0, 2 * size, 30)] += 400.0
         column = support.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
         ((found, _),) = support.find([column], 0.01, shares)
-        assert not support.stand(found, (), shares)[0].any()  # nothing is known
+        assert not support.stand(found, ())[0].any()  # nothing is known
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
-        stood, ends = support.stand(found, known, shares)
-        below, begin, outer, _ = found[stood].T
-        last = begin + np.maximum(2 * outer, 1) - 1
+        stood, ends = support.stand(found, known)
+        below, _, last, _ = found[stood].T
         # that these are reached from the first three, the next test shows
         known |= set(last.tolist())
         for side, counts_of in enumerate((column.above, column.below)):
@@ -397,15 +396,14 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
 
 def slowly_stand(found, cells, known, passes):
     """Every window against every cell that is known or was found, again in every pass."""
-    _, begin, outer, reach = found.T
-    last = begin + np.maximum(2 * outer, 1) - 1
+    _, begin, last, most = found.T
     stood = np.zeros(len(found), dtype=bool)
     held = list(known)
     for _ in range(passes):
         distance = np.full(len(found), cells)
         for cell in held:
             distance = np.minimum(distance, np.maximum(np.maximum(begin - cell, cell - last), 0))
-        stood |= (outer < reach) & (np.minimum(distance + outer, cells) < reach)
+        stood |= distance < most
         held = [*known, *last[stood].tolist()]
     return stood
 
@@ -426,9 +424,9 @@ def test_windows_that_stand_make_others_stand():
         for passes in (1, 2, 3, 20):
             slowly = slowly_stand(found, size, [int(places[place])], passes)
             counted[-1].append(int(slowly.sum()))
-        stood, ends = support.stand(found, {int(places[place])}, shares)
+        stood, ends = support.stand(found, {int(places[place])})
         assert stood.tolist() == slowly.tolist()
-        lasts = found[:, 1] + np.maximum(2 * found[:, 2], 1) - 1
+        lasts = found[:, 2]
         assert ends == tuple(
             lasts[slowly & (found[:, 0] == side)].max(initial=-1) for side in (0, 1)
         )
@@ -473,13 +471,12 @@ def test_the_anchor_is_the_window_that_stands_out_most():
 def test_a_window_is_found_with_nothing_beside_it():
     for place in (0, 1, 15, 2044, 2046):
         for side in range(2):
-            counts = np.zeros((2, 2, 2047))
-            counts[1, side, place] = 8.0
-            ones = support.with_both(np.ones(counts.shape))
-            empty, (found, anchor) = support.find_windows(
-                support.with_both(counts), ones, np.full((1, 2048), 3.0)
-            )
-            assert found.tolist() == [[side, place, 0, 2048]]
+            counts = np.zeros((2, 3, 2047))  # above, below, and both
+            counts[1, [side, 2], place] = 8.0
+            variances = np.ones(counts.shape) + np.array([[0.0], [0.0], [1.0]])
+            counted = np.stack([counts, variances])
+            empty, (found, anchor) = support.find_windows(counted, np.full((1, 2048), 3.0))
+            assert found.tolist() == [[side, place, place, 2048]]
             assert anchor == (8.0, place)
             assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
 
@@ -545,6 +542,6 @@ def test_pooled_counts_are_those_of_one_cell_after_another(log2_parts, sides):
         values, variances, found = support.pooled_counts(*given)
         with np.errstate(over="ignore"):
             slowly = slowly_pooled(*given)
-        assert np.array_equal(values, slowly[0])
-        assert np.array_equal(variances, slowly[1])
+        np.testing.assert_allclose(values, slowly[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(variances, slowly[1], rtol=1e-9, atol=1e-9)
         assert [each.tolist() for each in found] == slowly[2]

@@ -533,9 +533,9 @@ def silent_and_far(seeds):
 
 def test_a_side_without_a_row_to_be_seen_is_told_where_most_rows_are_at_the_center():
     """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
-    assert silent_and_far(12) == 0
+    assert silent_and_far(40) == 0
     with mock.patch.object(tuning, "BESIDE", np.inf):  # planted
-        assert silent_and_far(12) > 0
+        assert silent_and_far(40) > 0
 
 
 def seen_alone(scale, column, shares):
