@@ -102,7 +102,8 @@ def cells_of(columns: CountedColumns, place: int) -> GroupCells:
     counted[inside - tail] = max(columns.rows[place] - counted.sum() - sum(guessed), 0.0)
     points = np.concatenate([edges[tail : inside + 1], edges[-inside - 1 : len(edges) - tail]])
     variances = np.concatenate([variance[below], [count_var], variance[above]])
-    if not occupied.any():  # public values gave the clip interval
+    if not occupied.any():  # public values gave the clip interval, and its unit
+        fine = replace(fine, exponent=box.exponent[place : place + 1])
         points = np.array([box.lower[place], box.upper[place]])
         counted = columns.rows[place : place + 1]
         variances = np.array([count_var])

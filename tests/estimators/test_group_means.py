@@ -359,3 +359,27 @@ def test_intervals_hold_the_means_of_groups_of_very_unequal_size(name):
         lower, upper = (each[:groups, 0] for each in result.confidence_interval())
         held.append((lower <= truth) & (truth <= upper))
     assert np.mean(held) >= 0.92
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_cells_from_public_values_have_the_unit_of_their_clip_interval(monkeypatch):
+    """Counts too noisy for any scale: the public range is in units of its own length, not of the farthest cell."""
+    honest = group_means.cells_of
+    ratios = []
+
+    def recorded(columns, place):
+        cells = honest(columns, place)
+        box = columns.box
+        edges = box.placed(np.array([cells.line.edges[0, 0], cells.line.edges[0, -1]]))
+        ends = box.placed(np.array([box.lower[place], box.upper[place]]))
+        ratios.append(
+            np.ldexp(np.ptp(edges), cells.line.exponent[0] - box.exponent[0]) / np.ptp(ends)
+        )
+        return cells
+
+    monkeypatch.setattr(group_means, "cells_of", recorded)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rows = np.column_stack([rng.uniform(-1.0, 1.0, 69), np.arange(69) % 2])
+        means(rows[9:], fpp.PureDP(0.5), x_pub=rows[:9], by=-1, groups=[0, 1], random_state=seed)
+    assert ratios == [1.0] * 8  # 2 in half of them, with the unit of the farthest cell
