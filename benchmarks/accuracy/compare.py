@@ -207,10 +207,15 @@ def row(about: str, new: Sequence[Score], old: Sequence[Score]) -> dict[str, Any
         place = int(np.nanargmax(errors))
         worst = f"{math.exp(errors[place]):.3f}: {new[place].name}"
     return {
-        "answers": about, "cells": len(new), "error": mean_ratio(errors), "worst": worst,
-        "width": mean_ratio(logs(new, old, "width")), "of ok": both(coverage(old), coverage(new)),
-        "ok": both(ok_share(old), ok_share(new)), "silent": both(silent_share(old), silent_share(new)),
-    }  # fmt: skip
+        "answers": about,
+        "cells": len(new),
+        "error": mean_ratio(errors),
+        "worst": worst,
+        "width": mean_ratio(logs(new, old, "width")),
+        "of ok": both(coverage(old), coverage(new)),
+        "ok": both(ok_share(old), ok_share(new)),
+        "silent": both(silent_share(old), silent_share(new)),
+    }
 
 
 def compared(old: Path, new: Path) -> list[dict[str, Any]]:

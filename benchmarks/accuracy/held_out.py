@@ -38,7 +38,7 @@ MOST_PROCESSES = 2
 # Limits of the population's fourth moment over its squared variance, and the kinds of column between them.
 KURTOSES = (6.0, 30.0)
 KINDS = ("light", "mid", "heavy")
-# Errors below this fraction of the sampling error are equal: a ratio to an error of zero says nothing.
+# Errors below this fraction of the sampling error are equal: a ratio to an error of zero is uninformative.
 LEAST_ERROR = 1e-3
 KEY = ("column", "n", "n_pub", "budget", "draw")
 
@@ -254,13 +254,19 @@ def by_kind(lines: Lines) -> list[dict[str, Any]]:
     for name in KINDS:
         own = [line for line in lines if kind(line) == name]
         middle, decile = middle_and_decile(width_over(own, own, "plain_width"))
-        rows.append({
-            "columns": f"{name}, {len({line['column'] for line in own})}", "calls": len(own),
-            "coverage": coverage(own), "of ok": coverage([line for line in own if line["ok"]]),
-            "ok": share(own, lambda line: line["ok"]), "silent": share(own, silent),
-            "width ratio: median": middle, "d9": decile,
-            "coverage without privacy": share(own, lambda line: line["plain_covered"]),
-        })  # fmt: skip
+        rows.append(
+            {
+                "columns": f"{name}, {len({line['column'] for line in own})}",
+                "calls": len(own),
+                "coverage": coverage(own),
+                "of ok": coverage([line for line in own if line["ok"]]),
+                "ok": share(own, lambda line: line["ok"]),
+                "silent": share(own, silent),
+                "width ratio: median": middle,
+                "d9": decile,
+                "coverage without privacy": share(own, lambda line: line["plain_covered"]),
+            }
+        )
     return rows
 
 
@@ -295,12 +301,19 @@ def bounds_rows(lines: Lines) -> list[dict[str, Any]]:
             continue
         middle, decile = middle_and_decile(width_over(own, own, "peer_width"))
         mean, error = error_ratio(own, own, "peer_error")
-        rows.append({
-            "public rows": name, "calls": len(own), "width / weighted_mean: median": middle, "d9": decile,
-            "error / weighted_mean": f"{mean:.3f} +- {error:.3f}", "coverage": coverage(own),
-            "of weighted_mean": share(own, lambda line: line["peer_covered"]),
-            "ok": share(own, lambda line: line["ok"]), "silent": share(own, silent),
-        })  # fmt: skip
+        rows.append(
+            {
+                "public rows": name,
+                "calls": len(own),
+                "width / weighted_mean: median": middle,
+                "d9": decile,
+                "error / weighted_mean": f"{mean:.3f} +- {error:.3f}",
+                "coverage": coverage(own),
+                "of weighted_mean": share(own, lambda line: line["peer_covered"]),
+                "ok": share(own, lambda line: line["ok"]),
+                "silent": share(own, silent),
+            }
+        )
     return rows
 
 

@@ -6,7 +6,7 @@ A side has counted cells up to its outermost significant one, and the tail of `l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from typing import Any
@@ -89,9 +89,9 @@ class CountedColumns:
         return np.maximum(box.upper - box.middle, box.middle - box.lower) / box.half
 
     @property
-    def evidence(self) -> list[tuple[SignedCounts, Support, BudgetSplit]]:
+    def evidence(self) -> Iterator[tuple[SignedCounts, Support, BudgetSplit]]:
         """Counts, support and noise of each column."""
-        return list(zip(self.counted, self.scales, self.shares, strict=True))
+        return zip(self.counted, self.scales, self.shares, strict=True)
 
     def line(self, place: int) -> Line:
         """Line of one column."""
@@ -209,23 +209,23 @@ def lines_of(
     hidden = np.zeros(rows.shape)
     hidden[:, inner:] = np.repeat(tail.hidden, parts, axis=1) * share
 
-    def joined(cells: FloatArray, center: FloatArray | float, below: float = 1.0) -> FloatArray:
+    def ascending(cells: FloatArray, center: FloatArray | float, below: float = 1.0) -> FloatArray:
         """Cells of both sides in ascending order around what stands at the center, zero on absent sides."""
         cells = np.where(present[:, None], cells, 0.0).reshape(len(columns), 2, -1)
         middle = np.broadcast_to(center, len(columns))[:, None]
         return np.concatenate([below * cells[:, DOWN, ::-1], middle, cells[:, UP]], axis=1)
 
-    both = joined(edges, 0.0, -1.0)
+    both = ascending(edges, 0.0, -1.0)
     other = np.where(present[:, None], rows, 0.0).reshape(len(columns), -1).sum(axis=1)
     used = np.array([rows_of(*each)[0] for each in zip(columns, every, strict=True)])
     line = Line(
         center=np.array([each.center for each in columns]),
         exponent=np.array(exponents),
         edges=np.delete(both, len(edges[0]), axis=1),
-        rows=joined(rows, used - other),
-        variance=joined(variance, 0.0),
-        spread=joined(spread, 0.0),
-        hidden=joined(hidden, 0.0),
+        rows=ascending(rows, used - other),
+        variance=ascending(variance, 0.0),
+        spread=ascending(spread, 0.0),
+        hidden=ascending(hidden, 0.0),
     )
     shape = len(columns), 2
     at_sides = {field.name: getattr(sides, field.name).reshape(shape) for field in fields(sides)}
@@ -256,22 +256,19 @@ def columns_clipped(
     bounds: FloatArray,
     public: FloatArray,
 ) -> CountedColumns:
-    """CountedColumns with the clip interval of least predicted error within `bounds` (columns, 2).
+    """Columns with the clip interval of least predicted error within `bounds` (columns, 2).
 
     Where counts resolve no scale, the range of `public` values (m, columns) gives the interval.
     """
     shares = every[0]
     whole, sides = lines_of(counted, scales, every)
     line = whole.within(bounds[:, 0], bounds[:, 1])
-    box = line.clip(
-        candidates(line, shares.parts, DOWN),
-        candidates(line, shares.parts, UP),
-        noise=shares.noise_per_clip,
-        occupied=sides.occupied,
-    )
+    below = candidates(line, shares.parts, DOWN)
+    above = candidates(line, shares.parts, UP)
+    box = line.clip(below, above, noise=shares.noise_per_clip, occupied=sides.occupied)
     inside = line.moments(box)
     if shares.dim > tuning.FEW_COLUMNS:
-        box = _freely_extended(line, box, inside, shares)
+        box = _freely_extended(line, box, (below, above), inside, shares.dim)
     every_row = line.moments()
     rows, missing = np.array([rows_of(*each) for each in zip(counted, every, strict=True)]).T
     columns = CountedColumns(
@@ -296,12 +293,13 @@ def columns_clipped(
     return replace(columns, box=scaled(columns, shares.dim))
 
 
-def _freely_extended(line: Line, box: ClipBox, inside: Moments, shares: BudgetSplit) -> ClipBox:
-    """ClipBox extended to the points up to which many columns add no noise: their width is then the deviation of their rows."""
-    reach = np.sqrt(np.maximum(inside.variance, 0.0)) * extent_of(shares.dim)
-    middle = middle_of(box.middle, inside.mean, shares.dim)
-    below = candidates(line, shares.parts, DOWN)
-    above = candidates(line, shares.parts, UP)
+def _freely_extended(
+    line: Line, box: ClipBox, points: tuple[FloatArray, FloatArray], inside: Moments, dim: int
+) -> ClipBox:
+    """Box extended to the points up to which many columns add no noise: their width is then the deviation of their rows."""
+    below, above = points
+    reach = np.sqrt(np.maximum(inside.variance, 0.0)) * extent_of(dim)
+    middle = middle_of(box.middle, inside.mean, dim)
     free = (middle - reach)[:, None]
     lower = np.where(below >= free, below, 0.0).min(axis=1)
     upper = np.where(above <= free + 2.0 * reach[:, None], above, 0.0).max(axis=1)
@@ -364,7 +362,7 @@ def _far(
 
 
 def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limit: float) -> float:
-    """Bound on the excess on a side without rows to be occupied where most rows equal the center: rare values may lie on both."""
+    """Bound on the excess on a side without rows to be seen where most rows equal the center: rare values may lie on both."""
     column = columns.counted[place]
     shares = columns.shares[place]
     frequent = column.zero / columns.rows[place] - tuning.MANY_ZEROS
@@ -413,7 +411,7 @@ def middle_of(interval: FloatArray, mean: FloatArray, dim: int) -> FloatArray:
 
 
 def scaled(columns: CountedColumns, dim: int) -> ClipBox:
-    """ClipBox of the columns with their centers and widths in the sum: those of intervals if columns are few, of rows if many."""
+    """Box of the columns with their centers and widths in the sum: those of intervals if columns are few, of rows if many."""
     box = columns.box
     midpoint = (box.lower + box.upper) / 2.0
     middle = midpoint if dim == 1 else middle_of(midpoint, columns.first_mean, dim)

@@ -45,7 +45,7 @@ class Excess(NamedTuple):
         return Excess(*(_at(numbers, places) for numbers in self))
 
     def risk(self, occupied: BoolArray) -> FloatArray:
-        """Variance of the sums; of a line that is not `occupied` to have rows here, the part that its counts suggest."""
+        """Variance of the sums; of a line that is not `occupied` here, the part that its counts suggest."""
         suggested = np.maximum(self.total, 0.0) ** 2
         believed = suggested / np.maximum(suggested + self.variance, TINY)
         return np.asarray(self.variance * np.where(occupied[:, None], 1.0, believed))
@@ -148,7 +148,7 @@ class Line:
         corrected: bool = True,
         occupied: BoolArray | None = None,
     ) -> ClipBox:
-        """ClipBox of least predicted squared error between points `lower` and `upper`, (lines or 1, k) each.
+        """Box of least predicted squared error between points `lower` and `upper`, (lines or 1, k) each.
 
         `noise` is that of a sum of values in [-1, 1]; `occupied` (lines, 2), whether rows are seen below and above. Sums that are
         not `corrected` for what was clipped are biased by all of it, not by the part of it that noise does not explain.

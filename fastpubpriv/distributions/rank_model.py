@@ -77,7 +77,9 @@ def shortest_decimal(low: float, high: float) -> float:
         return 0.0
     a, b = low.as_integer_ratio()
     c, d = high.as_integer_ratio()
-    start, end, parts = a * d, c * b, b * d  # the ends in units of 1 / parts
+    parts = b * d  # the ends are in units of 1 / parts
+    start = a * d
+    end = c * b
     most = math.floor(math.log10(max(abs(low), abs(high)))) + 1
     for power in range(most, most - MOST_DIGITS, -1):
         times = 10 ** max(-power, 0)

@@ -75,7 +75,7 @@ class BoundedColumns:
         """Predicted root mean squared error of each mean, in standard deviations of the column, at the allowance of the call."""
         n = shares.n
         grid = shares.spending.group_grid(1, shares.dim, n)
-        noise = grid.event.noise_std / grid.bound
+        noise = grid.noise_std
         return np.hypot(1.0 / math.sqrt(n), noise / n / self.public_std)
 
     def suffice(self, shares: BudgetSplit) -> bool:

@@ -56,6 +56,13 @@ from fastpubpriv.session import Session
 Bounds = tuple[FloatArray, FloatArray] | None
 
 
+def ends_of(bounds: Bounds, dim: int) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of the columns, infinite without any."""
+    if bounds is None:
+        return np.full(dim, -math.inf), np.full(dim, math.inf)
+    return bounds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnCounts:
     """Released counts (dim, cells) about centers (dim,), and the noise standard deviation of a count, by column (dim,)."""
@@ -81,9 +88,7 @@ def columns_from(
     """Return the support and clip of each column, estimated in batches of bounded memory."""
     together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
-    ends = np.tile([-math.inf, math.inf], (shares.dim, 1))
-    if bounds is not None:
-        ends = np.stack(bounds, axis=1)
+    ends = np.stack(ends_of(bounds, shares.dim), axis=1)
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
@@ -122,7 +127,9 @@ def off_center(columns: CountedColumns, public: FloatArray) -> BoolArray:
     distance = np.abs(columns.box.absolute(columns.mean))
     is_far = columns.used & (distance > tuning.MOVE_STDS * public_std)
     for place in np.flatnonzero(is_far).tolist():
-        column, scale, shares = columns.evidence[place]
+        column = columns.counted[place]
+        scale = columns.scales[place]
+        shares = columns.shares[place]
         clear = tuning.LIKELY * shares.count_std
         wide = min(2, shares.parts)
         ones = np.ones(wide)
@@ -339,10 +346,8 @@ def report_of(
     unseen = np.array([undetected_rows(each) for each in columns.shares])
     unknown = np.array([not known_place(reasons) for reasons in estimates.reasons])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
-    lowest = np.full(dim, -math.inf)
-    highest = np.full(dim, math.inf)
+    lowest, highest = ends_of(bounds, dim)
     if bounds is not None:
-        lowest, highest = bounds
         distance = np.stack([box.center - lowest, highest - box.center], axis=1)
         ends = np.maximum(distance, 0.0).tolist()
         rows = np.array(

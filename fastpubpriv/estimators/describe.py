@@ -110,7 +110,7 @@ def deviations(
     """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
     dim = len(columns.rows)
     grid = run.account.spend(cost).group_grid(1, dim, run.rows.n)
-    noise_of_sum = grid.event.noise_std / grid.bound
+    noise_of_sum = grid.noise_std
     squared = [
         SquaredColumn.of(columns, place, value, noise_of_sum)
         for place, value in enumerate(mean.mean.tolist())

@@ -29,6 +29,7 @@ from fastpubpriv.estimators.column_means import (
     HELD,
     Bounds,
     count,
+    ends_of,
     memory_of_cells,
     unplaced,
     warn_before,
@@ -260,9 +261,18 @@ def variance_of(line: Line, box: ClipBox, moments: MomentsReleased, j: int) -> G
 
 
 def group_estimates(
-    columns: CountedColumns, cells: GroupCells, of_cells: Counted, moments: MomentsReleased, j: int
+    columns: CountedColumns,
+    cells: GroupCells,
+    of_cells: Counted,
+    constant: bool,
+    unresolved: bool,
+    moments: MomentsReleased,
+    j: int,
 ) -> dict[str, Any]:
-    """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
+    """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group.
+
+    The column is `constant` or `unresolved` as `unplaced` says of the counts of all rows.
+    """
     line = of_cells.line
     box = of_cells.box
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
@@ -289,10 +299,10 @@ def group_estimates(
     far = beyond / n
     hidden = tails.max(axis=1)
     tail = hidden * (beyond + 2.0 * box.half) + np.maximum(beyond, 0.0) * far
-    doubt = np.ldexp(doubtful_sum(*columns.evidence[j]), -box.exponent) / columns.rows[j]
-    constant, unresolved = (bool(each[j]) for each in unplaced(columns))
+    doubt = doubtful_sum(columns.counted[j], columns.scales[j], columns.shares[j])
+    doubt_of_mean = np.ldexp(doubt, -box.exponent) / columns.rows[j]
     absent = moments.count[:, j] < FEW_STDS * moments.count_std
-    heavy = is_tail_heavy(columns, j, half, far, hidden) | (doubt > half)
+    heavy = is_tail_heavy(columns, j, half, far, hidden) | (doubt_of_mean > half)
     reasons = first_of(
         [
             (constant, Reason.CONSTANT),
@@ -344,7 +354,7 @@ def learn(
     """Make all releases; return the fields of the result that follow from them."""
     dim = shares.dim
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
-    ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
+    ends = ends_of(bounds, dim)
     limits = np.stack(ends, axis=1).tolist()
     cells = [cells_of(columns, j).within(*limits[j]) for j in range(dim)]
     groups = RowGroups(code=codes, number=codes.groups, own=False)
@@ -354,7 +364,7 @@ def learn(
     parts = np.split(released.value, np.cumsum(sizes)[:-1])
     cost = shares.total * (1 - CELL_SHARE)
     grid = run.account.spend(cost).group_grid(codes.groups, dim, shares.n)
-    noise = grid.event.noise_std / grid.bound
+    noise = grid.noise_std
     counted = []
     for each, part in zip(cells, parts, strict=True):
         counts = part.reshape(codes.groups, -1)
@@ -368,9 +378,10 @@ def learn(
     half = upper / 2.0 - lower / 2.0
     measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
+    constant, unresolved = (each.tolist() for each in unplaced(columns))
     answers = [
         group_estimates(columns, *each, moments, j)
-        for j, each in enumerate(zip(cells, counted, strict=True))
+        for j, each in enumerate(zip(cells, counted, constant, unresolved, strict=True))
     ]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
     fields: dict[str, Any] = {

@@ -30,7 +30,7 @@ from fastpubpriv.distributions.rank_model import (
 )
 from fastpubpriv.distributions.support import columns_of, fewest, lower_medians, scales_of
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.column_means import memory_of_cells, warn_before
+from fastpubpriv.estimators.column_means import ends_of, memory_of_cells, warn_before
 from fastpubpriv.estimators.grouping import ALL_SHARE, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
@@ -282,10 +282,7 @@ def result_of(
     """Return the result of all columns, or of all columns of each group."""
     dim = run.rows.dim
     grouping = opened if opened and opened.codes else None
-    lowest = np.full(dim, -math.inf)
-    highest = np.full(dim, math.inf)
-    if limits is not None:
-        lowest, highest = limits
+    lowest, highest = ends_of(limits, dim)
     k = len(qs)
     answers = list[tuple[float, float, Structure, Reasons]]()
     for mine, place in zip(ranks, places, strict=True):
@@ -318,7 +315,8 @@ def result_of(
         **run.fields(n_pub),
     )
     z = deviations(result.noise_law, LEVEL)
-    bounds = list(zip(lowest.tolist(), highest.tolist(), strict=True)) * (len(places) // dim)
+    of_columns = list(zip(lowest.tolist(), highest.tolist(), strict=True))
+    bounds = of_columns * (len(places) // dim)
     parts = list[Reasons]()
     for mine, place, ends in zip(ranks, places, bounds, strict=True):
         wide = mine.widened(run.account.rows_per_person)

@@ -111,7 +111,7 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         )
         query = partial(executor.run, moments, rows)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)
-        std = event.noise_std / bound
+        std = grid.noise_std
         stretch = bound / weight
         return MomentsReleased(
             count=value[0].T * stretch,

@@ -77,6 +77,11 @@ class GroupGrid(NamedTuple):
     sums: int  # 2 if counts and sums are released, 3 with sums of squares
     event: GaussianEvent | LaplaceEvent
 
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a sum of numbers in [-1, 1]."""
+        return self.event.noise_std / self.bound
+
 
 @dataclass(frozen=True, slots=True)
 class Spending(ABC):

@@ -320,7 +320,7 @@ def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
     seen = []
     run, rows = columns_of_many(BUDGETS["zcdp"], seen)
 
-    def peeking(line, box, inside, shares):
+    def peeking(line, box, points, inside, dim):
         rows_max = 1.0 + np.abs(seen[-1]).max()
         return line.box(rows_max * box.lower, rows_max * box.upper)
 

@@ -22,6 +22,12 @@ def some_line(seed=0, lines=3, cells=12):
     )
 
 
+def drawn_in_cells(line, rows, rng):
+    """So many numbers, uniform in each cell of a single line."""
+    cells = zip(line.lower[0], line.upper[0], rows, strict=True)
+    return np.concatenate([rng.uniform(lower, upper, size) for lower, upper, size in cells])
+
+
 def mean_excess(lower, upper, point, sign):
     """Mean of max(sign (x - point), 0) over [lower, upper], from a fine grid."""
     values = lower + (upper - lower) * (np.arange(20_000) + 0.5) / 20_000
@@ -103,12 +109,7 @@ def test_a_box_restores_the_mean_of_what_it_clips():
     rng = np.random.default_rng(5)
     line = some_line(6, lines=1)
     rows = np.round(1000.0 * line.rows[0]).astype(int)
-    values = np.concatenate(
-        [
-            rng.uniform(*ends, size)
-            for *ends, size in zip(line.lower[0], line.upper[0], rows, strict=True)
-        ]
-    )
+    values = drawn_in_cells(line, rows, rng)
     exact = replace(
         line, rows=rows[None].astype(float), variance=np.zeros((1, 12)), spread=np.zeros((1, 12))
     )
@@ -140,12 +141,7 @@ def test_moments_are_those_of_numbers_in_the_cells():
     rng = np.random.default_rng(8)
     line = some_line(9, lines=1)
     rows = np.round(2000.0 * line.rows[0]).astype(int)
-    values = np.concatenate(
-        [
-            rng.uniform(*ends, size)
-            for *ends, size in zip(line.lower[0], line.upper[0], rows, strict=True)
-        ]
-    )
+    values = drawn_in_cells(line, rows, rng)
     whole = line.moments()
     clipped = line.moments(line.box(np.array([-0.5]), np.array([0.6])))
     for moments, drawn in ((whole, values), (clipped, np.clip(values, -0.5, 0.6))):
@@ -160,12 +156,7 @@ def test_a_line_of_squares_holds_the_same_rows_by_their_squared_distance():
     rng = np.random.default_rng(10)
     line = some_line(11, lines=1)
     rows = np.round(2000.0 * line.rows[0]).astype(int)
-    values = np.concatenate(
-        [
-            rng.uniform(*ends, size)
-            for *ends, size in zip(line.lower[0], line.upper[0], rows, strict=True)
-        ]
-    )
+    values = drawn_in_cells(line, rows, rng)
     squares = line.squares_about(0.2)
     assert squares.rows.sum() == pytest.approx(line.rows.sum())
     drawn = (values - 0.2) ** 2

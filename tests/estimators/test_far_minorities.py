@@ -84,9 +84,16 @@ def noise_beyond_a_cell(rng, divided, law):
     end = support.key_of(1.0, divided.log2_parts)
     above, below = law.rvs(size=(2, size), random_state=rng) * divided.count_std
     column = support.SignedCounts(
-        center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
-        public_above=NO_CELLS, public_below=NO_CELLS,
-    )  # fmt: skip
+        center=0.0,
+        above=above,
+        below=below,
+        above_var=spread,
+        below_var=spread,
+        zero=0.0,
+        missing=0.0,
+        public_above=NO_CELLS,
+        public_below=NO_CELLS,
+    )
     return column, support.Support(above=end, below=end, anchored=True, referenced=True)
 
 
@@ -156,9 +163,15 @@ def test_ok_means_of_groups_hold_the_truth_beside_shifted_public_rows():
         private = groups_of(rng, 400, 0.0)
         public = groups_of(rng, 60, 0.95)  # two standard deviations
         result = seeded(
-            estimate_mean, private, x_pub=public, by="group", groups=["a", "b"], columns=["yes"],
-            budget=ApproxDP(0.4, 1e-6), random_state=draw,
-        )  # fmt: skip
+            estimate_mean,
+            private,
+            x_pub=public,
+            by="group",
+            groups=["a", "b"],
+            columns=["yes"],
+            budget=ApproxDP(0.4, 1e-6),
+            random_state=draw,
+        )
         low, high = result.confidence_interval()
         of_group = zip(result.part_reasons, low.ravel() < 0.35, high.ravel() > 0.35, strict=True)
         for reasons, above_low, below_high in of_group:

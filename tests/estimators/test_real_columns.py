@@ -161,7 +161,7 @@ def error_over_a_known_variance(budget, n, dim, n_pub, *, runs):
 
 def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
     """As they were before intervals of many columns reached as far as they may at no price."""
-    monkeypatch.setattr(columns, "_freely_extended", lambda line, box, inside, shares: box)
+    monkeypatch.setattr(columns, "_freely_extended", lambda line, box, points, inside, dim: box)
     assert error_over_a_known_variance(BUDGETS[2], 2000, 10, 1, runs=24) > 1.2 * 1.1
 
 
