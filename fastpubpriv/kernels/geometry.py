@@ -7,10 +7,11 @@ Ctrl-C takes effect between pieces of work. Not for private rows.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from time import thread_time
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ _FEW = 1 << 20
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
 _SAMPLE = 48  # comparisons a row of a slow race, and rows on which other searches are tried
-_TRIAL_SECONDS = 5e-8  # for each coordinate: twice what a k-d tree takes to be built
+_TRIAL = 200  # comparisons a row that take twice as long as building a k-d tree
 _ROWS_A_LEADER = 4000  # for each so many rows, one more row leads a race, beyond the first two
 
 
@@ -145,7 +146,6 @@ def _last_of_race(table: FloatArray) -> tuple[int, float]:
     return race.best, race.farthest
 
 
-# Clocks are those of the thread: beside other programs, a race would seem slower than it is.
 _Search = Callable[[IntArray], tuple[IntArray, FloatArray]]
 
 
@@ -162,15 +162,15 @@ class _Race:
         self.farthest = -1.0
         self.done = 0
         self.distances = 0
-        self.seconds = 0.0
-        self.seconds_per_row = 0.0
+        self.distances_per_row = 0.0  # of the last piece of work
+        self.seconds = math.inf  # of a distance, in the fastest piece of work
         leaders = min(self.m, 2 + self.m // _ROWS_A_LEADER)
         self.searches.start(table, leaders, self.near, self.places)
 
     def run(self) -> None:
         """Try the next rows, as long as a piece of work: at first for few distances, then for as many as so far."""
         allowed = min(max(_SAMPLE // 4 * self.m, self.distances), _STEP_WORK // self.table.shape[1])
-        started = thread_time()
+        started = perf_counter()
         given = (
             self.table,
             self.near,
@@ -181,17 +181,19 @@ class _Race:
             self.farthest,
         )
         self.best, self.farthest, done, distances = self.searches.race(*given)
-        seconds = thread_time() - started
+        self.seconds = min(self.seconds, (perf_counter() - started) / max(1, distances))
         self.distances += distances
-        self.seconds += seconds
-        self.seconds_per_row = seconds / (done - self.done)
+        self.distances_per_row = distances / (done - self.done)
         self.done = done
 
     def is_slow(self) -> bool:
-        """Whether a row was compared with so many others, on the average of all, and the rest takes longer than a trial."""
-        seconds_left = self.seconds_per_row * (self.m - self.done)
-        least = max(self.seconds, _TRIAL_SECONDS * max(self.table.size, _FEW / 256))
-        return self.distances > _SAMPLE * self.m and seconds_left > least
+        """Whether a row was compared with so many others, on the average of all, and the rest takes longer than a trial.
+
+        No clock is asked: on a busy machine it would decide otherwise.
+        """
+        trial = _TRIAL * max(self.m, _FEW / 256 / self.table.shape[1])
+        left = self.distances_per_row * (self.m - self.done)
+        return self.distances > _SAMPLE * self.m and left > max(self.distances, trial)
 
     def find_neighbors(self) -> None:
         """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
@@ -214,16 +216,16 @@ class _Race:
     def _faster_search(self, rest: IntArray) -> _Search | None:
         """Return a search that would find neighbors of the rest well before the race ends at its pace, None if none would."""
         # Races become faster: the longest distance so far eliminates more and more rows early.
-        allowed = 0.65 * self.seconds_per_row * rest.size
+        allowed = 0.65 * self.seconds * self.distances_per_row * rest.size
         sample = rest[:: max(1, rest.size // _SAMPLE)]
         m, dim = self.table.shape
         is_step = m * dim * m.bit_length() <= _STEP_WORK  # building a tree cannot be interrupted
         searches = [_tree_search, _product_search] if is_step else [_product_search]
         for make_search in searches:
-            started = thread_time()
+            started = perf_counter()
             search = make_search(self.table)
             search(sample[:1])
-            spent = thread_time() - started
+            spent = perf_counter() - started
             of_a_call = _seconds_of(search, sample[:1])
             for some in (sample[::8], sample):
                 seconds = _seconds_of(search, some)
@@ -236,10 +238,13 @@ class _Race:
 
 
 def _seconds_of(search: _Search, rows: IntArray) -> float:
-    """Return the time of a search for the neighbors of these rows."""
-    started = thread_time()
-    search(rows)
-    return thread_time() - started
+    """Return the time of a search for the neighbors of these rows, the shortest of three: other load can only add to it."""
+    laps = list[float]()
+    for _ in range(3):
+        started = perf_counter()
+        search(rows)
+        laps.append(perf_counter() - started)
+    return min(laps)
 
 
 def _tree_search(table: FloatArray) -> _Search:
