@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -16,7 +17,14 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import BudgetSplit
-from fastpubpriv.distributions.line import ClipBox, Line, Moments, tails, within_octaves
+from fastpubpriv.distributions.line import (
+    ClipBox,
+    Line,
+    Moments,
+    overlaps,
+    tails,
+    within_octaves,
+)
 from fastpubpriv.distributions.support import SignedCounts, Support, edges_of
 
 LARGEST_EXPONENT = 1020  # base-2 exponent of a clip point, so that the box of a column is finite
@@ -32,7 +40,7 @@ class Sides:
     apart: BoolArray  # the outermost rows are few and separated from all others by a gap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CountedColumns:
     """Counts, supports and clip intervals of columns; arrays are (columns,), lengths in the units of `box`.
 
@@ -52,7 +60,7 @@ class CountedColumns:
     std: FloatArray
     sides: Sides
 
-    @property
+    @cached_property
     def used(self) -> BoolArray:
         """False for columns that are left out: the clip interval is empty, or not representable by normal numbers."""
         box = self.box
@@ -102,6 +110,8 @@ class CountedColumns:
 def joined(parts: Sequence[Any]) -> Any:
     """One value of several dataclasses of arrays, sequences, or such dataclasses: every field joined."""
     first = parts[0]
+    if len(parts) == 1:
+        return first
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
     if not is_dataclass(first):
@@ -347,18 +357,10 @@ def _far(
         outward = line.rows[place] if side else line.rows[place, ::-1]
         tail = outward[-tuning.OUTER * parts :][: len(counts)]
         expected[: len(tail)] = tail
-    blank = np.zeros((1, len(counts)))
-    unexpected = replace(
-        line,
-        edges=edges[None],
-        rows=(counts - expected)[None],
-        variance=variances[None],
-        spread=blank,
-        hidden=blank,
-    )
-    excess = unexpected.excess(np.full((1, 1), end), 1.0)
-    std = math.sqrt(float(excess.variance[0, 0]))
-    return max(0.0, float(excess.total[0, 0]) + tuning.FAR_STDS * std)
+    over, part = overlaps(edges, np.array(end), 1.0)
+    unexpected = counts - expected
+    variance = over**2 @ variances + part**2 @ np.maximum(unexpected, 0.0) ** 2 / 12.0
+    return max(0.0, float(over @ unexpected) + tuning.FAR_STDS * math.sqrt(variance))
 
 
 def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limit: float) -> float:

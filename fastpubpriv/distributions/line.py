@@ -85,7 +85,18 @@ def absolute(lengths: FloatArray, exponent: IntArray) -> FloatArray:
     """Lengths in units of 2^exponent as finite numbers in data units; NaN becomes the largest float."""
     with np.errstate(over="ignore"):
         values = np.ldexp(lengths, exponent)
-    return np.asarray(np.clip(np.nan_to_num(values, nan=LARGEST), -LARGEST, LARGEST))
+    # np.fmin leaves out NaN
+    return np.asarray(np.maximum(np.fmin(values, LARGEST), -LARGEST))
+
+
+def overlaps(edges: FloatArray, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
+    """Mean excess of the values of each cell over points, and the length of its part beyond them; the last axis has the edges."""
+    beyond = np.maximum(sign * (edges - points), 0.0)
+    one = beyond[..., 1:]
+    other = beyond[..., :-1]
+    part = np.abs(one - other)
+    width = np.maximum(np.abs(edges[..., 1:] - edges[..., :-1]), TINY)
+    return np.asarray((one + other) * part / (2.0 * width)), part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -124,11 +135,7 @@ class Line:
     @np.errstate(all="ignore")
     def excess(self, points: FloatArray, sign: float) -> Excess:
         """Excess of the rows over points (lines or 1, k), above them with sign 1, below them with -1."""
-        ends = sign * self.edges[:, None, :]
-        beyond = np.maximum(ends - sign * points[:, :, None], 0.0)
-        width = np.maximum(np.abs(np.diff(ends, axis=2)), TINY)
-        part = np.abs(np.diff(beyond, axis=2))
-        over = (beyond[:, :, 1:] + beyond[:, :, :-1]) * part / (2.0 * width)
+        over, part = overlaps(self.edges[:, None, :], points[:, :, None], sign)
 
         def total(weights: FloatArray, cells: FloatArray) -> FloatArray:
             return np.asarray(np.matmul(weights, cells[:, :, None])[:, :, 0])
