@@ -185,63 +185,53 @@ def lines_of(
     # an absent side has no cell from here on
     known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]
     places = np.array(known)[:, None] + np.arange(1 - inner, 2 + tuning.OUTER * parts)
-    lengths = grid[np.clip(places, 0, len(grid) - 1)]
-    edges = np.ldexp(lengths, -np.repeat(exponents, 2)[:, None])
+    edges = np.ldexp(grid.take(places, mode="clip"), -np.repeat(exponents, 2)[:, None])
     counts = [values for each in columns for values in (each.below, each.above)]
     variances = [values for each in columns for values in (each.below_var, each.above_var)]
     rows = np.array([_window(*each, parts) for each in zip(counts, known, strict=True)])
     variance = np.array([_window(*each, parts) for each in zip(variances, known, strict=True)])
-    # The last four octaves from the outermost one inwards, then those beyond.
-    last = slice(inner - 4 * parts, inner)
-    octaves = _octaves(rows[:, last], parts)[:, ::-1]
-    stds = np.sqrt(_octaves(variance[:, last], parts))[:, ::-1]
-    beyond = _octaves(rows[:, inner:], parts)
-    beyond_stds = np.sqrt(_octaves(variance[:, inner:], parts))
-    tail = tails(octaves, stds, beyond, beyond_stds)
+    octaves = _octaves(rows, parts)
+    stds = np.sqrt(_octaves(variance, parts))
+    # The first octave beyond the outermost cell, then the last four from there inwards.
+    last = slice(tuning.INNER - 4, tuning.INNER + 1)
+    around = octaves[:, last][:, ::-1]
+    around_stds = stds[:, last][:, ::-1]
+    beyond = slice(tuning.INNER, None)
+    tail = tails(around[:, 1:], around_stds[:, 1:], octaves[:, beyond], stds[:, beyond])
     share = within_octaves(edges[:, inner:], parts)
     noise = np.sqrt(variance[:, :inner].max(axis=1, initial=0.0))
-    gap = octaves[:, 1] + octaves[:, 2]
-    gap_std = np.hypot(stds[:, 1], stds[:, 2])
-    around = np.concatenate([beyond[:, :1], octaves], axis=1)
-    around_stds = np.concatenate([beyond_stds[:, :1], stds], axis=1)
-    sides = Sides(
-        occupied=np.array(
-            [each is not None for scale in scales for each in (scale.below, scale.above)]
-        ),
-        heavy=is_slow(around, around_stds, 1) | is_slow(around, around_stds, 2),
-        apart=(gap < 3.0 * gap_std) & (octaves[:, 0] < tuning.UNSEEN * noise),
-    )
+    gap = around[:, 2] + around[:, 3]
+    gap_std = np.hypot(around_stds[:, 2], around_stds[:, 3])
+    heavy = is_slow(around, around_stds, 1) | is_slow(around, around_stds, 2)
+    apart = (gap < 3.0 * gap_std) & (around[:, 1] < tuning.UNSEEN * noise)
+    occupied = np.array([(scale.below is not None, scale.above is not None) for scale in scales])
     edges[:, 0] = 0.0  # the innermost cell reaches the center
-    rows[:, inner:] = np.repeat(tail.rows, parts, axis=1) * share
-    variance[:, inner:] = 0.0
-    spread = np.zeros(rows.shape)
-    spread[:, inner:] = np.repeat(tail.spread, parts, axis=1) * share
-    hidden = np.zeros(rows.shape)
-    hidden[:, inner:] = np.repeat(tail.hidden, parts, axis=1) * share
+    cells = np.zeros((4, *rows.shape))  # rows, variance, spread, hidden
+    cells[0, :, :inner] = rows[:, :inner]
+    cells[1, :, :inner] = variance[:, :inner]
+    cells[[0, 2, 3], :, inner:] = np.repeat(np.stack(tail), parts, axis=2) * share
 
-    def ascending(cells: FloatArray, center: FloatArray | float, below: float = 1.0) -> FloatArray:
-        """Cells of both sides in ascending order around what stands at the center, zero on absent sides."""
-        cells = np.where(present[:, None], cells, 0.0).reshape(len(columns), 2, -1)
-        middle = np.broadcast_to(center, len(columns))[:, None]
-        return np.concatenate([below * cells[:, DOWN, ::-1], middle, cells[:, UP]], axis=1)
-
-    both = ascending(edges, 0.0, -1.0)
-    other = np.where(present[:, None], rows, 0.0).reshape(len(columns), -1).sum(axis=1)
+    # Cells of both sides in ascending order around the cell at the center, zero on absent sides.
+    edges = np.where(present[:, None], edges, 0.0).reshape(len(columns), 2, -1)
+    cells = np.where(present[:, None], cells, 0.0).reshape(4, len(columns), 2, -1)
     used = np.array([rows_of(*each)[0] for each in zip(columns, every, strict=True)])
+    middle = np.zeros((4, len(columns), 1))
+    middle[0, :, 0] = used - cells[0].reshape(len(columns), -1).sum(axis=1)
+    both = np.concatenate([cells[:, :, DOWN, ::-1], middle, cells[:, :, UP]], axis=2)
     line = Line(
         center=np.array([each.center for each in columns]),
         exponent=np.array(exponents),
-        edges=np.delete(both, len(edges[0]), axis=1),
-        rows=ascending(rows, used - other),
-        variance=ascending(variance, 0.0),
-        spread=ascending(spread, 0.0),
-        hidden=ascending(hidden, 0.0),
+        edges=np.concatenate([-edges[:, DOWN, ::-1], edges[:, UP]], axis=1),
+        rows=both[0],
+        variance=both[1],
+        spread=both[2],
+        hidden=both[3],
     )
-    shape = len(columns), 2
-    at_sides = {field.name: getattr(sides, field.name).reshape(shape) for field in fields(sides)}
-    at_sides["heavy"] &= at_sides["occupied"]
-    at_sides["apart"] &= at_sides["occupied"]
-    return line, Sides(**at_sides)
+    return line, Sides(
+        occupied=occupied,
+        heavy=heavy.reshape(occupied.shape) & occupied,
+        apart=apart.reshape(occupied.shape) & occupied,
+    )
 
 
 def candidates(line: Line, parts: int, side: int) -> FloatArray:

@@ -229,8 +229,8 @@ class Line:
 
     def moments(self, box: ClipBox | None = None) -> Moments:
         """Moments of the rows of each line, of their values as they are, or clipped to a box."""
-        low = np.broadcast_to(self.lower, self.rows.shape)
-        high = np.broadcast_to(self.upper, self.rows.shape)
+        low = self.lower
+        high = self.upper
         if box is not None:
             low = np.clip(low, box.lower[:, None], box.upper[:, None])
             high = np.clip(high, box.lower[:, None], box.upper[:, None])
@@ -268,9 +268,8 @@ class Moments(NamedTuple):
 
 
 def _at(points: FloatArray, places: IntArray) -> FloatArray:
-    """Point of each line at its place."""
-    every = np.broadcast_to(points, (len(places), points.shape[1]))
-    return np.asarray(every[np.arange(len(places)), places])
+    """Point of each line at its place; `points` are those of each line, or of all."""
+    return np.asarray(points[np.arange(len(points)), places])
 
 
 class Tails(NamedTuple):
@@ -298,25 +297,28 @@ def tails(
     bound_ratio = np.minimum(
         tuning.LARGEST_RATIO, most / np.maximum(inner - std[:, 1], std[:, 1] / 2.0)
     )
+    there = beyond_stds > 0.0  # no cells lie beyond the largest double
+    noise = np.maximum(beyond_stds, TINY)
+    noise_sq = noise**2
+    largest = np.maximum(beyond, 0.0) + 2.0 * noise
     rows = np.zeros(beyond.shape)
     spread = np.zeros(beyond.shape)
     hidden = np.zeros(beyond.shape)
     for j in range(beyond.shape[1]):
-        counted = beyond[:, j]
-        noise = np.maximum(beyond_stds[:, j], TINY)
-        there = beyond_stds[:, j] > 0.0  # no cells lie beyond the largest double
         allowed = ratio * now
-        weight = noise**2 / (noise**2 + (tuning.PRIOR_STD * allowed) ** 2)
-        expected = weight * tuning.PRIOR_MEAN * allowed + (1.0 - weight) * counted
-        before, now = now, np.where(there, np.clip(expected, 0.0, allowed), 0.0)
+        prior_std = tuning.PRIOR_STD * allowed
+        weight = noise_sq[:, j] / (noise_sq[:, j] + prior_std**2)
+        expected = weight * tuning.PRIOR_MEAN * allowed + (1.0 - weight) * beyond[:, j]
+        before = now
+        now = np.where(there[:, j], np.minimum(np.maximum(expected, 0.0), allowed), 0.0)
         ratio = np.minimum(ratio, now / np.maximum(before, TINY))
-        bound = np.minimum(np.maximum(counted, 0.0) + 2.0 * noise, bound_ratio * most)
+        bound = np.minimum(largest[:, j], bound_ratio * most)
         bound_ratio = np.minimum(bound_ratio, bound / most)
         most = np.maximum(bound, TINY)
         rows[:, j] = now
-        spread[:, j] = np.where(there, np.minimum(noise, tuning.PRIOR_STD * allowed), 0.0)
-        hidden[:, j] = np.where(there, np.maximum(bound, now), 0.0)
-    return Tails(rows, spread, hidden)
+        spread[:, j] = prior_std
+        hidden[:, j] = np.maximum(bound, now)
+    return Tails(rows, np.where(there, np.minimum(noise, spread), 0.0), np.where(there, hidden, 0.0))
 
 
 def within_octaves(edges: FloatArray, parts: int) -> FloatArray:

@@ -61,13 +61,14 @@ def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) ->
 
 def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> FloatArray:
     """Counts and variances of a slice of the cells above and below each center, and of both added: (2, columns, 3, cells)."""
-    sides = np.array(
-        [
-            [(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])]
-            for each in columns
-        ]
-    ).swapaxes(0, 1)
-    return np.concatenate([sides, sides.sum(axis=2, keepdims=True)], axis=2)
+    counted = np.empty((2, len(columns), BOTH + 1, len(columns[0].above[part])))
+    for place, each in enumerate(columns):
+        counted[0, place, 0] = each.above[part]
+        counted[0, place, 1] = each.below[part]
+        counted[1, place, 0] = each.above_var[part]
+        counted[1, place, 1] = each.below_var[part]
+    np.add(counted[:, :, 0], counted[:, :, 1], out=counted[:, :, BOTH])
+    return counted
 
 
 def find_windows(
@@ -144,10 +145,10 @@ def stand(windows: IntArray, known: Iterable[int]) -> tuple[BoolArray, tuple[int
     while True:  # selected windows select others and remain selected themselves
         after = ends.searchsorted(begin)
         near = np.minimum(begin - ends[after - 1], ends[after] - last) < most
-        if np.array_equal(near, stood):
+        if near.sum() == stood.sum():
             break
         stood = near
-        ends = np.sort(np.append(held, last[stood]))
+        ends = np.sort(np.concatenate([held, last[stood]]))
     above, below = (int(last[stood & (side == each)].max(initial=-1)) for each in (0, 1))
     return stood, (above, below)
 
