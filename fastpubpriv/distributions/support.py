@@ -411,12 +411,13 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
     outlying = False
     anchored = _is_anchor(score, end, max(near, one, *known), shares)
     if anchored:
-        # The private rows localize the column, so that a public row far from them may be an error, and a false alarm near
-        # it would dominate the result.
-        _, certain = stand(windows, {end})
-        trusted = [trusted_public_cell(keys, max(end, *certain), shares) for keys in public]
-        outlying = trusted != ends
-        ends = trusted
+        if max(ends) > end + tuning.NEAR_OCTAVES * shares.parts:
+            # The private rows localize the column, so that a public row far from them may be an error, and a false alarm
+            # near it would dominate the result.
+            _, certain = stand(windows, {end})
+            trusted = [trusted_public_cell(keys, max(end, *certain), shares) for keys in public]
+            outlying = trusted != ends
+            ends = trusted
         known = {end, *ends} - {-1}
     elif not known:
         # The magnitude of the center suggests cells with rows, if a window supports it.
