@@ -46,6 +46,8 @@ class Excess(NamedTuple):
 
     def risk(self, occupied: BoolArray) -> FloatArray:
         """Variance of the sums; of a line that is not `occupied` here, the part that its counts suggest."""
+        if occupied.all():
+            return self.variance
         suggested = np.maximum(self.total, 0.0) ** 2
         believed = suggested / np.maximum(suggested + self.variance, TINY)
         return np.asarray(self.variance * np.where(occupied[:, None], 1.0, believed))
@@ -91,7 +93,7 @@ def absolute(lengths: FloatArray, exponent: IntArray) -> FloatArray:
 
 def overlaps(edges: FloatArray, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
     """Mean excess of the values of each cell over points, and the length of its part beyond them; the last axis has the edges."""
-    beyond = np.maximum(sign * (edges - points), 0.0)
+    beyond = np.maximum(edges - points if sign > 0.0 else points - edges, 0.0)
     one = beyond[..., 1:]
     other = beyond[..., :-1]
     part = np.abs(one - other)
@@ -166,9 +168,8 @@ class Line:
             occupied = np.ones((len(self.rows), 2), dtype=bool)
         half = (upper[:, None, :] - lower[:, :, None]) / 2.0
         error = np.where(half >= 0.0, (half * noise) ** 2, np.inf)
-        error = (
-            error + below.risk(occupied[:, 0])[:, :, None] + above.risk(occupied[:, 1])[:, None, :]
-        )
+        error = error + below.risk(occupied[:, 0])[:, :, None]
+        error += above.risk(occupied[:, 1])[:, None, :]
         if bias:
             explained = 1.0 if corrected else 0.0
             down = shrunk(below.total, explained * below.variance)
@@ -318,7 +319,9 @@ def tails(
         rows[:, j] = now
         spread[:, j] = prior_std
         hidden[:, j] = np.maximum(bound, now)
-    return Tails(rows, np.where(there, np.minimum(noise, spread), 0.0), np.where(there, hidden, 0.0))
+    return Tails(
+        rows, np.where(there, np.minimum(noise, spread), 0.0), np.where(there, hidden, 0.0)
+    )
 
 
 def within_octaves(edges: FloatArray, parts: int) -> FloatArray:
@@ -326,4 +329,4 @@ def within_octaves(edges: FloatArray, parts: int) -> FloatArray:
     with np.errstate(all="ignore"):
         shares = -np.diff(edges**-1.5, axis=1).reshape(len(edges), -1, parts)
         shares /= shares.sum(axis=2, keepdims=True)
-    return np.nan_to_num(shares, nan=1.0 / parts).reshape(len(edges), -1)
+    return np.where(np.isnan(shares), 1.0 / parts, shares).reshape(len(edges), -1)

@@ -145,9 +145,10 @@ def stand(windows: IntArray, known: Iterable[int]) -> tuple[BoolArray, tuple[int
     while True:  # selected windows select others and remain selected themselves
         after = ends.searchsorted(begin)
         near = np.minimum(begin - ends[after - 1], ends[after] - last) < most
-        if near.sum() == stood.sum():
-            break
+        settled = np.count_nonzero(near) in (np.count_nonzero(stood), len(near))
         stood = near
+        if settled:
+            break
         ends = np.sort(np.concatenate([held, last[stood]]))
     above, below = (int(last[stood & (side == each)].max(initial=-1)) for each in (0, 1))
     return stood, (above, below)
@@ -406,7 +407,8 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     public = column.public_above, column.public_below
-    ends = [int(keys.max(initial=-1)) for keys in public]  # the outermost public cell of each side
+    # the outermost public cell of each side
+    ends = [int(keys[-1]) if len(keys) else -1 for keys in public]
     known = {*ends} - {-1}
     outlying = False
     anchored = _is_anchor(score, end, max(near, one, *known), shares)

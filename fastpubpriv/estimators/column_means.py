@@ -573,6 +573,8 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
             )
     # The warning about bounds was given before the debit.
     result = session.warned("estimate_mean", result)
+    if not beyond.any():
+        return result
     return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))
 
 

@@ -134,9 +134,9 @@ def status_of(reasons: Iterable[Reason]) -> Status:
 
 def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartReasons:
     """Return for each of `size` parts the first reason whose condition holds, if any; conditions are (size,) arrays or bools."""
-    held = np.array(
-        [np.broadcast_to(condition, size) for condition, _ in choices] + [np.ones(size, dtype=bool)]
-    )
+    held = np.ones((len(choices) + 1, size), dtype=bool)
+    for row, (condition, _) in zip(held, choices, strict=False):
+        row[:] = condition
     reasons = [*(() if reason is None else (reason,) for _, reason in choices), ()]
     return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
 
