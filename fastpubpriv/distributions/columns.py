@@ -60,7 +60,7 @@ class CountedColumns:
     std: FloatArray
     sides: Sides
 
-    @cached_property
+    @cached_property  # nothing changes the box of finished columns
     def used(self) -> BoolArray:
         """False for columns that are left out: the clip interval is empty, or not representable by normal numbers."""
         box = self.box

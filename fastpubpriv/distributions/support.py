@@ -63,11 +63,9 @@ def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> Floa
     """Counts and variances of a slice of the cells above and below each center, and of both added: (2, columns, 3, cells)."""
     counted = np.empty((2, len(columns), BOTH + 1, len(columns[0].above[part])))
     for place, each in enumerate(columns):
-        counted[0, place, 0] = each.above[part]
-        counted[0, place, 1] = each.below[part]
-        counted[1, place, 0] = each.above_var[part]
-        counted[1, place, 1] = each.below_var[part]
-    np.add(counted[:, :, 0], counted[:, :, 1], out=counted[:, :, BOTH])
+        counted[0, place, :BOTH] = each.above[part], each.below[part]
+        counted[1, place, :BOTH] = each.above_var[part], each.below_var[part]
+    counted[:, :, BOTH] = counted[:, :, 0] + counted[:, :, 1]
     return counted
 
 
