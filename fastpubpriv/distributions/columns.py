@@ -21,7 +21,7 @@ from fastpubpriv.distributions.line import (
     ClipBox,
     Line,
     Moments,
-    overlaps,
+    excess_above,
     tails,
     within_octaves,
 )
@@ -150,11 +150,6 @@ def _window(values: FloatArray, last: int, parts: int) -> FloatArray:
     return out
 
 
-def _octaves(cells: FloatArray, parts: int) -> FloatArray:
-    """Sums of the cells of each octave: (sides, cells) -> (sides, octaves)."""
-    return np.asarray(cells.reshape(len(cells), -1, parts).sum(axis=2))
-
-
 def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
     """Whether three octaves of (sides, k), from `first` inwards, decrease as slowly as a tail of infinite variance."""
     one, two, three = octaves[:, first : first + 3].T
@@ -190,14 +185,14 @@ def lines_of(
     variances = [values for each in columns for values in (each.below_var, each.above_var)]
     rows = np.array([_window(*each, parts) for each in zip(counts, known, strict=True)])
     variance = np.array([_window(*each, parts) for each in zip(variances, known, strict=True)])
-    octaves = _octaves(rows, parts)
-    stds = np.sqrt(_octaves(variance, parts))
+    octaves = rows.reshape(len(rows), -1, parts).sum(axis=2)
+    stds = np.sqrt(variance.reshape(len(rows), -1, parts).sum(axis=2))
     # The first octave beyond the outermost cell, then the last four from there inwards.
     last = slice(tuning.INNER - 4, tuning.INNER + 1)
     around = octaves[:, last][:, ::-1]
     around_stds = stds[:, last][:, ::-1]
-    beyond = slice(tuning.INNER, None)
-    tail = tails(around[:, 1:], around_stds[:, 1:], octaves[:, beyond], stds[:, beyond])
+    beyond = octaves[:, tuning.INNER :]
+    tail = tails(around[:, 1:], around_stds[:, 1:], beyond, stds[:, tuning.INNER :])
     share = within_octaves(edges[:, inner:], parts)
     noise = np.sqrt(variance[:, :inner].max(axis=1, initial=0.0))
     gap = around[:, 2] + around[:, 3]
@@ -342,15 +337,13 @@ def _far(
     likely = tuning.FAR_REACH * columns.std[place] + sign * columns.mean[place]
     limit = min(limit, max(0.0, float(likely)))
     edges = np.minimum(np.ldexp(lengths, -line.exponent[place]), limit)
-    expected = np.zeros(len(counts))
+    unexpected = counts.copy()
     if last is not None:
         outward = line.rows[place] if side else line.rows[place, ::-1]
         tail = outward[-tuning.OUTER * parts :][: len(counts)]
-        expected[: len(tail)] = tail
-    over, part = overlaps(edges, np.array(end), 1.0)
-    unexpected = counts - expected
-    variance = over**2 @ variances + part**2 @ np.maximum(unexpected, 0.0) ** 2 / 12.0
-    return max(0.0, float(over @ unexpected) + tuning.FAR_STDS * math.sqrt(variance))
+        unexpected[: len(tail)] -= tail
+    total, variance = excess_above(end, edges, unexpected, variances)
+    return max(0.0, total + tuning.FAR_STDS * math.sqrt(variance))
 
 
 def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limit: float) -> float:

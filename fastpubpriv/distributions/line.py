@@ -91,7 +91,9 @@ def absolute(lengths: FloatArray, exponent: IntArray) -> FloatArray:
     return np.asarray(np.maximum(np.fmin(values, LARGEST), -LARGEST))
 
 
-def overlaps(edges: FloatArray, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
+def _overlaps(
+    edges: FloatArray, points: FloatArray | float, sign: float
+) -> tuple[FloatArray, FloatArray]:
     """Mean excess of the values of each cell over points, and the length of its part beyond them; the last axis has the edges."""
     beyond = np.maximum(edges - points if sign > 0.0 else points - edges, 0.0)
     one = beyond[..., 1:]
@@ -99,6 +101,15 @@ def overlaps(edges: FloatArray, points: FloatArray, sign: float) -> tuple[FloatA
     part = np.abs(one - other)
     width = np.maximum(np.abs(edges[..., 1:] - edges[..., :-1]), TINY)
     return np.asarray((one + other) * part / (2.0 * width)), part
+
+
+def excess_above(
+    point: float, edges: FloatArray, rows: FloatArray, variance: FloatArray
+) -> tuple[float, float]:
+    """Sum by which counted rows of cells between `edges` lie above a point, and its variance."""
+    over, part = _overlaps(edges, point, 1.0)
+    of_place = part**2 @ np.maximum(rows, 0.0) ** 2 / 12.0
+    return float(over @ rows), float(over**2 @ variance + of_place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,7 +148,7 @@ class Line:
     @np.errstate(all="ignore")
     def excess(self, points: FloatArray, sign: float) -> Excess:
         """Excess of the rows over points (lines or 1, k), above them with sign 1, below them with -1."""
-        over, part = overlaps(self.edges[:, None, :], points[:, :, None], sign)
+        over, part = _overlaps(self.edges[:, None, :], points[:, :, None], sign)
 
         def total(weights: FloatArray, cells: FloatArray) -> FloatArray:
             return np.asarray(np.matmul(weights, cells[:, :, None])[:, :, 0])
@@ -302,9 +313,7 @@ def tails(
     noise = np.maximum(beyond_stds, TINY)
     noise_sq = noise**2
     largest = np.maximum(beyond, 0.0) + 2.0 * noise
-    rows = np.zeros(beyond.shape)
-    spread = np.zeros(beyond.shape)
-    hidden = np.zeros(beyond.shape)
+    rows, spread, hidden = np.zeros((3, *beyond.shape))
     for j in range(beyond.shape[1]):
         allowed = ratio * now
         prior_std = tuning.PRIOR_STD * allowed
