@@ -102,6 +102,8 @@ class CountedColumns:
 def joined(parts: Sequence[Any]) -> Any:
     """One value of several dataclasses of arrays, sequences, or such dataclasses: every field joined."""
     first = parts[0]
+    if len(parts) == 1:
+        return first
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
     if not is_dataclass(first):

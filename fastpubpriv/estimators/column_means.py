@@ -7,6 +7,7 @@ Every decision here is a function of public and of released numbers, and what is
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -45,15 +46,23 @@ from fastpubpriv.estimators.bounded_means import BoundedColumns, mean_in_bounds
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
-from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
+from fastpubpriv.mechanisms.sums import AffineMap, Released, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of, with_clipped
 from fastpubpriv.rowwise.row_maps import ColumnBox
 from fastpubpriv.session import Session
+from fastpubpriv.sources.views import adjacent_columns
 
 Bounds = tuple[FloatArray, FloatArray] | None
+# Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
+# counts of the pass, scaled to the noise grid, and released.
+HELD = 6
+# Bytes of the cells that are counted together, in all arrays: of columns that are read by themselves, and of a source that is
+# parsed anew for each block.
+BLOCK_BYTES = 1 << 26
+PARSED_BYTES = 1 << 30
 
 
 def ends_of(bounds: Bounds, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -71,6 +80,12 @@ class ColumnCounts:
     values: FloatArray
     std: FloatArray
 
+    def part(self, columns: slice) -> ColumnCounts:
+        """Counts of some of the columns."""
+        return ColumnCounts(
+            center=self.center[columns], values=self.values[columns], std=self.std[columns]
+        )
+
     def joined(self, other: ColumnCounts) -> ColumnCounts:
         """Pool with `other` by inverse variance; a column whose center has moved keeps the counts of `other` alone."""
         same_center = self.center == other.center
@@ -82,14 +97,61 @@ class ColumnCounts:
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
+def memory_of_cells(shares: BudgetSplit, held: int = HELD) -> int:
+    """Bytes of `held` arrays with a number for each signed cell of each column."""
+    return 8 * held * shares.dim * cells_apart(shares.log2_parts)
+
+
+def columns_of_block(run: Session, shares: BudgetSplit) -> int:
+    """Number of columns whose cells are counted together, from public numbers: as many as a block holds.
+
+    A source that is read in order is parsed once for each block, of up to `max_memory`.
+    """
+    room = BLOCK_BYTES
+    if not run.rows.random_access:
+        room = PARSED_BYTES if run.executor.max_memory is None else run.executor.max_memory
+    return max(1, room // (8 * HELD * cells_apart(shares.log2_parts)))
+
+
+def cells_in_blocks(
+    run: Session,
+    center: FloatArray,
+    cost: Fraction,
+    shares: BudgetSplit,
+    *,
+    neutral: bool = False,
+) -> Iterator[tuple[slice, Released]]:
+    """Release the cells of all columns in blocks; yield the columns of each block, and its counts.
+
+    The blocks are of the same rows, so that their costs add up: each has the share of its columns, and the noise of all at once.
+    """
+    dim = shares.dim
+    width = columns_of_block(run, shares)
+    for first in range(0, dim, width):
+        last = min(first + width, dim)
+        part = slice(first, last)
+        cells = SignedCells(center=center[part], log2_parts=shares.log2_parts, neutral=neutral)
+        rows = run.rows
+        if width < dim:
+            rows = adjacent_columns(rows, first, last, neutral=neutral)
+        yield (
+            part,
+            run.on(rows).release(
+                cells,
+                name="signed dyadic cells",
+                cost=cost * Fraction(last - first, dim),
+                cells_per_octave=shares.parts,
+            ),
+        )
+
+
 def columns_from(
-    counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
+    counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, ends: FloatArray
 ) -> CountedColumns:
-    """Return the support and clip of each column, estimated in batches of bounded memory."""
+    """Return the support and clip of each column within `ends` (columns, 2), estimated in batches of bounded memory."""
     together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
-    ends = np.stack(ends_of(bounds, shares.dim), axis=1)
-    for begin in range(0, shares.dim, together):
+    for begin in range(0, len(ends), together):
         part = slice(begin, begin + together)
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
         counted = columns_of(counts.values[part], public[:, part], counts.center[part], own)
@@ -194,33 +256,39 @@ def count(
 ) -> tuple[CountedColumns, BudgetSplit]:
     """Release the counts, and refined ones if the sum can `spare` the budget; return the columns and the remaining split."""
 
-    def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
-        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
-        released = run.release(
-            cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts
-        )
-        return ColumnCounts(
-            center=center, values=released.value, std=np.full(shares.dim, released.noise_std)
-        )
+    ends = np.stack(ends_of(bounds, shares.dim), axis=1)
+
+    def ask(
+        center: FloatArray, cost: Fraction, left: BudgetSplit, earlier: ColumnCounts | None = None
+    ) -> tuple[ColumnCounts, CountedColumns]:
+        """Release the counts at a cost that is not in what is `left`, and pool them with `earlier` ones."""
+        blocks = list[tuple[ColumnCounts, CountedColumns]]()
+        for part, released in cells_in_blocks(run, center, cost, left, neutral=neutral):
+            std = np.full(len(released.value), released.noise_std)
+            counts = ColumnCounts(center=center[part], values=released.value, std=std)
+            if earlier is not None:
+                counts = earlier.part(part).joined(counts)
+            blocks.append((counts, columns_from(counts, public[:, part], left, ends[part])))
+        counts, columns = (joined(parts) for parts in zip(*blocks, strict=True))
+        return counts, columns
 
     again = can_ask_again(shares)
-    counts = ask(lower_medians(public), shares.cells)
-    columns = columns_from(counts, public, shares, bounds)
+    counts, columns = ask(lower_medians(public), shares.cells, shares)
     for _ in range(tuning.MOST_MOVES if again else 0):
         far = off_center(columns, public)
         if not far.any():
             break
-        center = moved(run, columns, far, shares.total * tuning.MOVE_SUM, neutral=neutral)
-        counts = counts.joined(ask(center, shares.total * tuning.MOVE_COUNTS))
-        shares = replace(shares, total=shares.total * MOVED)
-        columns = columns_from(counts, public, shares, bounds)
+        total = shares.total
+        center = moved(run, columns, far, total * tuning.MOVE_SUM, neutral=neutral)
+        shares = replace(shares, total=total * MOVED)
+        counts, columns = ask(center, total * tuning.MOVE_COUNTS, shares, counts)
     else:
         return columns, shares
     share = leftover_share(columns, shares) if spare else Fraction(0)
     if share:
-        counts = counts.joined(ask(counts.center, shares.total * share))
-        shares = replace(shares, total=shares.total * (1 - share))
-        columns = columns_from(counts, public, shares, bounds)
+        total = shares.total
+        shares = replace(shares, total=total * (1 - share))
+        _, columns = ask(counts.center, total * share, shares, counts)
     return columns, shares
 
 
@@ -385,14 +453,6 @@ def known_place(reasons: Reasons) -> bool:
 MOST_NAMED = 10
 MOST_BEYOND = 0.1  # maximum share of public values beyond a bound without a warning
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
-# Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
-# counts of the pass, scaled to the noise grid, and released.
-HELD = 6
-
-
-def memory_of_cells(shares: BudgetSplit, held: int = HELD) -> int:
-    """Bytes of `held` arrays with a number for each signed cell of each column."""
-    return 8 * held * shares.dim * cells_apart(shares.log2_parts)
 
 
 def warn_before(

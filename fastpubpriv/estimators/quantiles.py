@@ -30,11 +30,16 @@ from fastpubpriv.distributions.rank_model import (
 )
 from fastpubpriv.distributions.support import columns_of, fewest, lower_medians, scales_of
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.column_means import ends_of, memory_of_cells, warn_before
+from fastpubpriv.estimators.column_means import (
+    cells_in_blocks,
+    ends_of,
+    memory_of_cells,
+    warn_before,
+)
 from fastpubpriv.estimators.grouping import ALL_SHARE, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results.base import LEVEL, frozen
@@ -72,12 +77,12 @@ def locate_rows(run: Session, public: FloatArray, shares: BudgetSplit) -> list[C
     """Release the counts of signed cells; return the location of each column."""
     centers = lower_medians(public)
     every = [shares] * shares.dim
-    cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-    counts = run.release(
-        cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts
-    )
-    counted = columns_of(counts.value, public, centers, every)
-    return locate(counted, scales_of(counted, every), every)
+    places = list[ColumnPlace]()
+    for part, counts in cells_in_blocks(run, centers, shares.cells, shares):
+        own = every[part]
+        counted = columns_of(counts.value, public[:, part], centers[part], own)
+        places += locate(counted, scales_of(counted, own), own)
+    return places
 
 
 def close_in(

@@ -16,7 +16,6 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.row_types import (
-    CHUNK_BYTES,
     CHUNK_BYTES_IN_PLACE,
     Chunk,
     Rows,
@@ -215,8 +214,11 @@ class Executor:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
         held = query.in_place and rows.in_memory is not None
         held = held or (query.takes_columns and rows.by_columns(0, 0) is not None)
-        most = CHUNK_BYTES_IN_PLACE if held else CHUNK_BYTES
-        size = max(1, min(default_chunk_rows(rows.dim, most), _CHUNK_WORK // cost))
+        if held:
+            size = default_chunk_rows(rows.dim, CHUNK_BYTES_IN_PLACE)
+        else:  # chunks of the source are copies of all of its columns
+            size = default_chunk_rows(max(rows.dim, read_and_changed(rows)[0].dim))
+        size = max(1, min(size, _CHUNK_WORK // cost))
         if workers > 1:
             each = rows.n * cost // (workers * _SHARED_CHUNK_WORK)
             least = workers * min(max(each, _CHUNKS_PER_THREAD), _MOST_CHUNKS_PER_THREAD)
