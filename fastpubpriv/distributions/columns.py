@@ -137,7 +137,7 @@ def _window(values: FloatArray, last: int, parts: int) -> FloatArray:
     end = last + 1 + tuning.OUTER * parts
     out = np.zeros(end - begin)
     low = max(begin, 0)
-    high = min(end, len(values))
+    high = max(low, min(end, len(values)))
     out[low - begin : high - begin] = values[low:high]
     return out
 
@@ -179,10 +179,14 @@ def lines_of(
     places = np.array(known)[:, None] + np.arange(1 - inner, 2 + tuning.OUTER * parts)
     lengths = grid[np.clip(places, 0, len(grid) - 1)]
     edges = np.ldexp(lengths, -np.repeat(exponents, 2)[:, None])
+    kept = [
+        last - begin
+        for last, begin in zip(known, chain(*(each.begins for each in columns)), strict=True)
+    ]
     counts = [values for each in columns for values in (each.below, each.above)]
     variances = [values for each in columns for values in (each.below_var, each.above_var)]
-    rows = np.array([_window(*each, parts) for each in zip(counts, known, strict=True)])
-    variance = np.array([_window(*each, parts) for each in zip(variances, known, strict=True)])
+    rows = np.array([_window(*each, parts) for each in zip(counts, kept, strict=True)])
+    variance = np.array([_window(*each, parts) for each in zip(variances, kept, strict=True)])
     # The last four octaves from the outermost one inwards, then those beyond.
     last = slice(inner - 4 * parts, inner)
     octaves = _octaves(rows[:, last], parts)[:, ::-1]
@@ -337,9 +341,7 @@ def _far(
     end = sign * float((columns.box.lower, columns.box.upper)[side][place])
     last = (columns.scales[place].below, columns.scales[place].above)[side]
     begin = max(0, outermost + 1 - tuning.NEAR_OCTAVES * parts) if last is None else last + 1
-    cells = slice(begin, outermost + 1 + tuning.FAR * parts)
-    counts = (column.below, column.above)[side][cells]
-    variances = (column.below_var, column.above_var)[side][cells]
+    counts, variances = column.kept(side, begin, outermost + 1 + tuning.FAR * parts)
     lengths = edges_of(shares.log2_parts)[begin : begin + len(counts) + 1]
     likely = tuning.FAR_REACH * columns.std[place] + sign * columns.mean[place]
     limit = min(limit, max(0.0, float(likely)))
@@ -369,11 +371,11 @@ def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limi
     shares = columns.shares[place]
     frequent = column.zero / columns.rows[place] - tuning.MANY_ZEROS
     weight = min(1.0, max(0.0, frequent / (tuning.MOST_ZEROS - tuning.MANY_ZEROS)))
-    near = slice(max(0, outermost + 1 - shares.parts), outermost + 1 + shares.parts)
-    cells = (column.below, column.above)[side][near]
+    end = outermost + 1
+    cells, _ = column.kept(side, end - shares.parts, end + shares.parts)
     rows = max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))
-    end = math.ldexp(edges_of(shares.log2_parts)[outermost + 1], -int(columns.box.exponent[place]))
-    return float(weight * rows * min(end, limit))
+    length = math.ldexp(edges_of(shares.log2_parts)[end], -int(columns.box.exponent[place]))
+    return float(weight * rows * min(length, limit))
 
 
 def _set_from_public(columns: CountedColumns, place: int, values: FloatArray) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -173,6 +173,11 @@ def edges_of(log2_parts: int) -> FloatArray:
     return edges
 
 
+def window_cells(log2_parts: int) -> int:
+    """Number of cells that a column keeps on each side once its support is known."""
+    return tuning.INSIDE + tuning.REACH << log2_parts
+
+
 def key_of(size: float, log2_parts: int) -> int:
     """Return the index of the cell that holds a positive number."""
     return (int(np.float64(size).view(np.int64)) - 1) >> (52 - log2_parts)
@@ -191,6 +196,40 @@ class SignedCounts:
     missing: float
     public_above: IntArray  # like public_below: cells that hold a public row, ascending
     public_below: IntArray
+    # Below and above: the first cell that is kept, and the rows in the cells before it.
+    begins: tuple[int, int] = (0, 0)
+    inside: tuple[float, float] = (0.0, 0.0)
+
+    def kept(self, side: int, begin: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Counts and variances of those of the cells `begin` to `end` below (0) or above (1) the center that are kept."""
+        first = self.begins[side]
+        cells = slice(max(begin - first, 0), max(end - first, 0))
+        counts = (self.below, self.above)[side]
+        variances = (self.below_var, self.above_var)[side]
+        return counts[cells], variances[cells]
+
+    def cut(self, scale: Support, log2_parts: int) -> SignedCounts:
+        """The counts that are read once the support is known: from `INSIDE` octaves inside its ends to `REACH` beyond them."""
+        outermost = max((last for last in scale.ends if last is not None), default=-1)
+        size = window_cells(log2_parts)
+        most = (EXPONENTS << log2_parts) - size
+        begins = list[int]()
+        for last in scale.ends:
+            end = 1 + (outermost if last is None else last)
+            begins.append(min(max(end - (tuning.INSIDE << log2_parts), 0), most))
+        below, above = (slice(begin, begin + size) for begin in begins)
+        return replace(
+            self,
+            above=self.above[above].copy(),
+            below=self.below[below].copy(),
+            above_var=self.above_var[above].copy(),
+            below_var=self.below_var[below].copy(),
+            begins=(below.start, above.start),
+            inside=(
+                float(self.below[: below.start].sum()),
+                float(self.above[: above.start].sum()),
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -202,6 +241,11 @@ class Support:
     anchored: bool  # a window localizes the column by itself
     referenced: bool  # there were known or guessed cells to start from
     outlying: bool = False  # public rows were ignored: they lie far from all significant cells
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """The outermost significant cells below and above."""
+        return self.below, self.above
 
 
 def public_counts(public: FloatArray) -> IntArray:
@@ -359,7 +403,7 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
     """Largest contribution to the sum of distances of a cell or octave beyond the support that is unlikely noise, or zero."""
-    lasts = [last for last in (scale.above, scale.below) if last is not None]
+    lasts = [last for last in scale.ends if last is not None]
     if not lasts:
         return 0.0
     parts = shares.parts
@@ -369,9 +413,10 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     limits = thresholds(shares.log2_parts, chance, type(shares.spending))[:, 0].tolist()
     edges = edges_of(shares.log2_parts)
     worst = 0.0
-    for last, counts in ((scale.above, column.above), (scale.below, column.below)):
+    for side, last in enumerate(scale.ends):
         begin = 1 + (max(lasts) if last is None else last)
-        counted = np.append(0.0, counts[begin : begin + tuning.REACH * parts].cumsum())
+        counts, _ = column.kept(side, begin, begin + tuning.REACH * parts)
+        counted = np.append(0.0, counts.cumsum())
         for width, limit in zip(widths, limits, strict=True):
             sums = counted[width:] - counted[:-width]
             places = (sums > limit * shares.count_std * math.sqrt(width)).nonzero()[0]

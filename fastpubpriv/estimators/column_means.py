@@ -79,22 +79,55 @@ class ColumnCounts:
     center: FloatArray
     values: FloatArray
     std: FloatArray
+    begins: IntArray  # the first cells below and above the center that are kept, (dim, 2)
 
     def part(self, columns: slice) -> ColumnCounts:
         """Counts of some of the columns."""
         return ColumnCounts(
-            center=self.center[columns], values=self.values[columns], std=self.std[columns]
+            center=self.center[columns],
+            values=self.values[columns],
+            std=self.std[columns],
+            begins=self.begins[columns],
+        )
+
+    def cut(self, columns: CountedColumns) -> ColumnCounts:
+        """The counts that the columns keep, which are none of one without a support: its center is NaN."""
+        begins = np.array([column.begins for column in columns.counted])
+        known = np.array([scale.ends != (None, None) for scale in columns.scales])
+        places = places_of(begins, len(columns.counted[0].above), self.values.shape[1])
+        return ColumnCounts(
+            center=np.where(known, self.center, math.nan),
+            values=np.take_along_axis(self.values, places, axis=1),
+            std=self.std,
+            begins=begins,
         )
 
     def joined(self, other: ColumnCounts) -> ColumnCounts:
-        """Pool with `other` by inverse variance; a column whose center has moved keeps the counts of `other` alone."""
+        """Pool with `other` by inverse variance where cells are kept; a column whose center has moved has only those of `other`."""
         same_center = self.center == other.center
         weight = np.where(same_center, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(same_center, self.std * other.std / np.hypot(self.std, other.std), other.std)
-        values = self.values - other.values
+        cells = other.values.shape[1]
+        cut = self.values.shape[1] < cells
+        places = places_of(self.begins, self.values.shape[1] // 2 - 1, cells) if cut else None
+        new = other.values if places is None else np.take_along_axis(other.values, places, axis=1)
+        values = self.values - new
         values *= weight[:, None]
-        values += other.values
-        return ColumnCounts(center=other.center, values=values, std=std)
+        values += new
+        if places is not None:
+            # Elsewhere `other` stands alone: with the noise of pooled counts, its z-scores remain the same.
+            every = other.values * (std / other.std)[:, None]
+            np.put_along_axis(every, places, values, axis=1)
+            values = every
+        return ColumnCounts(center=other.center, values=values, std=std, begins=other.begins)
+
+
+def places_of(begins: IntArray, kept: int, cells: int) -> IntArray:
+    """Places of `kept` cells of each side from `begins` on, and of zeros and missing values, among all cells: (dim, places)."""
+    side = cells // 2 - 1
+    windows = begins[:, ::-1, None] + np.array([[0], [side]]) + np.arange(kept)
+    others = np.broadcast_to([2 * side, 2 * side + 1], begins.shape)
+    return np.concatenate([windows.reshape(len(begins), -1), others], axis=1)
 
 
 def memory_of_cells(shares: BudgetSplit, held: int = HELD) -> int:
@@ -148,7 +181,10 @@ def cells_in_blocks(
 def columns_from(
     counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, ends: FloatArray
 ) -> CountedColumns:
-    """Return the support and clip of each column within `ends` (columns, 2), estimated in batches of bounded memory."""
+    """Return the support and clip of each column within `ends` (columns, 2), estimated in batches of bounded memory.
+
+    Of columns that are not all columns of the call, only the cells about the support are kept.
+    """
     together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
     for begin in range(0, len(ends), together):
@@ -156,6 +192,11 @@ def columns_from(
         own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
         counted = columns_of(counts.values[part], public[:, part], counts.center[part], own)
         scales = scales_of(counted, own)
+        if len(ends) < shares.dim:
+            counted = [
+                column.cut(scale, shares.log2_parts)
+                for column, scale in zip(counted, scales, strict=True)
+            ]
         parts.append(columns_clipped(counted, scales, own, ends[part], public[:, part]))
     columns: CountedColumns = joined(parts)
     return columns
@@ -265,15 +306,22 @@ def count(
         blocks = list[tuple[ColumnCounts, CountedColumns]]()
         for part, released in cells_in_blocks(run, center, cost, left, neutral=neutral):
             std = np.full(len(released.value), released.noise_std)
-            counts = ColumnCounts(center=center[part], values=released.value, std=std)
+            begins = np.zeros((len(std), 2), dtype=np.int64)
+            counts = ColumnCounts(
+                center=center[part], values=released.value, std=std, begins=begins
+            )
             if earlier is not None:
                 counts = earlier.part(part).joined(counts)
-            blocks.append((counts, columns_from(counts, public[:, part], left, ends[part])))
+            columns = columns_from(counts, public[:, part], left, ends[part])
+            # Windows are cut out of released counts, never before the noise is added.
+            counts = counts.cut(columns) if len(std) < left.dim else counts
+            blocks.append((counts, columns))
         counts, columns = (joined(parts) for parts in zip(*blocks, strict=True))
         return counts, columns
 
     again = can_ask_again(shares)
-    counts, columns = ask(lower_medians(public), shares.cells, shares)
+    center = lower_medians(public)
+    counts, columns = ask(center, shares.cells, shares)
     for _ in range(tuning.MOST_MOVES if again else 0):
         far = off_center(columns, public)
         if not far.any():
@@ -288,7 +336,7 @@ def count(
     if share:
         total = shares.total
         shares = replace(shares, total=total * (1 - share))
-        _, columns = ask(counts.center, total * share, shares, counts)
+        _, columns = ask(center, total * share, shares, counts)
     return columns, shares
 
 
@@ -389,8 +437,9 @@ def holds_most_rows(columns: CountedColumns) -> BoolArray:
         # Both sides up to the outermost cell: the two sides of a column may end in different octaves.
         lasts = (last for last in (scale.below, scale.above) if last is not None)
         end = max(lasts, default=-1) + 1
-        inside = slice(max(0, end - tuning.BELOW * shares.parts), end)
-        rows = column.zero + float(column.below[inside].sum() + column.above[inside].sum())
+        begin = end - tuning.BELOW * shares.parts
+        below, above = (column.kept(side, begin, end)[0].sum() for side in (0, 1))
+        rows = column.zero + float(below + above)
         holds.append(rows >= shares.n / 2.0)
     return np.array(holds)
 
