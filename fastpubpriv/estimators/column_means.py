@@ -40,6 +40,7 @@ from fastpubpriv.distributions.support import (
     scales_of,
     undetected_at,
     undetected_rows,
+    window_cells,
 )
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.bounded_means import BoundedColumns, mean_in_bounds
@@ -59,10 +60,12 @@ Bounds = tuple[FloatArray, FloatArray] | None
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
-# Bytes of the cells that are counted together, in all arrays: of columns that are read by themselves, and of a source that is
-# parsed anew for each block.
-BLOCK_BYTES = 1 << 26
+# Bytes of these arrays for the columns that are counted together: of a source that is read by columns or in any order, and of one
+# that is parsed anew for each block.
+BLOCK_BYTES = 3 << 24
 PARSED_BYTES = 1 << 30
+# Bytes of a column that is kept while others are counted, in addition to its windows of cells.
+COLUMN_BYTES = 2_500
 
 
 def ends_of(bounds: Bounds, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -130,9 +133,15 @@ def places_of(begins: IntArray, kept: int, cells: int) -> IntArray:
     return np.concatenate([windows.reshape(len(begins), -1), others], axis=1)
 
 
-def memory_of_cells(shares: BudgetSplit, held: int = HELD) -> int:
-    """Bytes of `held` arrays with a number for each signed cell of each column."""
-    return 8 * held * shares.dim * cells_apart(shares.log2_parts)
+def memory_of_cells(run: Session, shares: BudgetSplit, held: int = HELD) -> int:
+    """Bytes of `held` arrays with a number for each signed cell of the columns of a block, and of what is kept of all columns."""
+    together = min(shares.dim, columns_of_block(run, shares))
+    block = 8 * held * together * cells_apart(shares.log2_parts)
+    if together == shares.dim:
+        return block
+    # Of each side: counts released before and now, pooled counts and their variances.
+    windows = 8 * 2 * 4 * window_cells(shares.log2_parts)
+    return block + shares.dim * (windows + COLUMN_BYTES)
 
 
 def columns_of_block(run: Session, shares: BudgetSplit) -> int:
@@ -187,9 +196,10 @@ def columns_from(
     """
     together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
+    by_noise = {std: replace(shares, count_std=std) for std in np.unique(counts.std).tolist()}
     for begin in range(0, len(ends), together):
         part = slice(begin, begin + together)
-        own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
+        own = [by_noise[std] for std in counts.std[part].tolist()]
         counted = columns_of(counts.values[part], public[:, part], counts.center[part], own)
         scales = scales_of(counted, own)
         if len(ends) < shares.dim:
@@ -296,7 +306,6 @@ def count(
     spare: bool = True,
 ) -> tuple[CountedColumns, BudgetSplit]:
     """Release the counts, and refined ones if the sum can `spare` the budget; return the columns and the remaining split."""
-
     ends = np.stack(ends_of(bounds, shares.dim), axis=1)
 
     def ask(
@@ -329,6 +338,7 @@ def count(
         total = shares.total
         center = moved(run, columns, far, total * tuning.MOVE_SUM, neutral=neutral)
         shares = replace(shares, total=total * MOVED)
+        del columns  # to limit memory
         counts, columns = ask(center, total * tuning.MOVE_COUNTS, shares, counts)
     else:
         return columns, shares
@@ -336,6 +346,7 @@ def count(
     if share:
         total = shares.total
         shares = replace(shares, total=total * (1 - share))
+        del columns
         _, columns = ask(center, total * share, shares, counts)
     return columns, shares
 
@@ -673,7 +684,7 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
             result = mean_in_bounds(run, public, within)
     else:
         check_grids(shares)
-        session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
+        session.require_memory("estimate_mean", dim, memory_of_cells(run, shares, HELD))
         beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
         with run.paid():
             columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)

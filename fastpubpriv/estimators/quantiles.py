@@ -245,7 +245,7 @@ def quantiles(
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     # The counts of signed cells are freed before those between edges are made.
-    needed = BATCH + max(memory_of_cells(shares, HELD), memory_of_edges(dim, k, opened.size))
+    needed = BATCH + max(memory_of_cells(run, shares, HELD), memory_of_edges(dim, k, opened.size))
     session.require_memory("quantiles", dim, needed)
     numbers = opened.run_on(run)
     beyond = warn_before("quantiles", shares, public, limits, opened.names)
