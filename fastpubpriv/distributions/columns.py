@@ -122,11 +122,11 @@ def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
 
 def _filled(scale: Support, column: SignedCounts, shares: BudgetSplit) -> list[int | None]:
     """Outermost cells below and above; a side without any gets one an octave inside that of the other side."""
-    lasts = [scale.below, scale.above]
+    lasts = list(scale.ends)
     if None in lasts and column.zero <= tuning.MANY_ZEROS * shares.n:
         for empty in (DOWN, UP):
             other = lasts[1 - empty]
-            if (scale.below, scale.above)[empty] is None and other is not None:
+            if scale.ends[empty] is None and other is not None:
                 lasts[empty] = max(other - max(shares.parts, 2), 0)
     return lasts
 
@@ -179,14 +179,12 @@ def lines_of(
     places = np.array(known)[:, None] + np.arange(1 - inner, 2 + tuning.OUTER * parts)
     lengths = grid[np.clip(places, 0, len(grid) - 1)]
     edges = np.ldexp(lengths, -np.repeat(exponents, 2)[:, None])
-    kept = [
-        last - begin
-        for last, begin in zip(known, chain(*(each.begins for each in columns)), strict=True)
-    ]
-    counts = [values for each in columns for values in (each.below, each.above)]
-    variances = [values for each in columns for values in (each.below_var, each.above_var)]
-    rows = np.array([_window(*each, parts) for each in zip(counts, kept, strict=True)])
-    variance = np.array([_window(*each, parts) for each in zip(variances, kept, strict=True)])
+    begins = chain(*(each.begins for each in columns))
+    here = [last - begin for last, begin in zip(known, begins, strict=True)]
+    counts = [side for each in columns for side in each.values]
+    variances = [side for each in columns for side in each.variances]
+    rows = np.array([_window(*each, parts) for each in zip(counts, here, strict=True)])
+    variance = np.array([_window(*each, parts) for each in zip(variances, here, strict=True)])
     # The last four octaves from the outermost one inwards, then those beyond.
     last = slice(inner - 4 * parts, inner)
     octaves = _octaves(rows[:, last], parts)[:, ::-1]
@@ -201,9 +199,7 @@ def lines_of(
     around = np.concatenate([beyond[:, :1], octaves], axis=1)
     around_stds = np.concatenate([beyond_stds[:, :1], stds], axis=1)
     sides = Sides(
-        occupied=np.array(
-            [each is not None for scale in scales for each in (scale.below, scale.above)]
-        ),
+        occupied=np.array([each is not None for scale in scales for each in scale.ends]),
         heavy=is_slow(around, around_stds, 1) | is_slow(around, around_stds, 2),
         apart=(gap < 3.0 * gap_std) & (octaves[:, 0] < tuning.UNSEEN * noise),
     )
@@ -317,14 +313,13 @@ def undetected(columns: CountedColumns, line: Line, bounds: FloatArray) -> Float
     limits = np.abs(line.relative(bounds.T)).T
     excess = np.zeros(limits.shape)
     for place, scale in enumerate(columns.scales):
-        lasts = (scale.below, scale.above)
-        outermost = max((last for last in lasts if last is not None), default=None)
-        if outermost is None:
+        outermost = scale.outermost
+        if outermost < 0:
             continue
         for side in (DOWN, UP):
             limit = float(limits[place, side])
             excess[place, side] = _far(columns, line, place, side, outermost, limit)
-            if lasts[side] is None:
+            if scale.ends[side] is None:
                 beside = _beside(columns, place, side, outermost, limit)
                 excess[place, side] = max(excess[place, side], beside)
     return excess
@@ -339,9 +334,9 @@ def _far(
     parts = shares.parts
     sign = 1.0 if side else -1.0
     end = sign * float((columns.box.lower, columns.box.upper)[side][place])
-    last = (columns.scales[place].below, columns.scales[place].above)[side]
+    last = columns.scales[place].ends[side]
     begin = max(0, outermost + 1 - tuning.NEAR_OCTAVES * parts) if last is None else last + 1
-    counts, variances = column.kept(side, begin, outermost + 1 + tuning.FAR * parts)
+    counts, variances = column.cells(side, begin, outermost + 1 + tuning.FAR * parts)
     lengths = edges_of(shares.log2_parts)[begin : begin + len(counts) + 1]
     likely = tuning.FAR_REACH * columns.std[place] + sign * columns.mean[place]
     limit = min(limit, max(0.0, float(likely)))
@@ -372,7 +367,7 @@ def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limi
     frequent = column.zero / columns.rows[place] - tuning.MANY_ZEROS
     weight = min(1.0, max(0.0, frequent / (tuning.MOST_ZEROS - tuning.MANY_ZEROS)))
     end = outermost + 1
-    cells, _ = column.kept(side, end - shares.parts, end + shares.parts)
+    cells, _ = column.cells(side, end - shares.parts, end + shares.parts)
     rows = max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))
     length = math.ldexp(edges_of(shares.log2_parts)[end], -int(columns.box.exponent[place]))
     return float(weight * rows * min(length, limit))

@@ -153,8 +153,8 @@ def locate(
                 continue
             start = max(0, last + 1 - tuning.BELOW * parts)
             ends.append(column.center + sign * sizes[start : last + 2])
-            inside, _ = column.kept(side, 0, start + 1)
-            outer, _ = column.kept(side, start + 1, last + 1)
+            inside, _ = column.cells(side, 0, start + 1)
+            outer, _ = column.cells(side, start + 1, last + 1)
             mass = np.append(column.inside[side] + inside.sum(), outer)
             masses.append(np.maximum(mass, 0.0))
         first = _first_edges(column.center, ends, masses, shares.count_std)

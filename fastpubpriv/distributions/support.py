@@ -61,12 +61,8 @@ def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) ->
 
 def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> FloatArray:
     """Counts and variances of a slice of the cells above and below each center, and of both added: (2, columns, 3, cells)."""
-    sides = np.array(
-        [
-            [(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])]
-            for each in columns
-        ]
-    ).swapaxes(0, 1)
+    below_first = np.array([(each.values[:, part], each.variances[:, part]) for each in columns])
+    sides = below_first.swapaxes(0, 1)[:, :, ::-1]
     return np.concatenate([sides, sides.sum(axis=2, keepdims=True)], axis=2)
 
 
@@ -185,50 +181,39 @@ def key_of(size: float, log2_parts: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCounts:
-    """Counts of one column above and below its center, (cells,) each, their variances, and counts of zeros and missing values."""
+    """Counts of one column below (0) and above (1) its center, their variances, and counts of zeros and missing values."""
 
     center: float
-    above: FloatArray
-    below: FloatArray
-    above_var: FloatArray
-    below_var: FloatArray
+    values: FloatArray  # (2, cells), like variances
+    variances: FloatArray
     zero: float
     missing: float
     public_above: IntArray  # like public_below: cells that hold a public row, ascending
     public_below: IntArray
-    # Below and above: the first cell that is kept, and the rows in the cells before it.
-    begins: tuple[int, int] = (0, 0)
-    inside: tuple[float, float] = (0.0, 0.0)
+    # of both sides: which cell is the first, and the rows in cells inside it
+    begins: Sequence[int] | IntArray = (0, 0)
+    inside: Sequence[float] = (0.0, 0.0)
 
-    def kept(self, side: int, begin: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """Counts and variances of those of the cells `begin` to `end` below (0) or above (1) the center that are kept."""
+    def cells(self, side: int, begin: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Counts and variances of the cells `begin` to `end` of a side, as far as they are there."""
         first = self.begins[side]
-        cells = slice(max(begin - first, 0), max(end - first, 0))
-        counts = (self.below, self.above)[side]
-        variances = (self.below_var, self.above_var)[side]
-        return counts[cells], variances[cells]
+        part = slice(max(begin - first, 0), max(end - first, 0))
+        return self.values[side, part], self.variances[side, part]
 
     def cut(self, scale: Support, log2_parts: int) -> SignedCounts:
         """The counts that are read once the support is known: from `INSIDE` octaves inside its ends to `REACH` beyond them."""
-        outermost = max((last for last in scale.ends if last is not None), default=-1)
+        lasts = np.array([scale.outermost if last is None else last for last in scale.ends])
         size = window_cells(log2_parts)
-        most = (EXPONENTS << log2_parts) - size
-        begins = list[int]()
-        for last in scale.ends:
-            end = 1 + (outermost if last is None else last)
-            begins.append(min(max(end - (tuning.INSIDE << log2_parts), 0), most))
-        below, above = (slice(begin, begin + size) for begin in begins)
+        begins = lasts + 1 - (tuning.INSIDE << log2_parts)
+        begins = np.clip(begins, 0, (EXPONENTS << log2_parts) - size)
+        places = begins[:, None] + np.arange(size)
+        inside = [counts[:begin].sum() for counts, begin in zip(self.values, begins, strict=True)]
         return replace(
             self,
-            above=self.above[above].copy(),
-            below=self.below[below].copy(),
-            above_var=self.above_var[above].copy(),
-            below_var=self.below_var[below].copy(),
-            begins=(below.start, above.start),
-            inside=(
-                float(self.below[: below.start].sum()),
-                float(self.above[: above.start].sum()),
-            ),
+            values=np.take_along_axis(self.values, places, axis=1),
+            variances=np.take_along_axis(self.variances, places, axis=1),
+            begins=begins,
+            inside=inside,
         )
 
 
@@ -246,6 +231,11 @@ class Support:
     def ends(self) -> tuple[int | None, int | None]:
         """The outermost significant cells below and above."""
         return self.below, self.above
+
+    @property
+    def outermost(self) -> int:
+        """The outermost significant cell of both sides, -1 for none."""
+        return max((last for last in self.ends if last is not None), default=-1)
 
 
 def public_counts(public: FloatArray) -> IntArray:
@@ -287,10 +277,8 @@ def columns_of(
     return [
         SignedCounts(
             center=center,
-            above=values[j, 0],
-            below=values[j, 1],
-            above_var=variances[j, 0],
-            below_var=variances[j, 1],
+            values=values[j, ::-1],
+            variances=variances[j, ::-1],
             zero=zero,
             missing=missing,
             public_above=cells[2 * j],
@@ -382,10 +370,9 @@ def undetected_at(
     column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float
 ) -> float:
     """Upper bound on undetected rows at a distance from the center, such as that of a bound of the column."""
-    lasts = [last for last in (scale.above, scale.below) if last is not None]
     key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
-    if lasts:
-        return undetected_rows(shares, max(0, key - max(lasts)) / shares.parts)
+    if scale.outermost >= 0:
+        return undetected_rows(shares, max(0, key - scale.outermost) / shares.parts)
     places = [key_of(size, shares.log2_parts) for size in (abs(column.center), 1.0) if size]
     return undetected_rows(
         shares, min(abs(key - place) for place in places) / shares.parts, guessed=True
@@ -403,8 +390,7 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
     """Largest contribution to the sum of distances of a cell or octave beyond the support that is unlikely noise, or zero."""
-    lasts = [last for last in scale.ends if last is not None]
-    if not lasts:
+    if scale.outermost < 0:
         return 0.0
     parts = shares.parts
     widths = widths_of(shares.log2_parts)
@@ -414,8 +400,8 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     edges = edges_of(shares.log2_parts)
     worst = 0.0
     for side, last in enumerate(scale.ends):
-        begin = 1 + (max(lasts) if last is None else last)
-        counts, _ = column.kept(side, begin, begin + tuning.REACH * parts)
+        begin = 1 + (scale.outermost if last is None else last)
+        counts, _ = column.cells(side, begin, begin + tuning.REACH * parts)
         counted = np.append(0.0, counts.cumsum())
         for width, limit in zip(widths, limits, strict=True):
             sums = counted[width:] - counted[:-width]

@@ -7,7 +7,7 @@ Every decision here is a function of public and of released numbers, and what is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -60,10 +60,9 @@ Bounds = tuple[FloatArray, FloatArray] | None
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
-# Bytes of these arrays for the columns that are counted together: of a source that is read by columns or in any order, and of one
-# that is parsed anew for each block.
+# Bytes of these arrays for the columns that are counted together. A source that is read in order is parsed anew for each block.
 BLOCK_BYTES = 3 << 24
-PARSED_BYTES = 1 << 30
+PARSED_BYTES = 16 * BLOCK_BYTES
 # Bytes of a column that is kept while others are counted, in addition to its windows of cells.
 COLUMN_BYTES = 2_500
 
@@ -82,37 +81,28 @@ class ColumnCounts:
     center: FloatArray
     values: FloatArray
     std: FloatArray
-    begins: IntArray  # the first cells below and above the center that are kept, (dim, 2)
+    # of the values among all cells, if they are those of windows alone
+    places: IntArray | None = None
 
-    def part(self, columns: slice) -> ColumnCounts:
-        """Counts of some of the columns."""
-        return ColumnCounts(
-            center=self.center[columns],
-            values=self.values[columns],
-            std=self.std[columns],
-            begins=self.begins[columns],
-        )
-
-    def cut(self, columns: CountedColumns) -> ColumnCounts:
-        """The counts that the columns keep, which are none of one without a support: its center is NaN."""
-        begins = np.array([column.begins for column in columns.counted])
-        known = np.array([scale.ends != (None, None) for scale in columns.scales])
-        places = places_of(begins, len(columns.counted[0].above), self.values.shape[1])
-        return ColumnCounts(
-            center=np.where(known, self.center, math.nan),
-            values=np.take_along_axis(self.values, places, axis=1),
-            std=self.std,
-            begins=begins,
-        )
+    def cut(self, columns: CountedColumns, log2_parts: int) -> ColumnCounts:
+        """The counts in the windows of columns; those of a column without a support serve no more, and its center is NaN."""
+        begins = np.array([column.begins[::-1] for column in columns.counted])
+        size = window_cells(log2_parts)
+        side = self.values.shape[1] // 2 - 1
+        windows = begins[:, :, None] + np.array([[0], [side]]) + np.arange(size)
+        others = np.broadcast_to([2 * side, 2 * side + 1], begins.shape)
+        places = np.concatenate([windows.reshape(len(begins), -1), others], axis=1)
+        nowhere = [scale.outermost < 0 for scale in columns.scales]
+        center = np.where(nowhere, math.nan, self.center)
+        values = np.take_along_axis(self.values, places, axis=1)
+        return replace(self, center=center, values=values, places=places.astype(np.int32))
 
     def joined(self, other: ColumnCounts) -> ColumnCounts:
         """Pool with `other` by inverse variance where cells are kept; a column whose center has moved has only those of `other`."""
         same_center = self.center == other.center
         weight = np.where(same_center, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(same_center, self.std * other.std / np.hypot(self.std, other.std), other.std)
-        cells = other.values.shape[1]
-        cut = self.values.shape[1] < cells
-        places = places_of(self.begins, self.values.shape[1] // 2 - 1, cells) if cut else None
+        places = self.places
         new = other.values if places is None else np.take_along_axis(other.values, places, axis=1)
         values = self.values - new
         values *= weight[:, None]
@@ -122,21 +112,13 @@ class ColumnCounts:
             every = other.values * (std / other.std)[:, None]
             np.put_along_axis(every, places, values, axis=1)
             values = every
-        return ColumnCounts(center=other.center, values=values, std=std, begins=other.begins)
+        return ColumnCounts(center=other.center, values=values, std=std)
 
 
-def places_of(begins: IntArray, kept: int, cells: int) -> IntArray:
-    """Places of `kept` cells of each side from `begins` on, and of zeros and missing values, among all cells: (dim, places)."""
-    side = cells // 2 - 1
-    windows = begins[:, ::-1, None] + np.array([[0], [side]]) + np.arange(kept)
-    others = np.broadcast_to([2 * side, 2 * side + 1], begins.shape)
-    return np.concatenate([windows.reshape(len(begins), -1), others], axis=1)
-
-
-def memory_of_cells(run: Session, shares: BudgetSplit, held: int = HELD) -> int:
-    """Bytes of `held` arrays with a number for each signed cell of the columns of a block, and of what is kept of all columns."""
+def memory_of_cells(run: Session, shares: BudgetSplit) -> int:
+    """Bytes of the arrays with a number for each signed cell of a block of columns, and of what is kept of all columns."""
     together = min(shares.dim, columns_of_block(run, shares))
-    block = 8 * held * together * cells_apart(shares.log2_parts)
+    block = 8 * HELD * together * cells_apart(shares.log2_parts)
     if together == shares.dim:
         return block
     # Of each side: counts released before and now, pooled counts and their variances.
@@ -145,13 +127,8 @@ def memory_of_cells(run: Session, shares: BudgetSplit, held: int = HELD) -> int:
 
 
 def columns_of_block(run: Session, shares: BudgetSplit) -> int:
-    """Number of columns whose cells are counted together, from public numbers: as many as a block holds.
-
-    A source that is read in order is parsed once for each block, of up to `max_memory`.
-    """
-    room = BLOCK_BYTES
-    if not run.rows.random_access:
-        room = PARSED_BYTES if run.executor.max_memory is None else run.executor.max_memory
+    """Number of columns whose cells are counted together, from public numbers."""
+    room = BLOCK_BYTES if run.rows.random_access else PARSED_BYTES
     return max(1, room // (8 * HELD * cells_apart(shares.log2_parts)))
 
 
@@ -173,18 +150,17 @@ def cells_in_blocks(
         last = min(first + width, dim)
         part = slice(first, last)
         cells = SignedCells(center=center[part], log2_parts=shares.log2_parts, neutral=neutral)
-        rows = run.rows
+        own = run
         if width < dim:
-            rows = adjacent_columns(rows, first, last, neutral=neutral)
-        yield (
-            part,
-            run.on(rows).release(
-                cells,
-                name="signed dyadic cells",
-                cost=cost * Fraction(last - first, dim),
-                cells_per_octave=shares.parts,
-            ),
+            own = run.on(adjacent_columns(run.rows, first, last, neutral=neutral))
+        cost_of_block = cost * Fraction(last - first, dim)
+        released = own.release(
+            cells,
+            name="signed dyadic cells",
+            cost=cost_of_block,
+            cells_per_octave=shares.parts,
         )
+        yield part, released
 
 
 def columns_from(
@@ -246,7 +222,7 @@ def off_center(columns: CountedColumns, public: FloatArray) -> BoolArray:
         clear = tuning.LIKELY * shares.count_std
         wide = min(2, shares.parts)
         ones = np.ones(wide)
-        most = max(float(np.convolve(side, ones).max()) for side in (column.above, column.below))
+        most = max(float(np.convolve(side, ones).max()) for side in column.values)
         elsewhere = columns.rows[place] - most
         alone = elsewhere < tuning.ALONE * columns.rows[place] + math.sqrt(wide) * clear
         is_far[place] = scale.anchored and column.zero <= clear and alone
@@ -309,24 +285,22 @@ def count(
     ends = np.stack(ends_of(bounds, shares.dim), axis=1)
 
     def ask(
-        center: FloatArray, cost: Fraction, left: BudgetSplit, earlier: ColumnCounts | None = None
-    ) -> tuple[ColumnCounts, CountedColumns]:
-        """Release the counts at a cost that is not in what is `left`, and pool them with `earlier` ones."""
-        blocks = list[tuple[ColumnCounts, CountedColumns]]()
+        center: FloatArray, cost: Fraction, left: BudgetSplit, earlier: Sequence[ColumnCounts] = ()
+    ) -> tuple[list[ColumnCounts], CountedColumns]:
+        """Release the counts of all blocks at a cost that is not in what is `left`, and pool them with `earlier` ones."""
+        blocks = list[ColumnCounts]()
+        parts = list[CountedColumns]()
         for part, released in cells_in_blocks(run, center, cost, left, neutral=neutral):
             std = np.full(len(released.value), released.noise_std)
-            begins = np.zeros((len(std), 2), dtype=np.int64)
-            counts = ColumnCounts(
-                center=center[part], values=released.value, std=std, begins=begins
-            )
-            if earlier is not None:
-                counts = earlier.part(part).joined(counts)
+            counts = ColumnCounts(center=center[part], values=released.value, std=std)
+            if earlier:
+                counts = earlier[len(blocks)].joined(counts)
             columns = columns_from(counts, public[:, part], left, ends[part])
-            # Windows are cut out of released counts, never before the noise is added.
-            counts = counts.cut(columns) if len(std) < left.dim else counts
-            blocks.append((counts, columns))
-        counts, columns = (joined(parts) for parts in zip(*blocks, strict=True))
-        return counts, columns
+            if len(std) < left.dim:  # cut out of released counts, never before the noise is added
+                counts = counts.cut(columns, left.log2_parts)
+            blocks.append(counts)
+            parts.append(columns)
+        return blocks, joined(parts)
 
     again = can_ask_again(shares)
     center = lower_medians(public)
@@ -436,7 +410,7 @@ def unplaced(columns: CountedColumns) -> tuple[BoolArray, BoolArray]:
     occupied = columns.sides.occupied.any(axis=1)
     known = np.array([not shares.too_noisy for shares in columns.shares])
     many = known & (columns.zero > tuning.MANY_ZEROS * columns.shares[0].n)
-    without = np.array([scale.above is None and scale.below is None for scale in columns.scales])
+    without = np.array([scale.outermost < 0 for scale in columns.scales])
     constant = many & without
     return constant, ~constant & ~(occupied & (columns.anchored | many))
 
@@ -446,10 +420,9 @@ def holds_most_rows(columns: CountedColumns) -> BoolArray:
     holds = list[bool]()
     for column, scale, shares in columns.evidence:
         # Both sides up to the outermost cell: the two sides of a column may end in different octaves.
-        lasts = (last for last in (scale.below, scale.above) if last is not None)
-        end = max(lasts, default=-1) + 1
+        end = scale.outermost + 1
         begin = end - tuning.BELOW * shares.parts
-        below, above = (column.kept(side, begin, end)[0].sum() for side in (0, 1))
+        below, above = (column.cells(side, begin, end)[0].sum() for side in (0, 1))
         rows = column.zero + float(below + above)
         holds.append(rows >= shares.n / 2.0)
     return np.array(holds)
@@ -467,9 +440,11 @@ def report_of(
     dim = len(columns.rows)
     shares = columns.shares[0]
     edges = edges_of(shares.log2_parts)
-    lasts = [(scale.below, scale.above) for scale in columns.scales]
     reached = np.array(
-        [[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts]
+        [
+            [0.0 if last is None else edges[last + 1] for last in scale.ends]
+            for scale in columns.scales
+        ]
     )
     unseen = np.array([undetected_rows(each) for each in columns.shares])
     unknown = np.array([not known_place(reasons) for reasons in estimates.reasons])
@@ -684,7 +659,7 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
             result = mean_in_bounds(run, public, within)
     else:
         check_grids(shares)
-        session.require_memory("estimate_mean", dim, memory_of_cells(run, shares, HELD))
+        session.require_memory("estimate_mean", dim, memory_of_cells(run, shares))
         beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
         with run.paid():
             columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)

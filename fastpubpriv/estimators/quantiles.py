@@ -56,10 +56,8 @@ ZOOMS = 3
 UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the number of all rows
 # A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
 TOTAL_STDS = 2.0
-# Arrays of a number for each signed cell that exist at once: exact counts of the pass, scaled to the noise grid, noise, released.
-HELD = 5
-BATCH = 1 << 20  # bytes of the columns whose cells are read together
-# The same for each cell between edges; the edges and counts of earlier rounds are kept too.
+# Arrays of a number for each cell between edges that exist at once: exact counts of the pass, scaled to the noise grid, noise,
+# released; the edges and counts of earlier rounds are kept too.
 HELD_OF_EDGES = 6
 
 
@@ -245,7 +243,7 @@ def quantiles(
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     # The counts of signed cells are freed before those between edges are made.
-    needed = BATCH + max(memory_of_cells(run, shares, HELD), memory_of_edges(dim, k, opened.size))
+    needed = max(memory_of_cells(run, shares), memory_of_edges(dim, k, opened.size))
     session.require_memory("quantiles", dim, needed)
     numbers = opened.run_on(run)
     beyond = warn_before("quantiles", shares, public, limits, opened.names)

@@ -241,7 +241,9 @@ def _pass(
     if size >= n:
         workers = 1
     source, changed = read_and_changed(rows)
-    if size >= n and bar is None and source.random_access:  # the common case of a small data set
+    most_columns = 2 * rows.dim >= source.dim
+    # the common case of a small data set
+    if size >= n and bar is None and source.random_access and most_columns:
         query.add(changed(source.block(0, n)), first)
         return iter((first,))
     # One set of accumulators per worker, or fewer if memory runs out; this thread allocates them all.

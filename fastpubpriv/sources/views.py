@@ -178,7 +178,7 @@ class ChosenColumns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsOfWholeRows:
-    """Columns `first` to `last`, `last` excluded; one of them is NaN in a row with a number that is not finite in any column."""
+    """Columns `first` to `last`, `last` excluded; one of them is NaN where any number of the whole row is not finite."""
 
     first: int
     last: int
@@ -267,7 +267,7 @@ class AdjacentColumns(RowMapView):
 
 
 def adjacent_columns(rows: Rows, first: int, last: int, *, neutral: bool) -> Rows:
-    """Return columns `first` to `last` of rows, `last` excluded; if `neutral`, none of rows that are not finite in any column."""
+    """Return columns `first` to `last` of rows, `last` excluded; if `neutral`, a NaN stands in every row with one."""
     if neutral:
         return each_row(rows, ColumnsOfWholeRows(first, last), last - first)
     return AdjacentColumns(rows, last, None, first)

@@ -15,6 +15,7 @@ from robustness.adversary import forcing
 from spies import seeded
 
 import fastpubpriv as fpp
+from fastpubpriv import session
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.distributions import support, tuning
 from fastpubpriv.estimators import column_means
@@ -23,6 +24,7 @@ from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.session import Session
+from fastpubpriv.sources.tables import ColumnRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 CELLS = "signed dyadic cells"
@@ -269,6 +271,29 @@ def test_every_source_has_the_same_bits_in_blocks(name, threads, monkeypatch):
     assert np.array_equal(found.mean, expected.mean)
 
 
+def test_a_block_reads_its_own_columns_of_a_frame(monkeypatch):
+    in_blocks(monkeypatch, 3)
+    read = []
+    whole = []
+    by_columns = ColumnRows.by_columns
+    block = ColumnRows.block
+
+    def some(self, *given):
+        columns = by_columns(self, *given)
+        read.append(len(columns))
+        return columns
+
+    def every(self, *given):
+        whole.append(1)
+        return block(self, *given)
+
+    monkeypatch.setattr(ColumnRows, "by_columns", some)
+    monkeypatch.setattr(ColumnRows, "block", every)
+    mean_of(SOURCES["frame"](ROWS), fpp.ZCDP(0.5))
+    assert set(read) == {3, 1}
+    assert len(whole) == 2  # shells and sum
+
+
 def test_a_parsed_source_is_read_once_if_its_cells_fit(monkeypatch):
     passes = []
 
@@ -337,6 +362,15 @@ def test_planted_fault_cells_that_are_kept_whole_are_seen(monkeypatch):
     monkeypatch.setattr(support.SignedCounts, "cut", lambda self, *_: self)
     traced(60)
     assert traced(200) - traced(100) > 30_000 * 100
+
+
+def test_what_is_asked_for_is_enough_in_blocks(monkeypatch):
+    in_blocks(monkeypatch, 150)
+    asked = []
+    monkeypatch.setattr(session, "require_memory", lambda *given: asked.append(given[-1]))
+    traced(60)
+    taken = traced(400)
+    assert asked[-1] / 3.0 < taken <= asked[-1]
 
 
 PEAK = """
