@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import hostile_pairs, pair_at
-from robustness.adversary import forcing
+from robustness.adversary import PATTERNS, Adversary, forcing
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -246,6 +246,13 @@ def test_record_and_replay_in_blocks(budget, monkeypatch):
         record_replay(run, *pair, budget=budget)
     report = record_replay(run, *pair_at(rows, 7, [1e6] * 3, [-1e6] * 3), budget=budget)
     assert report.tightness > 0.5
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_any_released_numbers_give_finite_answers_in_blocks(pattern, monkeypatch):
+    in_blocks(monkeypatch, 2)
+    result = forcing(Adversary(pattern, 0, len(ROWS)))(lambda: mean_of(ROWS, fpp.ZCDP(0.5)))
+    assert np.all(np.isfinite(result.mean))
 
 
 SOURCES = {
