@@ -44,6 +44,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_catches_counts_priced_as_if_one_cluster_changed",
     },
     "accounting and calibration": {
+        "costs of blocks of columns composed by their maximum": "test_blocks_of_columns.py"
+        "::test_planted_fault_costs_composed_by_their_maximum_are_caught",
         "a grid that is one step too fine": "test_calibration.py::test_planted_bug_is_caught",
         "a threshold that ignores the step": "test_calibration.py"
         "::test_the_check_catches_a_threshold_that_ignores_the_step",

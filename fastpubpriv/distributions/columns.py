@@ -130,11 +130,11 @@ def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
 
 def _filled(scale: Support, column: SignedCounts, shares: BudgetSplit) -> list[int | None]:
     """Outermost cells below and above; a side without any gets one an octave inside that of the other side."""
-    lasts = [scale.below, scale.above]
+    lasts = list(scale.ends)
     if None in lasts and column.zero <= tuning.MANY_ZEROS * shares.n:
         for empty in (DOWN, UP):
             other = lasts[1 - empty]
-            if (scale.below, scale.above)[empty] is None and other is not None:
+            if scale.ends[empty] is None and other is not None:
                 lasts[empty] = max(other - max(shares.parts, 2), 0)
     return lasts
 
@@ -145,7 +145,7 @@ def _window(values: FloatArray, last: int, parts: int) -> FloatArray:
     end = last + 1 + tuning.OUTER * parts
     out = np.zeros(end - begin)
     low = max(begin, 0)
-    high = min(end, len(values))
+    high = max(low, min(end, len(values)))
     out[low - begin : high - begin] = values[low:high]
     return out
 
@@ -181,10 +181,12 @@ def lines_of(
     known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]
     places = np.array(known)[:, None] + np.arange(1 - inner, 2 + tuning.OUTER * parts)
     edges = np.ldexp(grid.take(places, mode="clip"), -np.repeat(exponents, 2)[:, None])
-    counts = [values for each in columns for values in (each.below, each.above)]
-    variances = [values for each in columns for values in (each.below_var, each.above_var)]
-    rows = np.array([_window(*each, parts) for each in zip(counts, known, strict=True)])
-    variance = np.array([_window(*each, parts) for each in zip(variances, known, strict=True)])
+    begins = chain(*(each.begins for each in columns))
+    here = [last - begin for last, begin in zip(known, begins, strict=True)]
+    counts = [side for each in columns for side in each.values]
+    variances = [side for each in columns for side in each.variances]
+    rows = np.array([_window(*each, parts) for each in zip(counts, here, strict=True)])
+    variance = np.array([_window(*each, parts) for each in zip(variances, here, strict=True)])
     octaves = rows.reshape(len(rows), -1, parts).sum(axis=2)
     stds = np.sqrt(variance.reshape(len(rows), -1, parts).sum(axis=2))
     # The first octave beyond the outermost cell, then the last four from there inwards.
@@ -199,7 +201,7 @@ def lines_of(
     gap_std = np.hypot(around_stds[:, 2], around_stds[:, 3])
     heavy = is_slow(around, around_stds, 1) | is_slow(around, around_stds, 2)
     apart = (gap < 3.0 * gap_std) & (around[:, 1] < tuning.UNSEEN * noise)
-    occupied = np.array([(scale.below is not None, scale.above is not None) for scale in scales])
+    occupied = np.array([[each is not None for each in scale.ends] for scale in scales])
     edges[:, 0] = 0.0  # the innermost cell reaches the center
     cells = np.zeros((4, *rows.shape))  # rows, variance, spread, hidden
     cells[0, :, :inner] = rows[:, :inner]
@@ -306,14 +308,13 @@ def undetected(columns: CountedColumns, line: Line, bounds: FloatArray) -> Float
     limits = np.abs(line.relative(bounds.T)).T
     excess = np.zeros(limits.shape)
     for place, scale in enumerate(columns.scales):
-        lasts = (scale.below, scale.above)
-        outermost = max((last for last in lasts if last is not None), default=None)
-        if outermost is None:
+        outermost = scale.outermost
+        if outermost < 0:
             continue
         for side in (DOWN, UP):
             limit = float(limits[place, side])
             excess[place, side] = _far(columns, line, place, side, outermost, limit)
-            if lasts[side] is None:
+            if scale.ends[side] is None:
                 beside = _beside(columns, place, side, outermost, limit)
                 excess[place, side] = max(excess[place, side], beside)
     return excess
@@ -328,11 +329,9 @@ def _far(
     parts = shares.parts
     sign = 1.0 if side else -1.0
     end = sign * float((columns.box.lower, columns.box.upper)[side][place])
-    last = (columns.scales[place].below, columns.scales[place].above)[side]
+    last = columns.scales[place].ends[side]
     begin = max(0, outermost + 1 - tuning.NEAR_OCTAVES * parts) if last is None else last + 1
-    cells = slice(begin, outermost + 1 + tuning.FAR * parts)
-    counts = (column.below, column.above)[side][cells]
-    variances = (column.below_var, column.above_var)[side][cells]
+    counts, variances = column.cells(side, begin, outermost + 1 + tuning.FAR * parts)
     lengths = edges_of(shares.log2_parts)[begin : begin + len(counts) + 1]
     likely = tuning.FAR_REACH * columns.std[place] + sign * columns.mean[place]
     limit = min(limit, max(0.0, float(likely)))
@@ -352,11 +351,11 @@ def _beside(columns: CountedColumns, place: int, side: int, outermost: int, limi
     shares = columns.shares[place]
     frequent = column.zero / columns.rows[place] - tuning.MANY_ZEROS
     weight = min(1.0, max(0.0, frequent / (tuning.MOST_ZEROS - tuning.MANY_ZEROS)))
-    near = slice(max(0, outermost + 1 - shares.parts), outermost + 1 + shares.parts)
-    cells = (column.below, column.above)[side][near]
+    end = outermost + 1
+    cells, _ = column.cells(side, end - shares.parts, end + shares.parts)
     rows = max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))
-    end = math.ldexp(edges_of(shares.log2_parts)[outermost + 1], -int(columns.box.exponent[place]))
-    return float(weight * rows * min(end, limit))
+    length = math.ldexp(edges_of(shares.log2_parts)[end], -int(columns.box.exponent[place]))
+    return float(weight * rows * min(length, limit))
 
 
 def _set_from_public(columns: CountedColumns, place: int, values: FloatArray) -> None:

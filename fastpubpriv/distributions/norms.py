@@ -316,7 +316,8 @@ class NormCount:
                 radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen
             )
         edges = edges_of(LOG2_PARTS)[last + 2 - tuning.BELOW * self.shares.parts : last + 2]
-        inside = column.above[last + 2 - len(edges) : last + 1]
+        _, above = column.values
+        inside = above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
         radius, bias = choose_ball(
             counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise
@@ -332,7 +333,7 @@ class NormCount:
         whole_sq = min(max(line.second_moment() / n, 0.0), math.ldexp(1.0, 1000))
         root = math.ldexp(math.sqrt(whole_sq), int(line.exponent[0]))
         heavy = bool(sides.heavy.any() or sides.apart.any()) or scale.outlying
-        law = self._law(column.above, last)
+        law = self._law(above, last)
         return Norms(
             radius=radius,
             bias=bias,
@@ -347,9 +348,7 @@ class NormCount:
             tail=law.most(radius) + law.far(radius),
             unseen=unseen,
             law=law,
-            shells=Shells(
-                edges=every[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n
-            )
+            shells=Shells(edges=every[_FIRST : last + 2], counts=above[_FIRST : last + 1], n=n)
             if scale.anchored
             else None,
         )
@@ -386,10 +385,8 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
     )
     return SignedCounts(
         center=0.0,
-        above=above,
-        below=np.zeros(size),
-        above_var=variance,
-        below_var=np.zeros(size),
+        values=np.stack([np.zeros(size), above]),
+        variances=np.stack([np.zeros(size), variance]),
         zero=float(counts[0]),
         missing=0.0,
         public_above=cells,

@@ -148,15 +148,14 @@ def locate(
         parts = shares.parts
         ends = []
         masses = []
-        lasts = scale.below, scale.above
-        counts = column.below, column.above
-        for sign, last, values in zip((-1.0, 1.0), lasts, counts, strict=True):
+        for side, (sign, last) in enumerate(zip((-1.0, 1.0), scale.ends, strict=True)):
             if last is None:
                 continue
             start = max(0, last + 1 - tuning.BELOW * parts)
             ends.append(column.center + sign * sizes[start : last + 2])
-            inside = values[: start + 1].sum()
-            mass = np.append(inside, values[start + 1 : last + 1])
+            inside, _ = column.cells(side, 0, start + 1)
+            outer, _ = column.cells(side, start + 1, last + 1)
+            mass = np.append(column.inside[side] + inside.sum(), outer)
             masses.append(np.maximum(mass, 0.0))
         first = _first_edges(column.center, ends, masses, shares.count_std)
         stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -61,10 +61,11 @@ def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) ->
 
 def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> FloatArray:
     """Counts and variances of a slice of the cells above and below each center, and of both added: (2, columns, 3, cells)."""
-    counted = np.empty((2, len(columns), BOTH + 1, len(columns[0].above[part])))
+    cells = columns[0].values[:, part].shape[1]
+    counted = np.empty((2, len(columns), BOTH + 1, cells))
     for place, each in enumerate(columns):
-        counted[0, place, :BOTH] = each.above[part], each.below[part]
-        counted[1, place, :BOTH] = each.above_var[part], each.below_var[part]
+        counted[0, place, :BOTH] = each.values[::-1, part]
+        counted[1, place, :BOTH] = each.variances[::-1, part]
     counted[:, :, BOTH] = counted[:, :, 0] + counted[:, :, 1]
     return counted
 
@@ -173,6 +174,11 @@ def edges_of(log2_parts: int) -> FloatArray:
     return edges
 
 
+def window_cells(log2_parts: int) -> int:
+    """Number of cells that a column keeps on each side once its support is known."""
+    return tuning.INSIDE + tuning.REACH << log2_parts
+
+
 def key_of(size: float, log2_parts: int) -> int:
     """Return the index of the cell that holds a positive number."""
     return (int(np.float64(size).view(np.int64)) - 1) >> (52 - log2_parts)
@@ -180,17 +186,40 @@ def key_of(size: float, log2_parts: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCounts:
-    """Counts of one column above and below its center, (cells,) each, their variances, and counts of zeros and missing values."""
+    """Counts of one column below (0) and above (1) its center, their variances, and counts of zeros and missing values."""
 
     center: float
-    above: FloatArray
-    below: FloatArray
-    above_var: FloatArray
-    below_var: FloatArray
+    values: FloatArray  # (2, cells), like variances
+    variances: FloatArray
     zero: float
     missing: float
     public_above: IntArray  # like public_below: cells that hold a public row, ascending
     public_below: IntArray
+    # of both sides: which cell is the first, and the rows in cells inside it
+    begins: Sequence[int] | IntArray = (0, 0)
+    inside: Sequence[float] = (0.0, 0.0)
+
+    def cells(self, side: int, begin: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Counts and variances of the cells `begin` to `end` of a side, as far as they are there."""
+        first = self.begins[side]
+        part = slice(max(begin - first, 0), max(end - first, 0))
+        return self.values[side, part], self.variances[side, part]
+
+    def cut(self, scale: Support, log2_parts: int) -> SignedCounts:
+        """The counts that are read once the support is known: from `INSIDE` octaves inside its ends to `REACH` beyond them."""
+        lasts = np.array([scale.outermost if last is None else last for last in scale.ends])
+        size = window_cells(log2_parts)
+        begins = lasts + 1 - (tuning.INSIDE << log2_parts)
+        begins = np.clip(begins, 0, (EXPONENTS << log2_parts) - size)
+        places = begins[:, None] + np.arange(size)
+        inside = [counts[:begin].sum() for counts, begin in zip(self.values, begins, strict=True)]
+        return replace(
+            self,
+            values=np.take_along_axis(self.values, places, axis=1),
+            variances=np.take_along_axis(self.variances, places, axis=1),
+            begins=begins,
+            inside=inside,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -202,6 +231,16 @@ class Support:
     anchored: bool  # a window localizes the column by itself
     referenced: bool  # there were known or guessed cells to start from
     outlying: bool = False  # public rows were ignored: they lie far from all significant cells
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """The outermost significant cells below and above."""
+        return self.below, self.above
+
+    @property
+    def outermost(self) -> int:
+        """The outermost significant cell of both sides, -1 for none."""
+        return max((last for last in self.ends if last is not None), default=-1)
 
 
 def public_counts(public: FloatArray) -> IntArray:
@@ -243,10 +282,8 @@ def columns_of(
     return [
         SignedCounts(
             center=center,
-            above=values[j, 0],
-            below=values[j, 1],
-            above_var=variances[j, 0],
-            below_var=variances[j, 1],
+            values=values[j, ::-1],
+            variances=variances[j, ::-1],
             zero=zero,
             missing=missing,
             public_above=cells[2 * j],
@@ -338,10 +375,9 @@ def undetected_at(
     column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float
 ) -> float:
     """Upper bound on undetected rows at a distance from the center, such as that of a bound of the column."""
-    lasts = [last for last in (scale.above, scale.below) if last is not None]
     key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
-    if lasts:
-        return undetected_rows(shares, max(0, key - max(lasts)) / shares.parts)
+    if scale.outermost >= 0:
+        return undetected_rows(shares, max(0, key - scale.outermost) / shares.parts)
     places = [key_of(size, shares.log2_parts) for size in (abs(column.center), 1.0) if size]
     return undetected_rows(
         shares, min(abs(key - place) for place in places) / shares.parts, guessed=True
@@ -359,8 +395,7 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
     """Largest contribution to the sum of distances of a cell or octave beyond the support that is unlikely noise, or zero."""
-    lasts = [last for last in (scale.above, scale.below) if last is not None]
-    if not lasts:
+    if scale.outermost < 0:
         return 0.0
     parts = shares.parts
     widths = widths_of(shares.log2_parts)
@@ -369,9 +404,10 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     limits = thresholds(shares.log2_parts, chance, type(shares.spending))[:, 0].tolist()
     edges = edges_of(shares.log2_parts)
     worst = 0.0
-    for last, counts in ((scale.above, column.above), (scale.below, column.below)):
-        begin = 1 + (max(lasts) if last is None else last)
-        counted = np.append(0.0, counts[begin : begin + tuning.REACH * parts].cumsum())
+    for side, last in enumerate(scale.ends):
+        begin = 1 + (scale.outermost if last is None else last)
+        counts, _ = column.cells(side, begin, begin + tuning.REACH * parts)
+        counted = np.append(0.0, counts.cumsum())
         for width, limit in zip(widths, limits, strict=True):
             sums = counted[width:] - counted[:-width]
             places = (sums > limit * shares.count_std * math.sqrt(width)).nonzero()[0]

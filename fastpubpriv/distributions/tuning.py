@@ -68,6 +68,8 @@ BELOW = 10  # octaves inside that cell in which clip points and edges lie
 # Octaves that are kept inside the end of that cell, and modeled beyond it, farther than any clip point.
 INNER = BELOW + NEAR_OCTAVES
 OUTER = NEAR_OCTAVES + 1
+# Octaves of counts that are kept inside that end, of many columns: an empty side ends up to two octaves inside that of the other.
+INSIDE = INNER + 2
 LARGEST_RATIO = 0.5  # maximum ratio of rows in an octave to those in the previous one: a heavier tail has no mean
 # Prior mean and standard deviation of the rows of an octave, over the most that the rule allows.
 PRIOR_MEAN, PRIOR_STD = 0.3, 0.5

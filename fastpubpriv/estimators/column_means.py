@@ -7,6 +7,7 @@ Every decision here is a function of public and of released numbers, and what is
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -39,21 +40,31 @@ from fastpubpriv.distributions.support import (
     scales_of,
     undetected_at,
     undetected_rows,
+    window_cells,
 )
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.bounded_means import BoundedColumns, mean_in_bounds
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
-from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
+from fastpubpriv.mechanisms.sums import AffineMap, Released, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of, with_clipped
 from fastpubpriv.rowwise.row_maps import ColumnBox
 from fastpubpriv.session import Session
+from fastpubpriv.sources.views import adjacent_columns
 
 Bounds = tuple[FloatArray, FloatArray] | None
+# Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
+# counts of the pass, scaled to the noise grid, and released.
+HELD = 6
+# Bytes of these arrays for the columns that are counted together. A source that is read in order is parsed anew for each block.
+BLOCK_BYTES = 3 << 24
+PARSED_BYTES = 16 * BLOCK_BYTES
+# Bytes of a column that is kept while others are counted, in addition to its windows of cells.
+COLUMN_BYTES = 2_500
 
 
 def ends_of(bounds: Bounds, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -70,30 +81,108 @@ class ColumnCounts:
     center: FloatArray
     values: FloatArray
     std: FloatArray
+    # of the values among all cells, if they are those of windows alone
+    places: IntArray | None = None
+
+    def cut(self, columns: CountedColumns, log2_parts: int) -> ColumnCounts:
+        """The counts in the windows of columns; those of a column without a support serve no more, and its center is NaN."""
+        begins = np.array([column.begins[::-1] for column in columns.counted])
+        size = window_cells(log2_parts)
+        side = self.values.shape[1] // 2 - 1
+        windows = begins[:, :, None] + np.array([[0], [side]]) + np.arange(size)
+        others = np.broadcast_to([2 * side, 2 * side + 1], begins.shape)
+        places = np.concatenate([windows.reshape(len(begins), -1), others], axis=1)
+        nowhere = [scale.outermost < 0 for scale in columns.scales]
+        center = np.where(nowhere, math.nan, self.center)
+        values = np.take_along_axis(self.values, places, axis=1)
+        return replace(self, center=center, values=values, places=places.astype(np.int32))
 
     def joined(self, other: ColumnCounts) -> ColumnCounts:
-        """Pool with `other` by inverse variance; a column whose center has moved keeps the counts of `other` alone."""
+        """Pool with `other` by inverse variance where cells are kept; a column whose center has moved has only those of `other`."""
         same_center = self.center == other.center
         weight = np.where(same_center, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(same_center, self.std * other.std / np.hypot(self.std, other.std), other.std)
-        values = self.values - other.values
+        places = self.places
+        new = other.values if places is None else np.take_along_axis(other.values, places, axis=1)
+        values = self.values - new
         values *= weight[:, None]
-        values += other.values
+        values += new
+        if places is not None:
+            # Elsewhere `other` stands alone: with the noise of pooled counts, its z-scores remain the same.
+            every = other.values * (std / other.std)[:, None]
+            np.put_along_axis(every, places, values, axis=1)
+            values = every
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
+def memory_of_cells(run: Session, shares: BudgetSplit) -> int:
+    """Bytes of the arrays with a number for each signed cell of a block of columns, and of what is kept of all columns."""
+    together = min(shares.dim, columns_of_block(run, shares))
+    block = 8 * HELD * together * cells_apart(shares.log2_parts)
+    if together == shares.dim:
+        return block
+    # Of each side: counts released before and now, pooled counts and their variances.
+    windows = 8 * 2 * 4 * window_cells(shares.log2_parts)
+    return block + shares.dim * (windows + COLUMN_BYTES)
+
+
+def columns_of_block(run: Session, shares: BudgetSplit) -> int:
+    """Number of columns whose cells are counted together, from public numbers."""
+    room = BLOCK_BYTES if run.rows.random_access else PARSED_BYTES
+    return max(1, room // (8 * HELD * cells_apart(shares.log2_parts)))
+
+
+def cells_in_blocks(
+    run: Session,
+    center: FloatArray,
+    cost: Fraction,
+    shares: BudgetSplit,
+    *,
+    neutral: bool = False,
+) -> Iterator[tuple[slice, Released]]:
+    """Release the cells of all columns in blocks; yield the columns of each block, and its counts.
+
+    The blocks are of the same rows, so that their costs add up: each has the share of its columns, and the noise of all at once.
+    """
+    dim = shares.dim
+    width = columns_of_block(run, shares)
+    for first in range(0, dim, width):
+        last = min(first + width, dim)
+        part = slice(first, last)
+        cells = SignedCells(center=center[part], log2_parts=shares.log2_parts, neutral=neutral)
+        own = run
+        if width < dim:
+            own = run.on(adjacent_columns(run.rows, first, last, neutral=neutral))
+        cost_of_block = cost * Fraction(last - first, dim)
+        released = own.release(
+            cells,
+            name="signed dyadic cells",
+            cost=cost_of_block,
+            cells_per_octave=shares.parts,
+        )
+        yield part, released
+
+
 def columns_from(
-    counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds
+    counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, ends: FloatArray
 ) -> CountedColumns:
-    """Return the support and clip of each column, estimated in batches of bounded memory."""
+    """Return the support and clip of each column within `ends` (columns, 2), estimated in batches of bounded memory.
+
+    Of columns that are not all columns of the call, only the cells about the support are kept.
+    """
     together = MOST_CELLS >> shares.log2_parts
     parts = list[CountedColumns]()
-    ends = np.stack(ends_of(bounds, shares.dim), axis=1)
-    for begin in range(0, shares.dim, together):
+    by_noise = {std: replace(shares, count_std=std) for std in np.unique(counts.std).tolist()}
+    for begin in range(0, len(ends), together):
         part = slice(begin, begin + together)
-        own = [replace(shares, count_std=std) for std in counts.std[part].tolist()]
+        own = [by_noise[std] for std in counts.std[part].tolist()]
         counted = columns_of(counts.values[part], public[:, part], counts.center[part], own)
         scales = scales_of(counted, own)
+        if len(ends) < shares.dim:
+            counted = [
+                column.cut(scale, shares.log2_parts)
+                for column, scale in zip(counted, scales, strict=True)
+            ]
         parts.append(columns_clipped(counted, scales, own, ends[part], public[:, part]))
     columns: CountedColumns = joined(parts)
     return columns
@@ -133,7 +222,7 @@ def off_center(columns: CountedColumns, public: FloatArray) -> BoolArray:
         clear = tuning.LIKELY * shares.count_std
         wide = min(2, shares.parts)
         ones = np.ones(wide)
-        most = max(float(np.convolve(side, ones).max()) for side in (column.above, column.below))
+        most = max(float(np.convolve(side, ones).max()) for side in column.values)
         elsewhere = columns.rows[place] - most
         alone = elsewhere < tuning.ALONE * columns.rows[place] + math.sqrt(wide) * clear
         is_far[place] = scale.anchored and column.zero <= clear and alone
@@ -193,34 +282,46 @@ def count(
     spare: bool = True,
 ) -> tuple[CountedColumns, BudgetSplit]:
     """Release the counts, and refined ones if the sum can `spare` the budget; return the columns and the remaining split."""
+    ends = np.stack(ends_of(bounds, shares.dim), axis=1)
 
-    def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
-        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
-        released = run.release(
-            cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts
-        )
-        return ColumnCounts(
-            center=center, values=released.value, std=np.full(shares.dim, released.noise_std)
-        )
+    def ask(
+        center: FloatArray, cost: Fraction, left: BudgetSplit, earlier: Sequence[ColumnCounts] = ()
+    ) -> tuple[list[ColumnCounts], CountedColumns]:
+        """Release the counts of all blocks at a cost that is not in what is `left`, and pool them with `earlier` ones."""
+        blocks = list[ColumnCounts]()
+        parts = list[CountedColumns]()
+        for part, released in cells_in_blocks(run, center, cost, left, neutral=neutral):
+            std = np.full(len(released.value), released.noise_std)
+            counts = ColumnCounts(center=center[part], values=released.value, std=std)
+            if earlier:
+                counts = earlier[len(blocks)].joined(counts)
+            columns = columns_from(counts, public[:, part], left, ends[part])
+            if len(std) < left.dim:  # cut out of released counts, never before the noise is added
+                counts = counts.cut(columns, left.log2_parts)
+            blocks.append(counts)
+            parts.append(columns)
+        return blocks, joined(parts)
 
     again = can_ask_again(shares)
-    counts = ask(lower_medians(public), shares.cells)
-    columns = columns_from(counts, public, shares, bounds)
+    center = lower_medians(public)
+    counts, columns = ask(center, shares.cells, shares)
     for _ in range(tuning.MOST_MOVES if again else 0):
         far = off_center(columns, public)
         if not far.any():
             break
-        center = moved(run, columns, far, shares.total * tuning.MOVE_SUM, neutral=neutral)
-        counts = counts.joined(ask(center, shares.total * tuning.MOVE_COUNTS))
-        shares = replace(shares, total=shares.total * MOVED)
-        columns = columns_from(counts, public, shares, bounds)
+        total = shares.total
+        center = moved(run, columns, far, total * tuning.MOVE_SUM, neutral=neutral)
+        shares = replace(shares, total=total * MOVED)
+        del columns  # to limit memory
+        counts, columns = ask(center, total * tuning.MOVE_COUNTS, shares, counts)
     else:
         return columns, shares
     share = leftover_share(columns, shares) if spare else Fraction(0)
     if share:
-        counts = counts.joined(ask(counts.center, shares.total * share))
-        shares = replace(shares, total=shares.total * (1 - share))
-        columns = columns_from(counts, public, shares, bounds)
+        total = shares.total
+        shares = replace(shares, total=total * (1 - share))
+        del columns
+        _, columns = ask(center, total * share, shares, counts)
     return columns, shares
 
 
@@ -309,7 +410,7 @@ def unplaced(columns: CountedColumns) -> tuple[BoolArray, BoolArray]:
     occupied = columns.sides.occupied.any(axis=1)
     known = np.array([not shares.too_noisy for shares in columns.shares])
     many = known & (columns.zero > tuning.MANY_ZEROS * columns.shares[0].n)
-    without = np.array([scale.above is None and scale.below is None for scale in columns.scales])
+    without = np.array([scale.outermost < 0 for scale in columns.scales])
     constant = many & without
     return constant, ~constant & ~(occupied & (columns.anchored | many))
 
@@ -319,10 +420,10 @@ def holds_most_rows(columns: CountedColumns) -> BoolArray:
     holds = list[bool]()
     for column, scale, shares in columns.evidence:
         # Both sides up to the outermost cell: the two sides of a column may end in different octaves.
-        lasts = (last for last in (scale.below, scale.above) if last is not None)
-        end = max(lasts, default=-1) + 1
-        inside = slice(max(0, end - tuning.BELOW * shares.parts), end)
-        rows = column.zero + float(column.below[inside].sum() + column.above[inside].sum())
+        end = scale.outermost + 1
+        begin = end - tuning.BELOW * shares.parts
+        below, above = (column.cells(side, begin, end)[0].sum() for side in (0, 1))
+        rows = column.zero + float(below + above)
         holds.append(rows >= shares.n / 2.0)
     return np.array(holds)
 
@@ -339,9 +440,11 @@ def report_of(
     dim = len(columns.rows)
     shares = columns.shares[0]
     edges = edges_of(shares.log2_parts)
-    lasts = [(scale.below, scale.above) for scale in columns.scales]
     reached = np.array(
-        [[0.0 if last is None else edges[last + 1] for last in pair] for pair in lasts]
+        [
+            [0.0 if last is None else edges[last + 1] for last in scale.ends]
+            for scale in columns.scales
+        ]
     )
     unseen = np.array([undetected_rows(each) for each in columns.shares])
     unknown = np.array([not known_place(reasons) for reasons in estimates.reasons])
@@ -385,14 +488,6 @@ def known_place(reasons: Reasons) -> bool:
 MOST_NAMED = 10
 MOST_BEYOND = 0.1  # maximum share of public values beyond a bound without a warning
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
-# Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
-# counts of the pass, scaled to the noise grid, and released.
-HELD = 6
-
-
-def memory_of_cells(shares: BudgetSplit, held: int = HELD) -> int:
-    """Bytes of `held` arrays with a number for each signed cell of each column."""
-    return 8 * held * shares.dim * cells_apart(shares.log2_parts)
 
 
 def warn_before(
@@ -564,7 +659,7 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
             result = mean_in_bounds(run, public, within)
     else:
         check_grids(shares)
-        session.require_memory("estimate_mean", dim, memory_of_cells(shares, HELD))
+        session.require_memory("estimate_mean", dim, memory_of_cells(run, shares))
         beyond = warn_before("estimate_mean", shares, public, bounds, run.rows.columns, n_pub)
         with run.paid():
             columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)

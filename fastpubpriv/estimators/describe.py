@@ -284,7 +284,7 @@ def describe(
         quantiles.check_rank_grids(shares, costs["quantiles"], len(qs))
         spending.at(costs["deviations"]).group_grid(1, shares.dim, shares.n)
         # The counts of signed cells are kept for the deviations, beside those between edges.
-        needed = memory_of_cells(shares) + quantiles.memory_of_edges(dim, len(qs))
+        needed = memory_of_cells(run, shares) + quantiles.memory_of_edges(dim, len(qs))
         session.require_memory("describe", dim, needed)
         beyond = warn_before("describe", shares, public, limits, rows.columns, n_pub)
     with run.paid():

@@ -437,7 +437,9 @@ def mean_of_groups(
     least = shares.total * MOVED**tuning.MOST_MOVES
     spending.at(least * CELL_SHARE).grid("count", cells, rows.n, parts=dim)
     spending.at(least * (1 - CELL_SHARE)).group_grid(codes.groups, dim, rows.n)
-    session.require_memory("estimate_mean", dim, max(memory_of_cells(shares), 8 * HELD * cells))
+    session.require_memory(
+        "estimate_mean", dim, max(memory_of_cells(run, shares), 8 * HELD * cells)
+    )
     numbers = grouping.run_on(run)
     beyond = warn_before("estimate_mean", shares, public, limits, grouping.names)
     with run.paid():

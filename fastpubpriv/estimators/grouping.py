@@ -20,7 +20,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled
 from fastpubpriv.sources.open import require_numbers
 from fastpubpriv.sources.tables import TextsOrOther
-from fastpubpriv.sources.views import FirstColumns
+from fastpubpriv.sources.views import AdjacentColumns
 
 MOST_GROUPS = 10_000
 MOST_NUMBERS = 4_000_000
@@ -129,4 +129,6 @@ class Grouping:
 
     def run_on(self, run: Session) -> Session:
         """Return the session restricted to the numeric columns."""
-        return run if self.codes is None else run.on(FirstColumns(self.rows, self.dim, self.names))
+        return (
+            run if self.codes is None else run.on(AdjacentColumns(self.rows, self.dim, self.names))
+        )

@@ -30,11 +30,16 @@ from fastpubpriv.distributions.rank_model import (
 )
 from fastpubpriv.distributions.support import columns_of, fewest, lower_medians, scales_of
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.column_means import ends_of, memory_of_cells, warn_before
+from fastpubpriv.estimators.column_means import (
+    cells_in_blocks,
+    ends_of,
+    memory_of_cells,
+    warn_before,
+)
 from fastpubpriv.estimators.grouping import ALL_SHARE, Grouping
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results.base import LEVEL, frozen
@@ -51,10 +56,8 @@ ZOOMS = 3
 UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the number of all rows
 # A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
 TOTAL_STDS = 2.0
-# Arrays of a number for each signed cell that exist at once: exact counts of the pass, scaled to the noise grid, noise, released.
-HELD = 5
-BATCH = 1 << 20  # bytes of the columns whose cells are read together
-# The same for each cell between edges; the edges and counts of earlier rounds are kept too.
+# Arrays of a number for each cell between edges that exist at once: exact counts of the pass, scaled to the noise grid, noise,
+# released; the edges and counts of earlier rounds are kept too.
 HELD_OF_EDGES = 6
 
 
@@ -72,12 +75,12 @@ def locate_rows(run: Session, public: FloatArray, shares: BudgetSplit) -> list[C
     """Release the counts of signed cells; return the location of each column."""
     centers = lower_medians(public)
     every = [shares] * shares.dim
-    cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-    counts = run.release(
-        cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts
-    )
-    counted = columns_of(counts.value, public, centers, every)
-    return locate(counted, scales_of(counted, every), every)
+    places = list[ColumnPlace]()
+    for part, counts in cells_in_blocks(run, centers, shares.cells, shares):
+        own = every[part]
+        counted = columns_of(counts.value, public[:, part], centers[part], own)
+        places += locate(counted, scales_of(counted, own), own)
+    return places
 
 
 def close_in(
@@ -240,7 +243,7 @@ def quantiles(
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     # The counts of signed cells are freed before those between edges are made.
-    needed = BATCH + max(memory_of_cells(shares, HELD), memory_of_edges(dim, k, opened.size))
+    needed = max(memory_of_cells(run, shares), memory_of_edges(dim, k, opened.size))
     session.require_memory("quantiles", dim, needed)
     numbers = opened.run_on(run)
     beyond = warn_before("quantiles", shares, public, limits, opened.names)

@@ -16,7 +16,6 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.row_types import (
-    CHUNK_BYTES,
     CHUNK_BYTES_IN_PLACE,
     Chunk,
     Rows,
@@ -215,8 +214,11 @@ class Executor:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
         held = query.in_place and rows.in_memory is not None
         held = held or (query.takes_columns and rows.by_columns(0, 0) is not None)
-        most = CHUNK_BYTES_IN_PLACE if held else CHUNK_BYTES
-        size = max(1, min(default_chunk_rows(rows.dim, most), _CHUNK_WORK // cost))
+        if held:
+            size = default_chunk_rows(rows.dim, CHUNK_BYTES_IN_PLACE)
+        else:  # chunks of the source are copies of all of its columns
+            size = default_chunk_rows(max(rows.dim, read_and_changed(rows)[0].dim))
+        size = max(1, min(size, _CHUNK_WORK // cost))
         if workers > 1:
             each = rows.n * cost // (workers * _SHARED_CHUNK_WORK)
             least = workers * min(max(each, _CHUNKS_PER_THREAD), _MOST_CHUNKS_PER_THREAD)
@@ -239,7 +241,9 @@ def _pass(
     if size >= n:
         workers = 1
     source, changed = read_and_changed(rows)
-    if size >= n and bar is None and source.random_access:  # the common case of a small data set
+    most_columns = 2 * rows.dim >= source.dim
+    # the common case of a small data set
+    if size >= n and bar is None and source.random_access and most_columns:
         query.add(changed(source.block(0, n)), first)
         return iter((first,))
     # One set of accumulators per worker, or fewer if memory runs out; this thread allocates them all.

@@ -23,7 +23,13 @@ from fastpubpriv.sources.tables import (
     places,
     plain_text,
 )
-from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
+from fastpubpriv.sources.views import (
+    AdjacentColumns,
+    ChosenColumns,
+    View,
+    each_row,
+    require_one_order,
+)
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
 
@@ -116,7 +122,7 @@ def _public_features(
 
 
 def _unweighted(rows: Rows) -> Rows:
-    return FirstColumns(rows, rows.dim - 1, None if rows.columns is None else rows.columns[:-1])
+    return AdjacentColumns(rows, rows.dim - 1, None if rows.columns is None else rows.columns[:-1])
 
 
 def levels_by_column(categories: Any) -> Mapping[Any, Any] | None:

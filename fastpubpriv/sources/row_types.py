@@ -176,8 +176,8 @@ class Rows(Opaque, ABC):
         """Return rows `begin` to `end` as one array in the form of `chunks`, without a range check; random access only."""
         raise KernelError(f"rows of kind {self.kind!r} have no blocks: they are read in order")
 
-    def by_columns(self, begin: int, end: int, dim: int | None = None) -> Columns | None:
-        """Return rows `begin` to `end` by column, all or the first `dim`, or None for a source that holds rows."""
+    def by_columns(self, begin: int, end: int, columns: slice = slice(None)) -> Columns | None:
+        """Return rows `begin` to `end` by column, all or a range of `columns`, or None for a source that holds rows."""
         return None
 
     def take(self, places: NDArray[np.int64]) -> Chunk:

@@ -365,14 +365,14 @@ class ColumnRows(RandomAccessRows):
         """Return rows `begin` to `end`, assembled from the columns."""
         return assemble(self._readers, begin, end, self._dtype)
 
-    def by_columns(self, begin: int, end: int, dim: int | None = None) -> Columns:
+    def by_columns(self, begin: int, end: int, columns: slice = slice(None)) -> Columns:
         """See `Rows.by_columns`: columns that memory holds as contiguous floats are not copied."""
 
         def read() -> Columns:
             with np.errstate(all="ignore"):
                 return Columns(
                     np.require(each(begin, end), self._dtype, ["C", "A"])
-                    for each in self._readers[:dim]
+                    for each in self._readers[columns]
                 )
 
         return call_foreign(read)

@@ -176,6 +176,20 @@ class ChosenColumns:
         return np.ascontiguousarray(chunk[:, self.places])
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnsOfWholeRows:
+    """Columns `first` to `last`, `last` excluded; one of them is NaN where any number of the whole row is not finite."""
+
+    first: int
+    last: int
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return these columns of the rows."""
+        columns = np.array(chunk[:, self.first : self.last])
+        columns[~np.isfinite(chunk).all(axis=1), 0] = np.nan
+        return columns
+
+
 OfChunk = Callable[[Chunk], Chunk]
 
 # Bytes of a piece: temporaries of a function are as large as its input, and fit into the cache of a core at this size. Fewer
@@ -223,21 +237,40 @@ class RowMapView(View):
         return self.changed(parts[0])
 
 
-class FirstColumns(RowMapView):
-    """The first `dim` columns of a source, as views without a copy."""
+class AdjacentColumns(RowMapView):
+    """Columns `first` to `last` of a source, `last` excluded, as views without a copy."""
 
-    __slots__ = ()
+    __slots__ = ("_first",)
 
-    def __init__(self, rows: Rows, dim: int, columns: tuple[str, ...] | None) -> None:
-        View.__init__(self, (rows,), rows.n, dim, columns, arguments=(dim, columns))
+    def __init__(
+        self, rows: Rows, last: int, columns: tuple[str, ...] | None, first: int = 0
+    ) -> None:
+        View.__init__(
+            self, (rows,), rows.n, last - first, columns, arguments=(last, columns, first)
+        )
+        self._first = first
 
     def changed(self, chunk: Chunk) -> Chunk:
-        """Return the first columns of a chunk of the source."""
-        return chunk[:, : self.dim]
+        """Return these columns of a chunk of the source."""
+        return chunk[:, self._first : self._first + self.dim]
 
-    def by_columns(self, begin: int, end: int, dim: int | None = None) -> Columns | None:
+    @property
+    def in_memory(self) -> Chunk | None:
+        """See `Rows.in_memory`."""
+        held = self._rows.in_memory
+        return None if held is None else self.changed(held)
+
+    def by_columns(self, begin: int, end: int, columns: slice = slice(None)) -> Columns | None:
         """See `Rows.by_columns`."""
-        return self._rows.by_columns(begin, end, self.dim if dim is None else dim)
+        chosen = range(self._first, self._first + self.dim)[columns]
+        return self._rows.by_columns(begin, end, slice(chosen.start, chosen.stop))
+
+
+def adjacent_columns(rows: Rows, first: int, last: int, *, neutral: bool) -> Rows:
+    """Return columns `first` to `last` of rows, `last` excluded; if `neutral`, a NaN stands in every row with one."""
+    if neutral:
+        return each_row(rows, ColumnsOfWholeRows(first, last), last - first)
+    return AdjacentColumns(rows, last, None, first)
 
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:

@@ -33,14 +33,11 @@ def column_of(log2_parts, *, below=None, above=None, seed=0, center=0.0):
             side[begin : last + 1] += (
                 5_000.0 / parts * 0.5 ** (np.arange(last, begin - 1, -1) / parts)
             )
-    variance = np.full(2047 * parts, 100.0)
     nothing = np.zeros(0, dtype=np.int64)
     counted = SignedCounts(
         center=center,
-        below=counts[0],
-        above=counts[1],
-        below_var=variance,
-        above_var=variance,
+        values=counts,
+        variances=np.full(counts.shape, 100.0),
         zero=40.0,
         missing=0.0,
         public_below=nothing,
@@ -81,7 +78,7 @@ def test_whole_octaves_further_out_change_the_exponent_alone(log2_parts):
     octaves = 37
     near, scale = column_of(log2_parts, below=cell, above=cell + 2)
     moved = octaves << log2_parts
-    far = replace(near, below=np.roll(near.below, moved), above=np.roll(near.above, moved))
+    far = replace(near, values=np.roll(near.values, moved, axis=1))
     far_scale = replace(scale, below=cell + moved, above=cell + 2 + moved)
     line, _ = lines_of([near], [scale], [shares])
     other, _ = lines_of([far], [far_scale], [shares])
@@ -109,10 +106,11 @@ def test_cells_of_the_line_are_those_of_the_counts_and_tails_follow_them():
     assert edges_of(0)[cell + 1] == 2.0
     unit = 2.0 ** line.exponent[0]
     assert np.array_equal(unit * line.edges[0, -6:], [2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-    assert np.array_equal(line.rows[0, -8:-5], counted.above[cell - 2 : cell + 1])
+    _, above = counted.values
+    assert np.array_equal(line.rows[0, -8:-5], above[cell - 2 : cell + 1])
     ten = np.full((1, 5), 10.0)
-    octaves = counted.above[None, [cell, cell - 1]]
-    tail = tails(octaves, ten[:, :2], counted.above[None, cell + 1 : cell + 6], ten)
+    octaves = above[None, [cell, cell - 1]]
+    tail = tails(octaves, ten[:, :2], above[None, cell + 1 : cell + 6], ten)
     assert np.array_equal(line.rows[:, -5:], tail.rows)
     assert np.array_equal(line.spread[:, -5:], tail.spread)
     assert np.array_equal(line.hidden[:, -5:], tail.hidden)

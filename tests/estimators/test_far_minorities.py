@@ -80,15 +80,12 @@ def test_an_ok_answer_holds_the_truth_beside_a_minority(share, value, budget):
 def noise_beyond_a_cell(rng, divided, law):
     """Counts that are noise but for one cell, which ends the support on both sides."""
     size = 2047 * divided.parts
-    spread = np.full(size, divided.count_std**2)
     end = support.key_of(1.0, divided.log2_parts)
-    above, below = law.rvs(size=(2, size), random_state=rng) * divided.count_std
+    counts = law.rvs(size=(2, size), random_state=rng) * divided.count_std
     column = support.SignedCounts(
         center=0.0,
-        above=above,
-        below=below,
-        above_var=spread,
-        below_var=spread,
+        values=counts,
+        variances=np.full((2, size), divided.count_std**2),
         zero=0.0,
         missing=0.0,
         public_above=NO_CELLS,
@@ -118,8 +115,8 @@ def test_as_many_rows_as_may_be_undetected_are_mostly_detected(octaves):
     for _ in range(200):
         column, scale = noise_beyond_a_cell(rng, divided, stats.norm)
         first = scale.above + 1 + octaves * divided.parts
-        column.above[scale.above] += 15_000.0
-        column.above[first : first + divided.parts] += rng.poisson(rows) / divided.parts
+        column.values[1, scale.above] += 15_000.0
+        column.values[1, first : first + divided.parts] += rng.poisson(rows) / divided.parts
         (support_of,) = support.scales_of([column], [divided])
         found += (support_of.above or 0) >= first
     assert found >= 184  # .95 of 200 are 190; fewer than 184 have probability .03
@@ -147,7 +144,7 @@ def test_a_shell_of_private_norms_is_hardly_shrunk_by_public_norms_elsewhere():
     counts = np.zeros(norms.DRAWS)
     counts[int(np.searchsorted(norms.EDGES, 1.5))] = 7.0 * divided.count_std
     column = norms.column_of(counts, ELSEWHERE, divided)
-    assert column.above[PLACE] > 6.0 * divided.count_std
+    assert column.values[1, PLACE] > 6.0 * divided.count_std
 
 
 def groups_of(rng, n, moved):

@@ -681,11 +681,11 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
     end = support.key_of(1.0, divided.log2_parts)
     none = np.zeros(0, dtype=np.int64)
     for _ in range(300):
-        above, below = rng.normal(scale=divided.count_std, size=(2, size))
-        above[end] += 20_000.0
-        spread = np.full(size, divided.count_std**2)
+        counts = rng.normal(scale=divided.count_std, size=(2, size))
+        counts[1, end] += 20_000.0
+        variances = np.full((2, size), divided.count_std**2)
         column = support.SignedCounts(
-            center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
+            center=0.0, values=counts, variances=variances, zero=0.0, missing=0.0,
             public_above=none, public_below=none,
         )  # fmt: skip
         (found,) = support.scales_of([column], [divided])
