@@ -160,8 +160,13 @@ def edges_of_equal_mass(points: FloatArray, ranks: FloatArray, least: float) -> 
     return np.concatenate([*thin, inner])
 
 
-def lines_of_groups(whole: Line, counts: FloatArray, std: float) -> Line:
-    """Return the line of each group: its counts (groups, cells), shrunk to the distribution of all rows by empirical Bayes."""
+def lines_of_groups(
+    whole: Line, counts: FloatArray, std: float, alone: BoolArray | bool = False
+) -> Line:
+    """Return the line of each group: its counts (groups, cells), shrunk to the distribution of all rows by empirical Bayes.
+
+    Groups `alone`, (groups, 1), are taken as they were counted.
+    """
     total = counts.sum(axis=0)
     noise = len(counts) * std**2
     weight = whole.variance[0] / (whole.variance[0] + noise)
@@ -177,12 +182,11 @@ def lines_of_groups(whole: Line, counts: FloatArray, std: float) -> Line:
     excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
     spread = np.clip(excess / np.maximum((prior**2).sum(axis=0), TINY), LEAST_SPREAD, MOST_SPREAD)
     varies = spread * most**2 + most
-    # A group that is unlike all rows, in a cell or altogether, is taken as it was counted.
+    # So is a group that is unlike all rows, in a cell or altogether.
     apart = (counts - prior) ** 2 / (varies + std**2)
     cells = counts.shape[1]
-    unlike = (apart > SURPRISE**2) | (
-        apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells)
-    )
+    altogether = apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells)
+    unlike = alone | (apart > SURPRISE**2) | altogether
     trust = np.where(unlike, 1.0, varies / (varies + std**2))
     rows = np.maximum(prior + trust * (counts - prior), 0.0)
     zeros = np.zeros(counts.shape)
@@ -274,10 +278,7 @@ def group_estimates(
     box = of_cells.box
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
     if (unlike := contradicted(line, box, moments)).any():
-        mask = unlike[:, None]
-        rows = np.where(mask, np.maximum(of_cells.counts, 0.0), line.rows)
-        variance = np.where(mask, of_cells.std**2, line.variance)
-        line = replace(line, rows=rows, variance=variance)
+        line = lines_of_groups(cells.line, of_cells.counts, of_cells.std, unlike[:, None])
         box = line.box(box.lower, box.upper)
     n = moments.rows
     mean = box.decode(moments.possible.total, n)
