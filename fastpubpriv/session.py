@@ -10,14 +10,14 @@ from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unp
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn, warn_after_debit
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.release.account import Account, NodeBudget, before_debit
 from fastpubpriv.results.base import Result, unreliable
-from fastpubpriv.results.reasons import Reasons
+from fastpubpriv.results.reasons import Reasons, with_clipped
 from fastpubpriv.sources import Executor, Rows, private_rows
 from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
@@ -195,6 +195,17 @@ def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
     if text := unreliable(result, known):
         warn_after_debit(f"{name}: {text}")
     return result
+
+
+def held_back(result: AnyResult, beyond: BoolArray, parts: int = 1) -> AnyResult:
+    """Return the result with the reason "clipped" for the columns `beyond`, whose bounds public rows contradict.
+
+    A column has so many successive `parts`, and again in each group. A warning about such bounds was given before the debit.
+    """
+    if not beyond.any():
+        return result
+    clipped = np.resize(np.repeat(beyond, parts), len(result.part_reasons)).tolist()
+    return replace(result, part_reasons=with_clipped(result.part_reasons, clipped))
 
 
 class WouldPay(BaseException):

@@ -23,7 +23,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import BudgetSplit
 from fastpubpriv.distributions.support import SignedCounts, Support, edges_of
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import FEW_STDS
 from fastpubpriv.results.ranks import EdgeRanks, Structure, in_order
 from fastpubpriv.results.reasons import Reason, Reasons
@@ -146,23 +145,22 @@ def locate(
     for column, scale, shares in zip(columns, scales, every, strict=True):
         sizes = edges_of(shares.log2_parts)
         parts = shares.parts
-        ends = []
-        masses = []
+        sides = []
         for side, (sign, last) in enumerate(zip((-1.0, 1.0), scale.ends, strict=True)):
             if last is None:
                 continue
             start = max(0, last + 1 - tuning.BELOW * parts)
-            ends.append(column.center + sign * sizes[start : last + 2])
             inside, _ = column.cells(side, 0, start + 1)
             outer, _ = column.cells(side, start + 1, last + 1)
             mass = np.append(column.inside[side] + inside.sum(), outer)
-            masses.append(np.maximum(mass, 0.0))
-        first = _first_edges(column.center, ends, masses, shares.count_std)
-        stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)
+            edges = column.center + sign * sizes[start : last + 2]
+            sides.append((edges, np.maximum(mass, 0.0)))
+        first = _first_edges(column.center, sides, shares.count_std)
+        stretch = max((abs(float(edges[-1]) - column.center) for edges, _ in sides), default=0.0)
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
         total_std = shares.count_std if missing else 0.5
         many_zeros = column.zero > tuning.MANY_ZEROS * shares.n
-        located = bool(ends) or (many_zeros and not shares.too_noisy)
+        located = bool(sides) or (many_zeros and not shares.too_noisy)
         total = max(shares.n - missing, 0.0)
         hidden = total < FEW_STDS * total_std
         placed.append(ColumnPlace(column.center, first, stretch, total, total_std, located, hidden))
@@ -170,12 +168,15 @@ def locate(
 
 
 def _first_edges(
-    center: float, ends: list[FloatArray], masses: list[FloatArray], std: float
+    center: float, sides: list[tuple[FloatArray, FloatArray]], std: float
 ) -> FloatArray:
-    """Return edges: the center as a cell of its own, the ends of both sides, and edges between that divide the mass equally."""
+    """Return edges: the center as a cell of its own, the ends of both sides, and edges between that divide the mass equally.
+
+    A side has edges from the center outwards, and the mass of the cells between them.
+    """
     chosen = single_cell(center)
-    total = sum(float(mass.sum()) for mass in masses)
-    for edges, mass in zip(ends, masses, strict=True):
+    total = sum(float(mass.sum()) for _, mass in sides)
+    for edges, mass in sides:
         steps = FIRST_EDGES // 4
         if total > 0.0:
             steps = max(1, math.floor((FIRST_EDGES - 4) * mass.sum() / total))
@@ -230,9 +231,9 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     share = in_order(below, rows) / rows if rows > 0.0 else np.zeros(len(edges))
     variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
     return EdgeRanks(
-        edges=frozen(edges),
-        below=frozen(below),
-        std=frozen(np.sqrt(np.maximum(variance, 0.0))),
+        edges=edges,
+        below=below,
+        std=np.sqrt(np.maximum(variance, 0.0)),
         total=rows,
     )
 
@@ -412,4 +413,5 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Struct
 
 def unranked(total: float) -> EdgeRanks:
     """Return the ranks of no edges."""
-    return EdgeRanks(edges=frozen([]), below=frozen([]), std=frozen([]), total=total)
+    none = np.zeros(0)
+    return EdgeRanks(edges=none, below=none, std=none, total=total)

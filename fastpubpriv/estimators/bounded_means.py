@@ -7,7 +7,7 @@ encodes them decodes their mean. No row is undetected, and no tail is guessed. P
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,10 +61,7 @@ class BoundedColumns:
 
     def encoded(self) -> GroupMoments:
         """The release of counts, sums and squares of y."""
-        row_cost = 2 * len(self.low)
-        return GroupMoments(
-            codes=None, middle=self.middle[None], half=self.half[None], row_cost=row_cost
-        )
+        return GroupMoments(middle=self.middle[None], half=self.half[None])
 
     def decoded(self, y: FloatArray) -> FloatArray:
         """Means of the columns from means of y."""
@@ -74,8 +71,7 @@ class BoundedColumns:
     def predicted_error(self, shares: BudgetSplit) -> FloatArray:
         """Predicted root mean squared error of each mean, in standard deviations of the column, at the allowance of the call."""
         n = shares.n
-        grid = shares.spending.group_grid(1, shares.dim, n)
-        noise = grid.noise_std
+        noise = shares.spending.group_grid(1, shares.dim, n).noise_std
         return np.hypot(1.0 / math.sqrt(n), noise / n / self.public_std)
 
     def suffice(self, shares: BudgetSplit) -> bool:
@@ -83,17 +79,18 @@ class BoundedColumns:
         most = MOST_ERROR * shares.predicted_error()
         return bool((self.predicted_error(shares) <= most).all())
 
-    def sampling_std(self, moments: MomentsReleased, y: FloatArray, rows: FloatArray) -> FloatArray:
-        """Standard deviation of the mean y of so many rows, from squares or public values; at most what a mean y allows."""
-        if moments.squares is None:
+    def sampling_std(self, moments: MomentsReleased) -> FloatArray:
+        """Standard deviation of the mean y of a sample, from squares or public values; at most what a mean y allows."""
+        y = moments.mean
+        variance = moments.variance
+        if variance is None:
             # The standard deviation of Student's t stands in for its wider quantiles.
             m = self.public_counts
             std = self.public_std * np.sqrt((m - 1) / (m - 3))
         else:
-            squares = moments.squares[0] / rows + 0.5
-            squares_std = np.hypot(1.0, 2.0 * y) * moments.noise_std / rows
-            std = np.sqrt(np.maximum(squares - y**2 + squares_std, 0.0))
-        return np.minimum(std, np.sqrt(1.0 - y**2)) / np.sqrt(rows)
+            variance_std = np.hypot(1.0, 2.0 * y) * moments.noise_std / moments.rows
+            std = np.sqrt(np.maximum(variance + variance_std, 0.0))
+        return np.minimum(std, np.sqrt(1.0 - y**2)) / np.sqrt(moments.rows)
 
     def report(
         self, missing: FloatArray, pulled: FloatArray, worst: FloatArray, rows_used: Any
@@ -112,14 +109,13 @@ def mean_in_bounds(run: Session, public: FloatArray, columns: BoundedColumns) ->
     """Release the moments of all columns with the whole allowance, and return their means."""
     n = run.rows.n
     cost = run.account.allowance
-    moments = run.release(columns.encoded(), name="moments within bounds", cost=cost)
-    surely = tuning.LIKELY * moments.count_std
-    count = moments.count[0]
+    released = run.release(columns.encoded(), name="moments within bounds", cost=cost).at(0)
+    surely = tuning.LIKELY * released.count_std
+    count = released.count
     missing = np.where(n - count > surely, n - count, 0.0)
-    rows = np.maximum(n - missing, 1.0)
-    y = np.clip(moments.total[0] / rows, -1.0, 1.0)
-    count_noise = np.where(missing > 0.0, y * moments.count_std, 0.0)
-    noise = np.hypot(moments.noise_std, count_noise) / rows
+    moments = replace(released, count=n - missing).possible
+    y = moments.mean
+    noise = np.where(missing > 0.0, moments.noise, moments.noise_std / moments.rows)
     # Missing values within the noise of their number pull the mean to the middle.
     unseen = np.maximum(n - count - missing, 0.0)
     pulled = columns.half * y * (unseen / n)
@@ -138,6 +134,6 @@ def mean_in_bounds(run: Session, public: FloatArray, columns: BoundedColumns) ->
     return MeanResult(
         mean=columns.decoded(y),
         noise_std=columns.half * noise,
-        sampling_std=columns.half * columns.sampling_std(moments, y, rows),
+        sampling_std=columns.half * columns.sampling_std(moments),
         **fields,
     )

@@ -48,10 +48,9 @@ from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, Released, ShellCounts, VectorSum
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of, with_clipped
+from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of
 from fastpubpriv.rowwise.row_maps import ColumnBox
 from fastpubpriv.session import Session
 from fastpubpriv.sources.views import adjacent_columns
@@ -544,9 +543,9 @@ def public_mean(run: Session, public: FloatArray) -> MeanResult:
     # The standard deviation of Student's t stands in for its wider quantiles.
     std = std / np.sqrt(m) * np.sqrt((m - 1) / (m - 3))
     return MeanResult(
-        mean=frozen(mean),
-        noise_std=frozen(np.zeros(run.rows.dim)),
-        sampling_std=frozen(std),
+        mean=mean,
+        noise_std=np.zeros(run.rows.dim),
+        sampling_std=std,
         noise_law="gaussian",
         columns=run.rows.columns,
         provenance={"mean": "public rows"},
@@ -624,9 +623,9 @@ def sum_up(
         neutral=neutral,
     )
     return MeanResult(
-        mean=frozen(estimates.mean if bounds is None else np.clip(estimates.mean, *bounds)),
-        noise_std=frozen(estimates.noise_std),
-        sampling_std=frozen(estimates.sampling_std),
+        mean=estimates.mean if bounds is None else np.clip(estimates.mean, *bounds),
+        noise_std=estimates.noise_std,
+        sampling_std=estimates.sampling_std,
         noise_law=shares.spending.law,
         report=report_of(columns, estimates, bounds, may_be_absent=run.rows.may_be_absent),
         part_reasons=estimates.reasons,
@@ -666,11 +665,7 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
             result = sum_up(
                 run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole
             )
-    # The warning about bounds was given before the debit.
-    result = session.warned("estimate_mean", result)
-    if not beyond.any():
-        return result
-    return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))
+    return session.held_back(session.warned("estimate_mean", result), beyond)
 
 
 def tails(norms: Norms, unit: FloatArray, n: float) -> FloatArray:
@@ -707,16 +702,16 @@ def with_report(
     worst = np.full(dim, math.inf if unknown else 0.0)
     reach = np.clip(unit * norms.end, 0.0, largest)
     report = ColumnReport(
-        missing=frozen(np.full(dim, math.nan)),
-        resolved_from=frozen(np.clip(center - reach, -largest, largest)),
-        resolved_to=frozen(np.clip(center + reach, -largest, largest)),
-        undetected_rows=frozen(np.full(dim, norms.unseen)),
-        clipping_std=frozen(bias),
-        tail_below=frozen(tail),
-        tail_above=frozen(tail),
-        worst_below=frozen(worst),
-        worst_above=frozen(worst),
-        lowest=frozen(np.full(dim, -math.inf)),
-        highest=frozen(np.full(dim, math.inf)),
+        missing=np.full(dim, math.nan),
+        resolved_from=np.clip(center - reach, -largest, largest),
+        resolved_to=np.clip(center + reach, -largest, largest),
+        undetected_rows=np.full(dim, norms.unseen),
+        clipping_std=bias,
+        tail_below=tail,
+        tail_above=tail,
+        worst_below=worst,
+        worst_above=worst,
+        lowest=np.full(dim, -math.inf),
+        highest=np.full(dim, math.inf),
     )
     return session.warned(name, replace(result, report=report, part_reasons=first_of(reasons, dim)))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
 from fastpubpriv.distributions.budget_split import draws as column_draws
-from fastpubpriv.distributions.columns import CountedColumns
-from fastpubpriv.distributions.line import LARGEST, TINY, ClipBox, Line
+from fastpubpriv.distributions.columns import CountedColumns, joined
+from fastpubpriv.distributions.line import TINY, ClipBox
 from fastpubpriv.distributions.rank_model import locate
 from fastpubpriv.distributions.support import fewest
 from fastpubpriv.errors import InputError
@@ -48,11 +48,10 @@ from fastpubpriv.estimators.value_counts import (
 from fastpubpriv.mechanisms.group_moments import GroupMoments
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import Spending
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.reasons import PartReasons, ordered, with_clipped
+from fastpubpriv.results.reasons import PartReasons, ordered
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
@@ -79,17 +78,17 @@ def divided(
     return shares, {"cells": shares.cells, "means": shares.shells + shares.total, **ranks, **costs}
 
 
-class SquaredColumn(NamedTuple):
-    """Line and box of the squared distances of one column from its mean, in units of the column squared."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SquaredColumns:
+    """Squared distances of columns from their means by the counts, in units of the columns squared; arrays are (columns,)."""
 
-    line: Line
     box: ClipBox
-    tail: float  # what hidden rows may add to the sum of squares
+    fourths: FloatArray  # sum of the squares of all squared distances
+    tail: FloatArray  # what hidden rows may add to the sum of squares
 
     @classmethod
-    @np.errstate(all="ignore")
-    def of(cls, columns: CountedColumns, place: int, mean: float, noise: float) -> SquaredColumn:
-        """Return them for a column with this released mean; `noise` is that of a sum of values in [-1, 1]."""
+    def of(cls, columns: CountedColumns, place: int, mean: float, noise: float) -> SquaredColumns:
+        """Return those of one column about this released mean; `noise` is that of a sum of values in [-1, 1]."""
         line = cells_of(columns, place).line
         relative = float(line.relative(np.array([mean]))[0])
         # Rows of the end cells are extrapolated from the cells before them, with an error as large; `tail` bounds hidden rows.
@@ -99,60 +98,49 @@ class SquaredColumn(NamedTuple):
         squares = replace(line, variance=variance).squares_about(relative)
         points = squares.edges[:, 1:]
         box = squares.clip(np.zeros((1, 1)), points, noise=noise, bias=tuning.BIAS)
-        far = float(np.abs(line.edges[0, [0, -1]] - relative).max())
-        reach = math.sqrt(float(box.upper[0]))
-        return cls(squares, box, float(columns.box.hidden[place].max()) * (far + reach))
+        far = np.abs(line.edges[0, ends] - relative).max()
+        tail = columns.box.hidden[place].max() * (far + np.sqrt(box.upper))
+        return cls(box=box, fourths=np.array([squares.second_moment()]), tail=tail)
 
 
 def deviations(
     run: Session, columns: CountedColumns, mean: MeanResult, cost: Fraction
 ) -> dict[str, FloatArray]:
     """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
-    dim = len(columns.rows)
-    grid = run.account.spend(cost).group_grid(1, dim, run.rows.n)
-    noise_of_sum = grid.noise_std
-    squared = [
-        SquaredColumn.of(columns, place, value, noise_of_sum)
-        for place, value in enumerate(mean.mean.tolist())
-    ]
-    unit = np.array([float(each.box.upper[0]) for each in squared])
-    reach = columns.box.absolute(np.sqrt(unit))
-    moments = run.release(
-        GroupMoments(
-            codes=None,
-            middle=mean.mean[None],
-            half=np.maximum(reach, TINY)[None],
-            squared=True,
-            row_cost=2 * dim,
-        ),
-        name="squares about the means",
-        cost=cost,
+    grid = run.account.spend(cost).group_grid(1, mean.dim, run.rows.n)
+    squared: SquaredColumns = joined(
+        [
+            SquaredColumns.of(columns, place, value, grid.noise_std)
+            for place, value in enumerate(mean.mean.tolist())
+        ]
     )
-    rows = np.maximum(moments.count[0], 1.0)
-    y = np.clip(moments.total[0] / rows, -1.0, 1.0)
-    back = np.array([float(each.box.back[0]) for each in squared]) / unit
-    back_std = np.sqrt([float(each.box.variance[0]) for each in squared]) / unit
-    tail = np.array([each.tail for each in squared]) / unit
-    variance = (y + 1.0) / 2.0 + back / rows
-    noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
-    fourth = np.array([each.line.second_moment() for each in squared]) / rows / unit**2
+    box = squared.box
+    reach = np.maximum(columns.box.absolute(np.sqrt(box.upper)), TINY)
+    measurement = GroupMoments(middle=mean.mean[None], half=reach[None], squared=True)
+    released = run.release(measurement, name="squares about the means", cost=cost)
+    moments = released.at(0).possible
+    rows = moments.rows
+    # The box begins at zero, so that no variance is rounded below it.
+    from_zero = moments.mean + 1.0
+    variance = box.half * from_zero + box.back / rows
+    noise = box.half * moments.noise
+    fourth = squared.fourths / rows
     # fourth powers within reach come from the release, those beyond from the counts
-    if moments.squares is not None:
-        inside = np.maximum(moments.squares[0] / rows + 0.5 + 2.0 * y + 1.0, 0.0) / 4.0
-        fourth = np.maximum(inside, fourth)
-    sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
-    unit_sq = reach**2 * bessel(rows)
+    if moments.variance is not None:
+        inside = np.maximum(moments.variance + from_zero**2, 0.0)
+        fourth = np.maximum(box.half**2 * inside, fourth)
+    sampling_sq = np.maximum(fourth - variance**2, 0.0) / rows
+    std = np.sqrt(noise**2 + sampling_sq + box.variance / rows**2)
     known = np.array([known_place(reasons) for reasons in mean.part_reasons])
 
-    def in_units(relative_sq: FloatArray, worst: float) -> FloatArray:
-        """Return relative squares in squared units of the columns, `worst` where the mean is not known."""
-        squares = np.nan_to_num(relative_sq * unit_sq, nan=LARGEST, posinf=LARGEST)
-        return frozen(np.where(known, squares, worst))
+    def unbiased(squares: FloatArray, worst: float) -> FloatArray:
+        """Return squares in squared units of the columns, `worst` where the mean is not known."""
+        return np.where(known, box.absolute(bessel(rows) * squares), worst)
 
     return {
-        "variance": in_units(variance, math.nan),
-        "variance_std": in_units(np.sqrt(noise**2 + sampling**2 + (back_std / rows) ** 2), 0.0),
-        "variance_tail": in_units(tail / rows, math.inf),
+        "variance": unbiased(variance, math.nan),
+        "variance_std": unbiased(std, 0.0),
+        "variance_tail": unbiased(squared.tail / rows, math.inf),
     }
 
 
@@ -302,8 +290,14 @@ def describe(
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
         parts = {name: float(cost / run.account.allowance) for name, cost in costs.items()}
         reasons += tuple(each.reasons for each in of_texts)
-        parted: Any = {"texts": of_texts, "part_reasons": reasons, "columns": tuple(order)}
-        result = Description(shares=parts, **numeric, **parted, **fields)
+        result = Description(
+            shares=parts,
+            texts=of_texts,
+            part_reasons=reasons,
+            columns=tuple(order),
+            **numeric,
+            **fields,
+        )
     return held_back(session.warned("describe", result), beyond)
 
 
@@ -311,18 +305,12 @@ def held_back(result: Description, beyond: BoolArray) -> Description:
     """Return the description with the reason "clipped" for the numeric columns `beyond` whose bounds public rows contradict."""
     if result.means is None or result.quantiles is None or not beyond.any():
         return result
-    of_quantiles = np.repeat(beyond, len(result.quantiles.q)).tolist()
-    of_columns = [*beyond.tolist(), *([False] * len(result.texts))]
-    return replace(
+    held = replace(
         result,
-        means=replace(
-            result.means, part_reasons=with_clipped(result.means.part_reasons, beyond.tolist())
-        ),
-        quantiles=replace(
-            result.quantiles, part_reasons=with_clipped(result.quantiles.part_reasons, of_quantiles)
-        ),
-        part_reasons=with_clipped(result.part_reasons, of_columns),
+        means=session.held_back(result.means, beyond),
+        quantiles=session.held_back(result.quantiles, beyond, len(result.quantiles.q)),
     )
+    return session.held_back(held, np.append(beyond, np.zeros(len(result.texts), dtype=bool)))
 
 
 def _numbers(

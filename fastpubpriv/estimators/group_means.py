@@ -41,10 +41,9 @@ from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import FEW_STDS, GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import Reason, first_of, with_clipped
+from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
@@ -95,14 +94,15 @@ def cells_of(columns: CountedColumns, place: int) -> GroupCells:
         rows[:middle] = 0.0
     if not occupied[1] and box.upper[place] == 0.0:
         rows[middle + 1 :] = 0.0
-    below = slice(tail, inside)
-    above = slice(-inside, -tail)
-    counted = np.concatenate([rows[below], [0.0], rows[above]])
-    counted = np.maximum(counted, 0.0)
+    # The cell in the middle gets the cells inside of those in which edges lie, and all rows of no other cell.
+    counted_cells = np.r_[tail:inside, middle, -inside:-tail]
+    rows[middle] = 0.0
+    counted = np.maximum(rows[counted_cells], 0.0)
+    variances = variance[counted_cells]
     guessed = rows[:tail].sum(), rows[-tail:].sum()
     counted[inside - tail] = max(columns.rows[place] - counted.sum() - sum(guessed), 0.0)
-    points = np.concatenate([edges[tail : inside + 1], edges[-inside - 1 : len(edges) - tail]])
-    variances = np.concatenate([variance[below], [count_var], variance[above]])
+    variances[inside - tail] = count_var
+    points = edges[np.r_[tail : inside + 1, -inside - 1 : -tail]]
     if not occupied.any():  # public values gave the clip interval, and its unit
         fine = replace(fine, exponent=box.exponent[place : place + 1])
         points = np.array([box.lower[place], box.upper[place]])
@@ -128,9 +128,9 @@ def cells_of(columns: CountedColumns, place: int) -> GroupCells:
     line = Line(
         center=fine.center,
         exponent=fine.exponent,
-        edges=np.concatenate([[ends[0]], between, [ends[1]]])[None],
-        rows=np.concatenate([[guessed[0]], masses, [guessed[1]]])[None],
-        variance=np.concatenate([[parts * count_var], spread, [parts * count_var]])[None],
+        edges=np.r_[ends[0], between, ends[1]][None],
+        rows=np.r_[guessed[0], masses, guessed[1]][None],
+        variance=np.r_[parts * count_var, spread, parts * count_var][None],
         spread=zeros,
         hidden=zeros,
     )
@@ -160,8 +160,13 @@ def edges_of_equal_mass(points: FloatArray, ranks: FloatArray, least: float) -> 
     return np.concatenate([*thin, inner])
 
 
-def lines_of_groups(whole: Line, counts: FloatArray, std: float) -> Line:
-    """Return the line of each group: its counts (groups, cells), shrunk to the distribution of all rows by empirical Bayes."""
+def lines_of_groups(
+    whole: Line, counts: FloatArray, std: float, alone: BoolArray | bool = False
+) -> Line:
+    """Return the line of each group: its counts (groups, cells), shrunk to the distribution of all rows by empirical Bayes.
+
+    Groups `alone`, (groups, 1), are taken as they were counted.
+    """
     total = counts.sum(axis=0)
     noise = len(counts) * std**2
     weight = whole.variance[0] / (whole.variance[0] + noise)
@@ -177,31 +182,28 @@ def lines_of_groups(whole: Line, counts: FloatArray, std: float) -> Line:
     excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
     spread = np.clip(excess / np.maximum((prior**2).sum(axis=0), TINY), LEAST_SPREAD, MOST_SPREAD)
     varies = spread * most**2 + most
-    # A group that is unlike all rows, in a cell or altogether, is taken as it was counted.
+    # So is a group that is unlike all rows, in a cell or altogether.
     apart = (counts - prior) ** 2 / (varies + std**2)
     cells = counts.shape[1]
-    unlike = (apart > SURPRISE**2) | (
-        apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells)
-    )
+    altogether = apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells)
+    unlike = alone | (apart > SURPRISE**2) | altogether
     trust = np.where(unlike, 1.0, varies / (varies + std**2))
     rows = np.maximum(prior + trust * (counts - prior), 0.0)
     zeros = np.zeros(counts.shape)
     return replace(whole, rows=rows, variance=trust * std**2, spread=zeros, hidden=zeros)
 
 
-def contradicted(line: Line, box: ClipBox, moments: MomentsReleased, j: int) -> BoolArray:
-    """Return which groups lie further out in column j than their lines explain, (groups,)."""
+def contradicted(line: Line, box: ClipBox, moments: MomentsReleased) -> BoolArray:
+    """Return which groups lie further out in a column than their lines explain, (groups,)."""
     about = line.moments(box)
-    n = np.maximum(moments.count[:, j], 1.0)
-    y = moments.total[:, j] / n
-    noise = (box.half / n) ** 2 * (moments.noise_std**2 + (y * moments.count_std) ** 2)
-    shift = box.middle + box.half * y - about.mean
+    noise = (box.half * moments.noise) ** 2
+    shift = box.middle + box.half * moments.mean - about.mean
     variance = (line.variance * (about.low + about.high) ** 2).sum(axis=1)
     far = np.abs(shift) / np.sqrt(variance / (2.0 * about.rows) ** 2 + noise)
-    if moments.squares is None:
+    if moments.variance is None:
         return np.asarray(far > SURPRISE)
     expected = about.variance
-    excess = box.half**2 * (moments.squares[:, j] / n + 0.5 - y**2) + shift**2 - expected
+    excess = box.half**2 * moments.variance + shift**2 - expected
     variance = (line.variance * (about.squares - expected[:, None]) ** 2).sum(axis=1)
     variance = variance / about.rows**2 + box.half**2 * noise
     # Rows that lie closer together than expected need no other correction.
@@ -237,21 +239,19 @@ class GroupVariance(NamedTuple):
     std: FloatArray
 
 
-def variance_of(line: Line, box: ClipBox, moments: MomentsReleased, j: int) -> GroupVariance:
-    """Return the variance of each group in column j, from its cells and, if released, from its squares."""
-    n = np.maximum(moments.count[:, j], 1.0)
+def variance_of(line: Line, box: ClipBox, moments: MomentsReleased) -> GroupVariance:
+    """Return the variance of each group in a column, from its cells and, if released, from its squares."""
+    n = moments.rows
     every = line.moments()
     inside = line.moments(box).variance
     cut = np.maximum(every.variance - inside, 0.0)
-    if moments.squares is None:
+    if moments.squares is None or moments.variance is None:
         unknown = np.full(len(n), math.nan)
         return GroupVariance(np.maximum(inside, 0.0) + cut, unknown, np.full(len(n), math.inf))
-    y = moments.total[:, j] / n
-    square = moments.squares[:, j] / n
     noise = box.half**2 / n * moments.noise_std
-    error = noise * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
+    error = noise * np.sqrt(1.0 + 2.0 * (moments.squares / n) ** 2 + 8.0 * moments.mean**2)
     trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
-    free = box.half**2 * (square + 0.5 - y**2)
+    free = box.half**2 * moments.variance
     of_mean = np.maximum(inside + trust * (free - inside), 0.0) + cut
     # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
     free = np.maximum(free, 0.0) + cut
@@ -266,32 +266,29 @@ def group_estimates(
     of_cells: Counted,
     constant: bool,
     unresolved: bool,
-    moments: MomentsReleased,
+    released: MomentsReleased,
     j: int,
 ) -> dict[str, Any]:
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group.
 
     The column is `constant` or `unresolved` as `unplaced` says of the counts of all rows.
     """
+    moments = released.at(np.s_[:, j])
     line = of_cells.line
     box = of_cells.box
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
-    if (unlike := contradicted(line, box, moments, j)).any():
-        mask = unlike[:, None]
-        rows = np.where(mask, np.maximum(of_cells.counts, 0.0), line.rows)
-        variance = np.where(mask, of_cells.std**2, line.variance)
-        line = replace(line, rows=rows, variance=variance)
+    if (unlike := contradicted(line, box, moments)).any():
+        line = lines_of_groups(cells.line, of_cells.counts, of_cells.std, unlike[:, None])
         box = line.box(box.lower, box.upper)
-    n = np.maximum(moments.count[:, j], 1.0)
-    total = np.clip(moments.total[:, j], -n, n)
-    mean = box.decode(total, n)
-    noise = box.half / n * np.hypot(moments.noise_std, total / n * moments.count_std)
-    spread = variance_of(line, box, moments, j)
+    n = moments.rows
+    mean = box.decode(moments.possible.total, n)
+    noise = box.half * moments.possible.noise
+    spread = variance_of(line, box, moments)
     sampling = np.sqrt(spread.of_mean / n)
     clipping = np.sqrt(box.variance) / n
     half = normal_quantile(0.975) * np.sqrt(noise**2 + sampling**2 + clipping**2)
     # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
-    ends = np.stack([line.rows[:, :2].sum(axis=1), line.rows[:, -2:].sum(axis=1)], axis=1)
+    ends = line.rows[:, [[0, 1], [-2, -1]]].sum(axis=2)
     shares = ends / np.maximum(ends.sum(axis=0), 1.0)
     tails = columns.box.hidden[j] * shares / n[:, None]
     # how far one row may be
@@ -301,7 +298,7 @@ def group_estimates(
     tail = hidden * (beyond + 2.0 * box.half) + np.maximum(beyond, 0.0) * far
     doubt = doubtful_sum(columns.counted[j], columns.scales[j], columns.shares[j])
     doubt_of_mean = np.ldexp(doubt, -box.exponent) / columns.rows[j]
-    absent = moments.count[:, j] < FEW_STDS * moments.count_std
+    absent = moments.count < FEW_STDS * moments.count_std
     heavy = is_tail_heavy(columns, j, half, far, hidden) | (doubt_of_mean > half)
     reasons = first_of(
         [
@@ -315,18 +312,18 @@ def group_estimates(
     )
     unknown = absent | constant | unresolved
     placed = box.placed(np.where(constant, 0.0, mean))
+    below, above = np.where(unknown, math.inf, box.absolute(tails).T)
 
     def squared(squares: FloatArray, worst: float) -> FloatArray:
-        with np.errstate(over="ignore"):
-            return np.asarray(np.ldexp(np.where(unknown, worst, squares), 2 * box.exponent))
+        return np.ldexp(np.where(unknown, worst, squares), 2 * box.exponent)
 
     return {
         "mean": placed if constant else np.where(unknown, np.nan, placed),
         "noise_std": box.absolute(noise),
         "sampling_std": box.absolute(sampling),
         "clipping_std": box.absolute(clipping),
-        "tail_below": np.where(unknown, math.inf, box.absolute(tails[:, 0])),
-        "tail_above": np.where(unknown, math.inf, box.absolute(tails[:, 1])),
+        "tail_below": below,
+        "tail_above": above,
         "variance": squared(spread.variance, math.nan),
         "variance_std": squared(spread.std, math.inf),
         "variance_tail": squared(np.hypot(tail, upward(spread.variance, spread.std)), math.inf),
@@ -360,23 +357,21 @@ def learn(
     groups = RowGroups(code=codes, number=codes.groups, own=False)
     measured = CellCounts(edges=[each.cuts for each in cells], groups=groups)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
-    sizes = [codes.groups * (len(each.cuts) + 1) for each in cells]
-    parts = np.split(released.value, np.cumsum(sizes)[:-1])
     cost = shares.total * (1 - CELL_SHARE)
     grid = run.account.spend(cost).group_grid(codes.groups, dim, shares.n)
     noise = grid.noise_std
     counted = []
-    for each, part in zip(cells, parts, strict=True):
-        counts = part.reshape(codes.groups, -1)
+    for each, counts in zip(cells, measured.parted(released.value), strict=True):
         line = lines_of_groups(each.line, counts, released.noise_std)
         points = line.edges[:, 1:-1]
         box = line.clip(points, points, noise=noise, bias=tuning.BIAS)
         counted.append(Counted(counts, released.noise_std, line, box))
-    lower = np.stack([each.box.placed(each.box.lower) for each in counted], axis=1)
-    upper = np.stack([each.box.placed(each.box.upper) for each in counted], axis=1)
+    boxes = [each.box for each in counted]
+    lower = np.stack([box.placed(box.lower) for box in boxes], axis=1)
+    upper = np.stack([box.placed(box.upper) for box in boxes], axis=1)
     middle = lower / 2.0 + upper / 2.0
     half = upper / 2.0 - lower / 2.0
-    measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
+    measured_moments = GroupMoments(codes=codes, middle=middle, half=half)
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
     constant, unresolved = (each.tolist() for each in unplaced(columns))
     answers = [
@@ -384,18 +379,14 @@ def learn(
         for j, each in enumerate(zip(cells, counted, constant, unresolved, strict=True))
     ]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
-    fields: dict[str, Any] = {
-        name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]
-    }
-    fields |= {
+    fields = {name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]}
+    return {
+        **fields,
         "mean": np.clip(fields["mean"], *ends),
         "count": moments.count,
+        "count_noise_std": moments.count_std,
         "lowest": ends[0],
         "highest": ends[1],
-    }
-    return {
-        **{name: frozen(each) for name, each in fields.items()},
-        "count_noise_std": moments.count_std,
         "part_reasons": tuple(chain(*reasons)),
         "noise_law": run.account.spending.law,
     }
@@ -452,10 +443,7 @@ def mean_of_groups(
             provenance={"groups": grouping.source, "clipping": "released"},
             **numbers.fields(len(public)),
         )
-    result = session.warned("estimate_mean", result)
-    return replace(
-        result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups)
-    )
+    return session.held_back(session.warned("estimate_mean", result), beyond)
 
 
 def predict_groups(

@@ -42,10 +42,10 @@ from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results.base import LEVEL, frozen
+from fastpubpriv.results.base import LEVEL
 from fastpubpriv.results.by_key import FEW_STDS
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
-from fastpubpriv.results.reasons import Reason, Reasons, with_clipped
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 
@@ -94,14 +94,12 @@ def close_in(
     """Release counts between edges refined around the quantiles; return the ranks of each column or group, and the last noise."""
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
-    def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
-        counted = run.release(CellCounts(edges=edges, groups=groups), name=name, cost=cost)
-        parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
-        for mine, cuts, part in zip(asked, edges, parts, strict=True):
+    def ask(edges: list[FloatArray], cost: Fraction, name: str) -> list[EdgeRanks]:
+        """Release one more count of each column or group; return the ranks from all of its counts."""
+        cells = CellCounts(edges=edges, groups=groups)
+        counted = run.release(cells, name=name, cost=cost)
+        for mine, cuts, (part,) in zip(asked, edges, cells.parted(counted.value), strict=True):
             mine.append(EdgeCounts(edges=cuts, counts=part, std=counted.noise_std))
-        return counted.noise_std
-
-    def ranks() -> list[EdgeRanks]:
         return [
             ranks_of(mine, place.total, place.total_std)
             for mine, place in zip(asked, places, strict=True)
@@ -110,11 +108,10 @@ def close_in(
     # a function of released numbers; nothing is refunded
     if not any(place.located for place in places):
         return [unranked(place.total) for place in places], 0.0
-    ask([place.first for place in places], left * ZOOM, "first edges")
+    estimates = ask([place.first for place in places], left * ZOOM, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
     used = ZOOM
     last_std = run.account.spend(left * (1 - (1 + ZOOMS) * ZOOM)).std("counts", dim)
-    estimates = ranks()
     for _ in range(ZOOMS):
         cut = [
             zoom(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)
@@ -123,18 +120,17 @@ def close_in(
             goes_on and place.located for (_, goes_on), place in zip(cut, places, strict=True)
         ):
             break
-        ask([edges for edges, _ in cut], left * ZOOM, "edges near the quantiles")
+        estimates = ask([edges for edges, _ in cut], left * ZOOM, "edges near the quantiles")
         used = used + ZOOM
-        estimates = ranks()
     last = [
         last_edges(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)
     ]
-    std = ask(last, left * (1 - used), "last edges")
+    estimates = ask(last, left * (1 - used), "last edges")
     known = [
         unranked(place.total) if place.hidden else mine
-        for mine, place in zip(ranks(), places, strict=True)
+        for mine, place in zip(estimates, places, strict=True)
     ]
-    return known, std
+    return known, asked[0][-1].std
 
 
 def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 1) -> None:
@@ -230,6 +226,7 @@ def quantiles(
     rows = opened.rows
     public = opened.public
     dim = opened.dim
+    size = opened.size
     k = len(qs)
     grouped = opened.codes is not None
     limits = validation.column_bounds(bounds, dim)
@@ -241,35 +238,32 @@ def quantiles(
     share = allowance * ALL_SHARE if grouped else allowance
     shares = divide(dim, rows.n, run.account.spend(share), n_pub=fewest(public))
     left = allowance - shares.cells
-    check_rank_grids(shares, left, k, opened.size)
+    check_rank_grids(shares, left, k, size)
     # The counts of signed cells are freed before those between edges are made.
-    needed = max(memory_of_cells(run, shares), memory_of_edges(dim, k, opened.size))
+    needed = max(memory_of_cells(run, shares), memory_of_edges(dim, k, size))
     session.require_memory("quantiles", dim, needed)
     numbers = opened.run_on(run)
     beyond = warn_before("quantiles", shares, public, limits, opened.names)
     with run.paid():
         places = locate_rows(numbers, public, shares)
-        if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
+        codes = None
+        if opened.codes is not None:
+            codes = RowGroups(code=opened.codes, number=size, own=True)
+            # the prior of a group's size is nearly flat: only its own counts determine it
             unknown = (
                 replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places
             )
-            places = [place for place in unknown for _ in range(opened.size)]
-        codes = None
-        if opened.codes is not None:
-            codes = RowGroups(code=opened.codes, number=opened.size, own=True)
+            places = [place for place in unknown for _ in range(size)]
         ranks, std = close_in(run, places, left, dim, qs, codes)
-        if grouped:
-            order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()
+        if grouped:  # from the groups of each column to the columns of each group
+            order = np.arange(len(places)).reshape(dim, size).T.ravel().tolist()
             places = [places[line] for line in order]
-            by_column = ranks
-            ranks = []
-            for each in (by_column[line] for line in order):
-                few = each.total < FEW_STDS * TOTAL_STDS * each.std.max(initial=0.0)
-                ranks.append(unranked(each.total) if few else each)
+            ranks = [ranks[line] for line in order]
+            for line, each in enumerate(ranks):
+                if each.total < FEW_STDS * TOTAL_STDS * each.std.max(initial=0.0):
+                    ranks[line] = unranked(each.total)
         result = result_of(numbers, places, ranks, std, qs, limits, len(public), opened)
-    result = session.warned("quantiles", result)
-    held_back = np.tile(np.repeat(beyond, k), opened.size).tolist()
-    return replace(result, part_reasons=with_clipped(result.part_reasons, held_back))
+    return session.held_back(session.warned("quantiles", result), beyond, k)
 
 
 def result_of(
@@ -287,14 +281,22 @@ def result_of(
     grouping = opened if opened and opened.codes else None
     lowest, highest = ends_of(limits, dim)
     k = len(qs)
+    law = run.account.spending.law
+    z = deviations(law, LEVEL)
+    of_columns = list(zip(lowest.tolist(), highest.tolist(), strict=True))
+    bounds = of_columns * (len(places) // dim)
     answers = list[tuple[float, float, Structure, Reasons]]()
-    for mine, place in zip(ranks, places, strict=True):
+    for mine, place, ends in zip(ranks, places, bounds, strict=True):
         lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
         known = place.located and len(mine.edges) > 0
-        answers += [
-            answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,))
-            for q in qs.tolist()
-        ]
+        wide = mine.widened(run.account.rows_per_person)
+        for q in qs.tolist():
+            if known:
+                value, noise, word, own = answer(mine, q, std)
+                own = own or reasons_of_ends(wide.ends(q, z), place, ends)
+                answers.append((value, noise, word, own))
+            else:
+                answers.append((math.nan, 0.0, "continuous", (lost,)))
     values, noises, words, reasons = zip(*answers, strict=True)
     shape = (-1, dim, k) if grouping else (dim, k)
     quantile = np.clip(np.reshape(values, shape), lowest[:, None], highest[:, None])
@@ -304,28 +306,20 @@ def result_of(
         else QuantileResult
     )
     result: QuantileResult = kind(
-        q=frozen(qs),
-        quantile=frozen(np.maximum.accumulate(quantile, axis=-1)),
-        noise_rows=frozen(np.reshape(noises, shape)),
+        q=qs,
+        quantile=np.maximum.accumulate(quantile, axis=-1),
+        noise_rows=np.reshape(noises, shape),
         structure=tuple(words[j : j + k] for j in range(0, len(words), k)),
         part_reasons=reasons,
-        noise_law=run.account.spending.law,
+        noise_law=law,
         ranks=tuple(ranks),
-        lowest=frozen(lowest),
-        highest=frozen(highest),
+        lowest=lowest,
+        highest=highest,
         columns=run.rows.columns,
         provenance={"edges": "released"},
         **run.fields(n_pub),
     )
-    z = deviations(result.noise_law, LEVEL)
-    of_columns = list(zip(lowest.tolist(), highest.tolist(), strict=True))
-    bounds = of_columns * (len(places) // dim)
-    parts = list[Reasons]()
-    for mine, place, ends in zip(ranks, places, bounds, strict=True):
-        wide = mine.widened(run.account.rows_per_person)
-        parts += [reasons_of_ends(wide.ends(q, z), place, ends) for q in qs.tolist()]
-    added = zip(reasons, parts, strict=True)
-    return replace(result, part_reasons=tuple(own or new for own, new in added))
+    return result
 
 
 def reasons_of_ends(

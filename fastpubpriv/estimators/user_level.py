@@ -111,6 +111,7 @@ def _with_chosen(
     sizes = rows_of_each(x_priv, person)
     who = name_of_persons(person)
     name = getattr(call, "__name__", "rows_per_person")
+    at_rest = functools.partial(call, **{**named, "budget": rest})
     issued: set[str] = set()
 
     def is_new(text: str, category: type[Warning]) -> bool:
@@ -123,10 +124,10 @@ def _with_chosen(
         blank = table_of_persons(x_priv, person, "row", 1, persons=len(sizes))
         try:
             with session.rehearsal():
-                return call(blank, *given, **{**named, "budget": rest})  # public rows suffice
+                return at_rest(blank, *given)  # public rows suffice
         except session.WouldPay:
             pass
-        _require_several(call, x_priv, person, len(sizes), given, {**named, "budget": rest})
+        _require_several(at_rest, x_priv, person, len(sizes), given)
         asked = {each: named.get(each) for each in ("random_state", "threads", "progress")}
         choice = RowsChoice.prepare(name, who, sizes, share, rest, ledger=None, **asked)
     announce_debit()
@@ -141,7 +142,7 @@ def _with_chosen(
 
     with warnings_to(defer), before_debit(lambda: None):  # both debits were announced as one
         k = choice.release()
-        accepts = functools.partial(call, **{**named, "budget": rest, "ledger": None})
+        accepts = functools.partial(at_rest, ledger=None)
         result, record = _largest_accepted(accepts, x_priv, person, given, choice, k)
     for text, category in later:
         warn_after_debit(text, category)
@@ -154,13 +155,12 @@ def _require_several(
     person: Any,
     persons: int,
     given: tuple[Any, ...],
-    named: dict[str, Any],
 ) -> None:
     """Raise what a call with two rows of each person raises because it cannot tell absent rows from others, before the debit."""
     blank = table_of_persons(x_priv, person, "row", 2, persons=persons)
     with warnings_to(lambda text, category: False), session.rehearsal():
         try:
-            call(blank, *given, **named)
+            call(blank, *given)
         except session.PaddedRowsError:
             raise
         # too little budget for two rows: the choice falls back to one

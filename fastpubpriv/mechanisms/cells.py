@@ -109,6 +109,13 @@ class CellCounts(NoisyMeasurement):
         steps = grid.quant_bound
         return CellQuery.of(*self.edges, groups=self.groups, scale=steps), grid.event, 1.0 / steps
 
+    def parted(self, counts: FloatArray) -> list[FloatArray]:
+        """The released counts between each of the `edges`, (groups, cells); one group unless several have these edges."""
+        sizes = np.array([len(cuts) + 1 for cuts in self.edges])
+        groups = len(counts) // sizes.sum()
+        parts = np.split(counts, groups * np.cumsum(sizes)[:-1])
+        return [part.reshape(groups, -1) for part in parts]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCellQuery(ArrayQuery):

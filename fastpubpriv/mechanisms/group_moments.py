@@ -6,7 +6,7 @@ Privacy note: `notes/group_moments.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -61,7 +61,7 @@ class GroupMomentsQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MomentsReleased:
-    """Released moments by group and column, (groups, columns) each, of numbers y = q / Q in [-1, 1] (see `GroupMomentsQuery`)."""
+    """Released moments of numbers y = q / Q in [-1, 1] (see `GroupMomentsQuery`) by group and column, (groups, columns) each."""
 
     count: FloatArray
     total: FloatArray
@@ -75,6 +75,38 @@ class MomentsReleased:
         """The noise, for the record."""
         return {"noise_std": self.noise_std, "count_noise_std": self.count_std}
 
+    def at(self, place: Any) -> MomentsReleased:
+        """The moments at a place of the arrays: of one group, or of one column."""
+        squares = None if self.squares is None else self.squares[place]
+        return replace(self, count=self.count[place], total=self.total[place], squares=squares)
+
+    @property
+    def possible(self) -> MomentsReleased:
+        """The same with the nearest sums that so many numbers in [-1, 1] can have."""
+        return replace(self, total=np.clip(self.total, -self.rows, self.rows))
+
+    @property
+    def rows(self) -> FloatArray:
+        """Number of rows, at least one."""
+        return np.maximum(self.count, 1.0)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of y."""
+        return self.total / self.rows
+
+    @property
+    def noise(self) -> FloatArray:
+        """Standard deviation of `mean` by noise."""
+        return np.hypot(self.noise_std, self.mean * self.count_std) / self.rows
+
+    @property
+    def variance(self) -> FloatArray | None:
+        """Variance of y, which noise may make negative; None without squares."""
+        if self.squares is None:
+            return None
+        return self.squares / self.rows + 0.5 - self.mean**2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupMoments(Measurement[Fraction, MomentsReleased]):
@@ -83,10 +115,9 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
     # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
     # sums alone; in l1, without squares, 5/2 dim Q, with one group 2 dim Q. One group has a larger weight of counts.
     # the group of each row of a chunk, each row independently; None for one group
-    codes: Callable[[Any], Codes] | None
+    codes: Callable[[Any], Codes] | None = None
     middle: FloatArray
     half: FloatArray
-    row_cost: int
     squared: bool = False
 
     def release(
@@ -96,8 +127,6 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         groups, columns = self.middle.shape
         grid = account.spend(cost).group_grid(groups, columns, rows.n)
         bound = grid.bound
-        weight = grid.weight
-        event = grid.event
         shape = (grid.sums, columns, groups)
         moments = GroupMomentsQuery(
             shape=shape,
@@ -106,18 +135,19 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
             half=self.half,
             squared=self.squared,
             bound=bound,
-            weight=weight,
-            row_cost=self.row_cost,
+            weight=grid.weight,
+            row_cost=2 * columns if self.codes is None else 4 * (columns + 1),
         )
         query = partial(executor.run, moments, rows)
-        value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)
-        std = grid.noise_std
-        stretch = bound / weight
+        value = release(
+            account, name=name, query=query, shape=shape, event=grid.event, unit=1.0 / bound
+        )
+        stretch = bound / grid.weight
         return MomentsReleased(
             count=value[0].T * stretch,
             total=value[1].T,
             squares=value[2].T if grid.sums == 3 else None,
-            count_std=std * stretch,
-            noise_std=std,
-            event=event,
+            count_std=grid.noise_std * stretch,
+            noise_std=grid.noise_std,
+            event=grid.event,
         )

@@ -147,3 +147,23 @@ def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught()
     between = cells.cells_between  # planted: all columns at the price of one
     with mock.patch.object(cells, "cells_between", lambda *given: (1, between(*given)[1])):
         raises(ReplayError, None, partial(replayed, new=(-1e9, 1e9, 2.0)))
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["common", "own"])
+def test_counts_are_parted_as_the_pass_lays_them_out(own):
+    rows = np.random.default_rng(3).normal(size=(300, 3))
+    code = (rows[:, 2] > 0.5).astype(np.int32)
+    edges = [np.array([0.0]), np.array([-1.0, 1.0])]
+    if own:  # of each column and group
+        edges = [edges[0], edges[1], edges[1] + 0.2, edges[0] - 0.3]
+    groups = cells.RowGroups(code=lambda chunk: code, number=2, own=own)
+    query = cells.CellQuery.of(*edges, groups=groups)
+    sums = query.zeros()
+    query.add(rows, sums)
+    parts = cells.CellCounts(edges=edges, groups=groups).parted(query.answer(sums))
+    for place, (cuts, counts) in enumerate(zip(edges, parts, strict=True)):
+        column = place // 2 if own else place
+        of_groups = [place % 2] if own else [0, 1]
+        ends = [-np.inf, *cuts, np.inf]
+        wanted = [np.histogram(rows[code == g, column], ends)[0].tolist() for g in of_groups]
+        assert counts.tolist() == wanted

@@ -1,4 +1,4 @@
-"""Moments of one group: what a number may change is the declared sensitivity, and no weight of its count is larger."""
+"""Moments of one group: what a number may change is the declared sensitivity, no weight of its count is larger; readings."""
 
 from fractions import Fraction
 from itertools import product
@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fastpubpriv.mechanisms.group_moments import GroupMomentsQuery
+from fastpubpriv.mechanisms.group_moments import GroupMomentsQuery, MomentsReleased
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 
 BOUNDS = range(2, 41)  # Q
@@ -89,3 +89,50 @@ def test_a_count_of_one_group_has_less_noise_than_one_of_several():
         noise[law, groups] = grid.event.noise_std / grid.weight
     ratios = [noise[law, 1] / noise[law, 2] for law in SUMS]
     assert ratios == pytest.approx([np.sqrt(3 / 11), 1 / 5], rel=1e-3)
+
+
+# ---- What is read from the released sums -----------------------------------------------------------------------------
+NOISE = 4.0
+COUNT_NOISE = 7.0
+
+
+def released(y, noise=0.0, count_noise=0.0):
+    """Moments of one group of rows (n, columns) with this noise on sums and on counts."""
+    return MomentsReleased(
+        count=np.full((1, y.shape[1]), len(y)) + count_noise,
+        total=y.sum(axis=0)[None] + noise,
+        squares=(y**2 - 0.5).sum(axis=0)[None],
+        count_std=COUNT_NOISE,
+        noise_std=NOISE,
+        event=GaussianSpending(Fraction(1, 2)).group_grid(1, 2, 1000).event,
+    )
+
+
+def numbers():
+    return np.random.default_rng(0).uniform(-0.2, 1.0, (500, 2))
+
+
+def test_mean_and_variance_are_those_of_the_numbers():
+    y = numbers()
+    column = released(y).at(np.s_[:, 1])
+    assert column.mean == pytest.approx(y[:, 1].mean())
+    assert column.variance == pytest.approx(y[:, 1].var())
+    assert released(y).at(0).rows.tolist() == [500.0, 500.0]
+
+
+def test_the_noise_of_a_mean_is_that_of_its_sum_and_of_its_count():
+    rng = np.random.default_rng(1)
+    y = numbers()
+    draws = [
+        released(y, rng.normal(scale=NOISE), rng.normal(scale=COUNT_NOISE)).mean
+        for _ in range(4000)
+    ]
+    assert np.std(draws, axis=0) == pytest.approx(released(y).noise, rel=0.05)  # 4.5 deviations
+    assert np.std(draws) > 1.2 * NOISE / 500  # the count's part shows
+
+
+def test_sums_that_no_numbers_have_are_held_back():
+    y = np.ones((5, 2))
+    assert released(y, noise=2.0).mean.max() == 1.4
+    assert released(y, noise=2.0).possible.mean.tolist() == [[1.0, 1.0]]
+    assert released(y - 0.5).possible.mean.tolist() == [[0.5, 0.5]]

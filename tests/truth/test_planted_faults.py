@@ -79,8 +79,8 @@ def test_8_half_the_noise_of_means_of_groups_is_found(monkeypatch):
         monkeypatch,
         group_means,
         "group_estimates",
-        "noise = box.half / n",
-        "noise = 0.5 * box.half / n",
+        "noise = box.half *",
+        "noise = 0.5 * box.half *",
     )
     call = terms.call_of("estimate_mean", "by='g', bounds=ends(1.0)")
     ratio, most = terms.noise_of_means(call, terms.SEEDS // 3)

@@ -176,14 +176,11 @@ def marginals(
         )
         for each in places
     ]
+    measured = CellCounts(edges=[each[1:-1] for each in edges])
     counts = run.block(cell_rows).release(
-        CellCounts(edges=[each[1:-1] for each in edges]),
-        name="cells",
-        cost=spending,
-        cells=sum(len(each) - 1 for each in edges),
+        measured, name="cells", cost=spending, cells=sum(len(each) - 1 for each in edges)
     )
-    ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
-    values = np.split(counts.value, ends)
+    values = [of_column for (of_column,) in measured.parted(counts.value)]
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:
