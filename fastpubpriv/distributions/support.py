@@ -213,13 +213,9 @@ class SignedCounts:
         begins = np.clip(begins, 0, (EXPONENTS << log2_parts) - size)
         places = begins[:, None] + np.arange(size)
         inside = [counts[:begin].sum() for counts, begin in zip(self.values, begins, strict=True)]
-        return replace(
-            self,
-            values=np.take_along_axis(self.values, places, axis=1),
-            variances=np.take_along_axis(self.variances, places, axis=1),
-            begins=begins,
-            inside=inside,
-        )
+        values = np.take_along_axis(self.values, places, axis=1)
+        variances = np.take_along_axis(self.variances, places, axis=1)
+        return replace(self, values=values, variances=variances, begins=begins, inside=inside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
