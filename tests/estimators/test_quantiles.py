@@ -369,7 +369,7 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         below, _, last, _ = found[stood].T
         # that these are reached from the first three, the next test shows
         known |= set(last.tolist())
-        for side, counts_of in enumerate((column.above, column.below)):
+        for side, counts_of in enumerate(column.values[::-1]):
             slowly = set()
             for width, limits in zip(
                 (1, 2, 4, 8),
@@ -450,10 +450,9 @@ def test_the_anchor_is_the_window_that_stands_out_most():
         for each in columns:
             ((_, anchor),) = support.find([each], 0.01, shares)
             best = -math.inf, -1
-            for counts in (each.above, each.below, each.above + each.below):
-                std = shares.count_std * (
-                    1.0 if counts is each.above or counts is each.below else math.sqrt(2.0)
-                )
+            below, above = each.values
+            one, both = shares.count_std, math.sqrt(2.0) * shares.count_std
+            for counts, std in ((above, one), (below, one), (above + below, both)):
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
                     best = max(best, (float(score.max()), int(score.argmax()) + width - 1))
