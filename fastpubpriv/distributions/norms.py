@@ -12,13 +12,13 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import BudgetSplit, divide
-from fastpubpriv.distributions.columns import lines_of
+from fastpubpriv.distributions.columns import DOWN, lines_of
 from fastpubpriv.distributions.line import Line
 from fastpubpriv.distributions.support import (
     SignedCounts,
+    columns_of,
     doubtful_sum,
     edges_of,
-    pooled_counts,
     scales_of,
     undetected_rows,
 )
@@ -307,11 +307,11 @@ class NormCount:
         unseen = undetected_rows(self.shares)
         if last is None:
             # Rows at the center need no ball; if nothing is detected, only the public rows can give a radius.
-            usable = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
-            radius = (
-                2.0 * float(public.max()) if usable else float(EDGES[0]) if column.zero else 1.0
-            )
-            reason = Reason.CONSTANT if column.zero > n / 2.0 else Reason.UNRESOLVED
+            constant = column.zero > n / 2.0
+            radius = float(EDGES[0]) if column.zero else 1.0
+            if not constant and len(public) and float(public.max()) > 0.0:
+                radius = 2.0 * float(public.max())
+            reason = Reason.CONSTANT if constant else Reason.UNRESOLVED
             return Norms(
                 radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen
             )
@@ -376,19 +376,11 @@ class NormCount:
 
 def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> SignedCounts:
     """Return the counts of norms as signed counts of a column without values below its center."""
-    size = EXPONENTS << LOG2_PARTS
-    above = np.zeros(size)
-    above[_FIRST:_LAST] = counts[1:-1]
-    factor = shares.n / len(public) if len(public) else 0.0
-    ((above,),), ((variance,),), (cells,) = pooled_counts(
-        above[None], 1, LOG2_PARTS, public[:, None], np.zeros(1), [shares.count_std**2], [factor]
-    )
-    return SignedCounts(
-        center=0.0,
-        values=np.stack([np.zeros(size), above]),
-        variances=np.stack([np.zeros(size), variance]),
-        zero=float(counts[0]),
-        missing=0.0,
-        public_above=cells,
-        public_below=np.zeros(0, dtype=np.int64),
-    )
+    side = EXPONENTS << LOG2_PARTS
+    signed = np.zeros((1, 2 * side + 2))
+    signed[0, _FIRST:_LAST] = counts[1:-1]
+    signed[0, 2 * side] = counts[0]
+    (column,) = columns_of(signed, public[:, None], np.zeros(1), [shares])
+    variances = np.array(column.variances)
+    variances[DOWN] = 0.0
+    return replace(column, variances=variances)

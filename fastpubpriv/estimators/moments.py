@@ -122,16 +122,13 @@ class RadialPlan:
         *,
         names: tuple[str, str] = ("norms of rows", "two pieces of rows"),
         counted: float | None = None,
-        most: float = math.inf,
         radius: float | None = None,
     ) -> RadialMean:
-        """Release the count and the pieces of z = affine(x) clipped to at most `most`; `public` has |z|, `counted` replaces n."""
+        """Release the count and the pieces of z = affine(x); `public` has |z|, `counted` replaces n."""
         count = self.counting()
         if radius is None:
             norms = count.count_norms(run, affine, public, name=names[0])
-            return self.pieces_of(
-                run, affine, norms, public, name=names[1], counted=counted, most=most
-            )
+            return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted)
         # With a `radius`, which is public, both in one pass.
         asked = RadialPieces(
             affine=affine,
@@ -144,9 +141,7 @@ class RadialPlan:
         joint = run.release(asked, name=" and ".join(names), cost=cost, clip_radius=radius)
         assert joint.counts is not None
         norms = count.shown(joint.counts, public)
-        return self._mean(
-            norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted
-        )
+        return self._mean(norms, public, radius, joint, counted)
 
     def pieces_of(
         self,
@@ -161,44 +156,40 @@ class RadialPlan:
     ) -> RadialMean:
         """Release the pieces of rows whose norms were counted."""
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
-        if self.side:
-            ball = math.sqrt(radius / 2.0)
-            moments = run.release(
-                MomentPieces(affine=affine, radius=ball),
-                name=name,
-                cost=self.pieces,
-                clip_radius=ball,
-            )
-            inner, outer = map(packed, moments.value)
-            return self._mean(
-                norms, public, radius, (inner, outer, moments.spectral_std, None), counted
-            )
-        asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
-        joint = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
-        return self._mean(
-            norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted
+        ball = math.sqrt(radius / 2.0) if self.side else radius
+        asked: RadialPieces | MomentPieces = RadialPieces(
+            affine=affine, radius=radius, squares=self.squares
         )
+        if self.side:
+            asked = MomentPieces(affine=affine, radius=ball)
+        released = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=ball)
+        return self._mean(norms, public, radius, released, counted)
 
     def _mean(
         self,
         norms: Norms,
         public: FloatArray,
         radius: float,
-        released: tuple[FloatArray, FloatArray, float, Released | None],
+        released: Released,
         counted: float | None,
     ) -> RadialMean:
-        """Return the estimates from both sums, their noise, and the second moment, if any."""
-        inner, outer, std, squares = released
+        """Return the estimates from the sums of both pieces."""
+        pieces = released.value
+        std = released.noise_std
+        if self.side:
+            pieces = np.array([packed(each) for each in pieces])
+            std = released.spectral_std
         n = float(self.n) if counted is None else counted
+        inner, outer = np.clip(pieces / n, -LARGEST, LARGEST)
         return RadialMean(
-            inner=np.clip(inner / n, -LARGEST, LARGEST),
-            outer=np.clip(outer / n, -LARGEST, LARGEST),
+            inner=inner,
+            outer=outer,
             piece_std=std / n,
             radius=radius,
             norms=norms,
             n=n,
             rows=self.n,
-            squares=squares,
+            squares=released.moment,
             kurtosis=1.0 if self.side else kurtosis(public),
         )
 
