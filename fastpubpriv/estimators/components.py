@@ -34,7 +34,6 @@ from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import Reason, first_of
@@ -175,7 +174,7 @@ def private_pca(
             **({} if complete is None else complete.fields(rows.n)),
             reasons=() if complete is None else complete.reasons,
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
-            center=frozen(middle),
+            center=middle,
             columns=rows.columns,
             provenance={
                 "center": "argument"
@@ -350,8 +349,8 @@ def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
     components = vectors[:, order[:count]].T
     largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
     directions = {
-        "components": frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
-        "eigenvalues": frozen(values[order[:count]]),
+        "components": components * np.where(largest < 0.0, -1.0, 1.0),
+        "eigenvalues": values[order[:count]],
         "noise_norm": moment.error,
         "structure": "public" if moment.weight > 0.5 else "full",
     }

@@ -23,7 +23,6 @@ from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_prob
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -379,7 +378,7 @@ def coinpress_covariance(
         if box is not None:
             (covariance,) = narrowed(covariance[None], middle[None], box)
         result = CovarianceResult(
-            covariance=frozen(covariance),
+            covariance=covariance,
             relative_noise_std=released.spectral_std / (n * complete.divisor),
             steps=steps,
             predicted_error=predicted,

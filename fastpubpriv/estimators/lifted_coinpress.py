@@ -472,7 +472,7 @@ def preconditioned(
         covariance = frozen(frame.covariance_back(learned.covariance))
         complete = learned.complete
         return GaussianResult(
-            mean=frozen(frame.mean_back(learned.mean)),
+            mean=frame.mean_back(learned.mean),
             covariance=covariance,
             mean_noise_std=frozen(
                 learned.mean_noise_std

@@ -167,9 +167,9 @@ class Standard:
         """Map a mean of standardized rows to the units of the data."""
         return dataclasses.replace(
             result,
-            mean=frozen(result.mean * self.scale + self.center),
-            noise_std=frozen(result.noise_std * self.scale),
-            sampling_std=frozen(result.sampling_std * self.scale),
+            mean=result.mean * self.scale + self.center,
+            noise_std=result.noise_std * self.scale,
+            sampling_std=result.sampling_std * self.scale,
             clipping_std=None
             if result.clipping_std is None
             else frozen(result.clipping_std * self.scale),

@@ -27,7 +27,7 @@ from fastpubpriv.local.public_facts import (
     shortened,
 )
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
+from fastpubpriv.results.base import Contents, Result, Table, shape
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
@@ -291,9 +291,9 @@ def train(
         "steps": "strongly convex" if steps.strongly else "convex",
     }
     return LocalTrainingResult(
-        coefficients=frozen(average),
+        coefficients=average,
         loss=name,
-        start=frozen(center),
+        start=center,
         radius=bound,
         excess_bound=steps.excess_bound,
         n_priv=len(places),

@@ -258,9 +258,9 @@ def estimate_mean(
         lost["public_rows_shortened"] = float(np.mean(row_norms(shown) > randomizer.radius))
         clipping = clipping_std(shown, randomizer.radius)
     return MeanResult(
-        mean=frozen(mean),
-        noise_std=frozen(error.weight * np.sqrt(variance / total.count)),
-        sampling_std=frozen(sampling),
+        mean=mean,
+        noise_std=error.weight * np.sqrt(variance / total.count),
+        sampling_std=sampling,
         clipping_std=None if clipping is None else frozen(clipping),
         noise_law="gaussian",
         n_priv=total.count,

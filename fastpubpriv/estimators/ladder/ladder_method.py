@@ -44,7 +44,6 @@ from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.public_draws import chi2_quantile
@@ -122,9 +121,9 @@ def result_of(
         Reason.SHIFTED: details.get("shifted", False) or details.get("rescaled", False),
     }
     return GaussianResult(
-        mean=frozen(mean),
-        covariance=frozen(covariance),
-        mean_noise_std=frozen(mean_noise_std),
+        mean=mean,
+        covariance=covariance,
+        mean_noise_std=mean_noise_std,
         rounds=rounds,
         reasons=ordered(reason for reason, holds in held.items() if holds),
         part_reasons=part_reasons or ((Reason.FEW_ROWS,),) * len(mean),

@@ -27,7 +27,6 @@ from fastpubpriv.mixtures.select import warn_few
 from fastpubpriv.mixtures.separated.public_shapes import without_far
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Registry
@@ -455,9 +454,9 @@ def _result(
     order = np.argsort(-learned.weights, kind="stable")
     reasons = em.component_reasons(learned, tied, steps, known_std=factor is not None)
     return MixtureResult(
-        weights=frozen(learned.weights[order] / learned.weights.sum()),
-        means=frozen(means[order]),
-        covariances=frozen(covariances[order]),
+        weights=learned.weights[order] / learned.weights.sum(),
+        means=means[order],
+        covariances=covariances[order],
         part_reasons=tuple(reasons[place] for place in order.tolist()),
         structure=("diagonal" if factor is None else "mean",) * components,
         method=method.name,

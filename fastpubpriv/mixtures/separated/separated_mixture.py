@@ -255,9 +255,9 @@ def learn_leaves(
             errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
     weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
     return MixtureResult(
-        weights=frozen(weights / weights.sum()),
-        means=frozen(out_means),
-        covariances=frozen(covariances),
+        weights=weights / weights.sum(),
+        means=out_means,
+        covariances=covariances,
         part_reasons=tuple(reasons),
         structure=tuple("full" if noise.any() else "public" for noise in out_noise),
         method="leaves",
@@ -678,9 +678,9 @@ def _learn_rounds(
         weights = np.maximum(state.at.weights, weight_floor / k)
         predicted = fit.gaussian_tv(*state.errors)
         learnt = MixtureResult(
-            weights=frozen(weights / weights.sum()),
-            means=frozen(state.at.means),
-            covariances=frozen(state.at.covariances),
+            weights=weights / weights.sum(),
+            means=state.at.means,
+            covariances=state.at.covariances,
             part_reasons=soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"]),
             structure=("diagonal" if hidden else "full",) * k,
             method=chosen.name,
@@ -755,9 +755,9 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     at = labeled_fit(points, labels, len(leaves), full=True)
     at.covariances[:, equal, equal] = levels[equal]
     return MixtureResult(
-        weights=frozen(counts / len(points)),
-        means=frozen(at.means),
-        covariances=frozen(at.covariances),
+        weights=counts / len(points),
+        means=at.means,
+        covariances=at.covariances,
         part_reasons=((),) * len(leaves),
         structure=("public",) * len(leaves),
         method="public_only",
