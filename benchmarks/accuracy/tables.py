@@ -237,6 +237,22 @@ def columns(half: str | None = None, *, tables: Any = None) -> list[Column]:
     return found
 
 
+def apart(rows: np.ndarray, most_columns: int) -> np.ndarray:
+    """Return the first columns of complete rows that are neither constant nor copies of others up to rounding."""
+    kept: list[int] = []
+    for j in range(rows.shape[1]):
+        if len(kept) == most_columns:
+            break
+        trial = rows[:, [*kept, j]]
+        spread = trial.std(axis=0)
+        if (
+            spread[-1] > 0.0
+            and np.linalg.eigvalsh(np.corrcoef(trial.T).reshape(len(trial.T), -1))[0] > 1e-6
+        ):
+            kept.append(j)
+    return np.ascontiguousarray(rows[:, kept])
+
+
 def joint(table: str) -> np.ndarray:
     """Return complete rows of a table's first numeric columns that are neither constant nor copies of others up to rounding."""
     if table in RAW_TABLES:
@@ -248,15 +264,4 @@ def joint(table: str) -> np.ndarray:
         .dropna()
         .to_numpy(np.float64)
     )
-    kept: list[int] = []
-    for j in range(rows.shape[1]):
-        if len(kept) == MOST_COLUMNS:
-            break
-        trial = rows[:, [*kept, j]]
-        spread = trial.std(axis=0)
-        if (
-            spread[-1] > 0.0
-            and np.linalg.eigvalsh(np.corrcoef(trial.T).reshape(len(trial.T), -1))[0] > 1e-6
-        ):
-            kept.append(j)
-    return np.ascontiguousarray(rows[:, kept])
+    return apart(rows, MOST_COLUMNS)

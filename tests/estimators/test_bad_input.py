@@ -20,6 +20,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import column_means, components
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
+from fastpubpriv.results.reasons import status_of
 
 DIM = 3
 PUBLIC = np.random.default_rng(1).standard_normal((30, DIM))
@@ -302,11 +303,33 @@ def test_predictions_from_so_few_rows_are_right_or_called_a_guess(n_pub):
                 continue
             assert result.diagnostics["guess"]
             assert "its predicted error is a guess" in result.summary()
-            assert ("a guess" in words) == ("predicted relative error" in words)
+            assert ("a guess: " in words) == ("predicted relative error" in words)
     ratios = [
         error / result.predicted_covariance_error for error, result, _ in estimates(plain, n_pub)
     ]
     assert 1.0 / 3.0 < np.median(ratios) < 3.0
+
+
+def test_a_column_that_is_constant_in_the_public_rows_is_unreliable_alone():
+    """Its scale is that of other columns, forty times too large here; with few rows of all columns, none is reliable."""
+    rng = np.random.default_rng(3)
+    rare = (rng.random(600) < 0.02).astype(float)
+    x = np.column_stack([rng.normal(40.0, 12.0, (600, 2)), rare])
+    x_pub = x[rare == 0.0][:40]
+    with warnings.catch_warnings(action="ignore"):
+        result, few = (
+            fpp.estimate_gaussian(
+                x[40:],
+                x_pub=x_pub[:n_pub],
+                structure="mean",
+                budget=fpp.ZCDP(0.02),
+                random_state=0,
+            )
+            for n_pub in (40, 3)
+        )
+    assert result.covariance[2, 2] ** 0.5 > 10.0 * rare.std()
+    assert [status_of(own) for own in result.part_reasons] == ["caution", "caution", "unreliable"]
+    assert [status_of(own) for own in few.part_reasons] == ["unreliable"] * 3
 
 
 def test_enough_public_rows_are_no_guess():

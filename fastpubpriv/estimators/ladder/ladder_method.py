@@ -47,7 +47,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.public_draws import chi2_quantile
-from fastpubpriv.results.reasons import PartReasons, Reason, ordered
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of, ordered
 from fastpubpriv.session import Session
 
 
@@ -114,7 +114,12 @@ def result_of(
     report: GaussianReport | None = None,
     part_reasons: PartReasons = (),
 ) -> GaussianResult:
-    """Return the result in data units; its reasons follow from released numbers, those of columns without a report are FEW_ROWS."""
+    """Return the result in data units; its reasons follow from released numbers, those of columns without a report are given here.
+
+    Without a private covariance, columns are FEW_PUBLIC_ROWS where the public rows do not show their scale, or how columns vary
+    together, and FEW_ROWS elsewhere.
+    """
+    guessed = [base.worth.guess or column in base.borrowed for column in range(len(mean))]
     held = {
         Reason.CLIPPED: details.get("edge", 0.0) > tuning.AT_THE_EDGE,
         Reason.UNRESOLVED: under_resolved,
@@ -126,7 +131,8 @@ def result_of(
         mean_noise_std=mean_noise_std,
         rounds=rounds,
         reasons=ordered(reason for reason, holds in held.items() if holds),
-        part_reasons=part_reasons or ((Reason.FEW_ROWS,),) * len(mean),
+        part_reasons=part_reasons
+        or first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], len(mean)),
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
         method=METHOD.name,
