@@ -119,7 +119,10 @@ def result_of(
     Without a private covariance, columns are FEW_PUBLIC_ROWS where the public rows do not show their scale, or how columns vary
     together, and FEW_ROWS elsewhere.
     """
-    guessed = [base.worth.guess or column in base.borrowed for column in range(len(mean))]
+    dim = len(mean)
+    guessed = np.full(dim, base.worth.guess)
+    guessed[list(base.borrowed)] = True
+    few = first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], dim)
     held = {
         Reason.CLIPPED: details.get("edge", 0.0) > tuning.AT_THE_EDGE,
         Reason.UNRESOLVED: under_resolved,
@@ -131,8 +134,7 @@ def result_of(
         mean_noise_std=mean_noise_std,
         rounds=rounds,
         reasons=ordered(reason for reason, holds in held.items() if holds),
-        part_reasons=part_reasons
-        or first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], len(mean)),
+        part_reasons=part_reasons or few,
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
         method=METHOD.name,
