@@ -139,7 +139,7 @@ def deviations(
 
     return {
         "variance": unbiased(variance, math.nan),
-        "variance_std": unbiased(std, 0.0),
+        "variance_std": unbiased(std, math.inf),
         "variance_tail": unbiased(squared.tail / rows, math.inf),
     }
 

@@ -12,6 +12,7 @@ import pytest
 from gaussian_cases import held
 from helpers.errors import raises
 from helpers.tables import forms_of
+from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, ReplayError, describe
 from fastpubpriv.auditing import record_replay
@@ -187,3 +188,15 @@ def test_intervals_hold_the_deviations(name):
         )
     assert np.all(np.mean(inside, axis=0) >= 0.88)
     assert np.mean(inside) >= 0.9
+
+
+def test_the_variance_of_an_unresolved_column_is_unknown():
+    """Its standard error and tail are infinite, in JSON as well, and the interval holds whatever there is."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(1e6, 1.0, (61, 1))
+    result = seeded(describe, x[1:], x_pub=x[:1], budget=PureDP(0.1))
+    assert result.means.part_reasons == (("unresolved",),)
+    for each in (result, type(result).from_json(result.to_json())):
+        assert np.isnan(each.variance[0])
+        assert each.variance_std[0] == each.variance_tail[0] == np.inf
+        assert [end[0] for end in each.confidence_interval()] == [0.0, np.inf]
