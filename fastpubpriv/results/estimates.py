@@ -539,7 +539,8 @@ class GaussianResult(Result):
     far off, or (ladder) these are within the noise, or the counts cannot locate the column. "clipped": the private mean is at the
     edge of the clipping ball around the public rows and therefore biased, or lay outside `bounds`. "shifted": it is farther from
     the public mean than chance explains, or the private rows have another scale; the estimate accounts for both. "heavy_tail" and
-    "few_rows" of a column: its intervals may be invalid; "few_rows" also if the ladder has no `report`. "no_interval": the method
+    "few_rows" of a column: its intervals may be invalid; "few_rows" also if some are missing, or the ladder has no `report`, and
+    "few_public_rows" if public rows show no scale of the column, or not how columns vary together. "no_interval": the method
     is another than the ladder. "gaps": fewer than .98 of the private rows are complete, or public rows have gaps and the number of
     complete private rows was not released.
 
@@ -568,8 +569,8 @@ class GaussianResult(Result):
         public rows, `shift` (distance of the private mean from the public one, in standard deviations) and `scale_ratio` (factor
         that corrected the public scale after a private count; 1 if it was about right).
     report : GaussianReport or None
-        Estimates and standard errors of each mean, covariance and correlation, from releases or, for structure "public", from at
-        least ten public rows; None otherwise. `confidence_interval` is computed from it.
+        Estimates and standard errors of each mean, covariance and correlation, from releases or, for the other structures, from at
+        least ten public rows, with the released mean; None otherwise. `confidence_interval` is computed from it.
     complete_rows, complete_rows_std, complete_rows_below, complete_rows_above : float or None
         Number of private rows without a missing cell, which the result is about; the standard deviation of its noise; and its
         largest decrease and increase by rows beyond the clip radius. `complete_rows_interval` is computed from these; None if the
@@ -608,7 +609,9 @@ class GaussianResult(Result):
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
 
         Those of the last two are (dim, dim). They include noise, sampling, and rows beyond the clip radius, whose effect is bounded
-        from the outer of two released pieces; they are extended to contain the shrunk estimate. NaN without a `report`.
+        from the outer of two released pieces, or for structures "mean" and "diagonal" from what public rows lose by clipping; they
+        are extended to contain the shrunk estimate. NaN without a `report`, and where public rows alone show too little: deviations
+        from fewer than a hundred of them, or of a long tail.
         """
         level = validation.confidence_level(level)
         kind = validation.choice("of", of, KINDS)
@@ -688,7 +691,7 @@ class GaussianResult(Result):
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
         if self.report is not None:
             lower, upper = self.confidence_interval(LEVEL, of="correlation")
-            half = float(np.median((upper - lower)[np.triu_indices(self.dim, 1)])) / 2.0
+            half = float(np.nanmedian((upper - lower)[np.triu_indices(self.dim, 1)])) / 2.0
             note = f"{LEVEL:.0%} intervals: ±{half:.2g} in the median"
         if self.structure in ("public", "mean"):
             note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
@@ -716,7 +719,9 @@ class GaussianResult(Result):
         details = [] if self.structure == "public" else [complete_fact(self, level, UNCOUNTED)]
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
-            parts = "public sampling" if self.structure == "public" else parts
+            public = "public sampling"
+            alone = f"{parts} (means); {public} (deviations, correlations)"
+            parts = {"public": public, "full": parts}.get(self.structure, alone)
             details.append(("Interval", f"{base.percent(level)}: {parts}"))
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "

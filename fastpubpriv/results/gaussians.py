@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from fastpubpriv.results.public_draws import normal_quantile
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
+# The shape of standard errors, NaN where there is no interval.
+errors = functools.partial(shape, missing=math.nan)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -25,23 +28,24 @@ class GaussianReport(Value):
     Attributes
     ----------
     mean, covariance, correlation : (dim,) or (dim, dim) float64
-        Estimates without shrinkage or public rows; they include half of the tail expected from the counts.
+        Estimates without shrinkage or public rows; they include half of the tail expected from the counts. Without a private
+        covariance, covariances and correlations are those of the public rows, and means include what public rows lose by clipping.
     mean_std, covariance_std, correlation_std
-        Their standard errors from noise and sampling.
+        Their standard errors from noise and sampling; NaN where there is no interval.
     mean_below, mean_above, and likewise for covariance and correlation
         Largest decrease and increase by rows beyond the clip radius.
     """
 
     mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    mean_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean_std: FloatArray = dataclasses.field(metadata=errors("dim"))
     mean_below: FloatArray = dataclasses.field(metadata=shape("dim"))
     mean_above: FloatArray = dataclasses.field(metadata=shape("dim"))
     covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    covariance_std: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    covariance_std: FloatArray = dataclasses.field(metadata=errors("dim", "dim"))
     covariance_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
     covariance_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
     correlation: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation_std: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    correlation_std: FloatArray = dataclasses.field(metadata=errors("dim", "dim"))
     correlation_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
     correlation_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
 

@@ -425,8 +425,8 @@ def plot_ellipses(
     figure = new_figure(side * dim + 0.6, side * dim + 0.6)
     grid = figure.subplots(dim, dim, squeeze=False)
     spread = np.sqrt(np.diag(covariance))
-    correlation = result.correlation
     lower, upper = result.confidence_interval(ends_level, of="correlation")
+    known = np.isfinite(lower)
     reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
     for row in range(dim):
         for column in range(dim):
@@ -434,8 +434,8 @@ def plot_ellipses(
             # the correlation and its interval, in the cell transposed to their ellipse
             if column > row:
                 axes.set_axis_off()
-                text = f"r = {correlation[row, column]:+z.2f}"
-                if result.report is not None:
+                text = f"r = {result.correlation[row, column]:+z.2f}"
+                if known[row, column]:
                     text += f"\n{lower[row, column]:+z.2f} to {upper[row, column]:+z.2f}"
                 axes.text(
                     0.5,
@@ -474,7 +474,7 @@ def plot_ellipses(
                 axes.tick_params(labelbottom=False)
             if column == 0 and row > 0:
                 axes.set_ylabel(heading(names[row], 26), fontsize=8)
-            elif column > 0 and column < row:
+            elif 0 < column < row:
                 axes.tick_params(labelleft=False)
     figure.align_ylabels()
     over = (

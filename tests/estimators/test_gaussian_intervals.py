@@ -1,9 +1,12 @@
 """Intervals and reasons of `estimate_gaussian`: two pieces of the last second moment, and what intervals cover."""
 
+import inspect
 import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from spies import seeded
 from fastpubpriv import (
     ZCDP,
     ApproxDP,
+    FastPubPrivError,
     GaussianResult,
     InputError,
     PureDP,
@@ -22,8 +26,10 @@ from fastpubpriv import (
     estimate_gaussian,
     private_pca,
 )
+from fastpubpriv._types import CovarianceMethod, Structure
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
+from fastpubpriv.estimators.ladder.full import ReleasedVector
 from fastpubpriv.estimators.moments import RadialPlan
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 from fastpubpriv.privacy.spending import GaussianSpending
@@ -233,14 +239,177 @@ def test_public_rows_alone_have_intervals_of_their_own():
     assert released(rows, m=6, structure="public").report is None
 
 
+SMALL = ZCDP(0.05)
+
+
+def skewed(n, seed):
+    """Rows whose second column is lognormal."""
+    rows = np.random.default_rng(seed).normal(size=(n, 3)) @ np.triu(np.full((3, 3), 0.5))
+    rows[:, 1] = np.exp(rows[:, 1])
+    return rows
+
+
+def shares_held(make, structure, *, m=20, draws=40, budget=SMALL):
+    """Share of the intervals of each kind that hold the numbers of the population, over draws of 500 private rows; NaN of none."""
+    known = truth(make(400_000, 999))
+    pairs = np.triu_indices(3, 1)
+    inside = {kind: [] for kind in KINDS}
+    for seed in range(draws):
+        result = released(make(500 + m, seed), m=m, budget=budget, seed=seed, structure=structure)
+        for kind in KINDS:
+            lower, upper = result.confidence_interval(of=kind)
+            true = known[kind]
+            if kind == "correlation":
+                lower, upper, true = lower[pairs], upper[pairs], true[pairs]
+            given = np.isfinite(lower)
+            inside[kind].extend(((lower <= true) & (true <= upper))[given].tolist())
+    return {kind: float(np.mean(own)) if own else np.nan for kind, own in inside.items()}
+
+
+def exponential(n, seed):
+    """Rows whose means are lower once the longest ones are clipped."""
+    return np.random.default_rng(seed).exponential(size=(n, 3))
+
+
 @pytest.mark.parametrize("structure", ["mean", "diagonal"])
-def test_simpler_structures_have_no_intervals(structure):
-    result = released(normal(2000), structure=structure)
+@pytest.mark.parametrize("make", [normal, exponential])
+def test_twenty_public_rows_show_means_and_correlations(make, structure):
+    found = shares_held(make, structure)
+    assert found["mean"] >= 0.93
+    assert found["correlation"] >= 0.93
+    assert np.isnan(found["standard_deviation"])
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal"])
+@pytest.mark.parametrize("make", [normal, skewed])
+def test_two_hundred_public_rows_show_deviations_as_well(make, structure):
+    found = shares_held(make, structure, m=200)
+    assert min(found.values()) >= 0.93
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal"])
+def test_means_allow_for_what_clipping_takes(structure, monkeypatch):
+    original = ReleasedVector.means
+
+    def without_clipping(vector, *arguments):
+        means = original(replace(vector, radius=1e9), *arguments)
+        return replace(means, tail=np.zeros(3))
+
+    monkeypatch.setattr(ReleasedVector, "means", without_clipping)
+    assert shares_held(exponential, structure)["mean"] <= 0.88
+
+
+def test_means_are_not_those_that_were_drawn_to_the_public_mean(monkeypatch):
+    """The weight of the private mean is small here; an interval around the weighted mean forgets the error of the public one."""
+    original = ReleasedVector.means
+    little = ZCDP(0.0005)
+    weight = released(normal(600), m=100, budget=little, structure="mean").diagnostics[
+        "mean_weight"
+    ]
+
+    def weighted(vector, *arguments):
+        drawn = replace(vector, values=weight * vector.values, std=weight * vector.std)
+        return original(drawn, *arguments)
+
+    assert shares_held(normal, "mean", m=100, budget=little)["mean"] >= 0.93
+    monkeypatch.setattr(ReleasedVector, "means", weighted)
+    assert shares_held(normal, "mean", m=100, budget=little)["mean"] <= 0.85
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal"])
+def test_a_long_public_tail_has_no_interval_of_its_deviation_and_says_so(structure):
+    rows = with_a_tail(1000, 3)
+    result = released(rows, m=200, structure=structure, budget=SMALL)
+    assert result.part_reasons == ((), ("few_rows",), ())
+    lower, upper = result.confidence_interval(of="standard_deviation")
+    assert np.isnan(lower).tolist() == np.isnan(upper).tolist() == [False, True, False]
+    assert np.isfinite(result.confidence_interval()).all()
+    assert np.isfinite(result.confidence_interval(of="correlation")).all()
+    again = GaussianResult.from_json(result.to_json())
+    assert np.array_equal(again.report.covariance_std, result.report.covariance_std, equal_nan=True)
+    assert "deviation_lower" in result.to_frame().columns
+
+
+def one_column_constant(rows):
+    rows[:200, 1] = 7.0
+
+
+def public_rows_shifted(rows):
+    rows[:200] += 4.0
+
+
+@pytest.mark.parametrize("change", [one_column_constant, public_rows_shifted])
+@pytest.mark.parametrize("structure", ["mean", "diagonal"])
+def test_public_rows_that_do_not_show_clipping_give_no_interval_of_a_mean(structure, change):
+    rows = normal(700)
+    change(rows)
+    result = released(rows, m=200, structure=structure, budget=SMALL)
+    assert np.isnan(result.confidence_interval()).all()
+    assert all(result.part_reasons)
+    assert change is public_rows_shifted or result.part_reasons[1] == ("few_public_rows",)
+
+
+@pytest.mark.parametrize("structure", ["public", "mean", "diagonal"])
+@pytest.mark.parametrize(
+    ("m", "dim", "reason"),
+    [(6, 3, "few_rows"), (3, 3, "few_public_rows"), (12, 13, "few_public_rows")],
+)
+def test_too_few_public_rows_give_no_intervals(structure, m, dim, reason):
+    rows = np.random.default_rng(0).normal(size=(2000, dim))
+    result = released(rows, m=m, structure=structure)
     assert result.report is None
-    assert result.part_reasons == (("few_rows",),) * 3
+    assert result.part_reasons == ((reason,),) * dim
     for kind in KINDS:
         assert all(np.isnan(end).all() for end in result.confidence_interval(of=kind))
     assert "deviation_lower" not in result.to_frame().columns
+
+
+PERSONS = {"person": np.arange(19_960) // 2}
+# Each argument of `estimate_gaussian` that decides about the answer, with what it is tried.
+ARGUMENTS = {
+    "failure_prob": [{"failure_prob": 0.2}],
+    "pub_priv_gap": [{"pub_priv_gap": 0.1}],
+    "mode": [{"mode": "theory"}],
+    "rounds": [{"rounds": 2}, {"rounds": 8}],
+    "cond_max": [{"cond_max": 50.0}],
+    "require_precondition": [{"require_precondition": True}],
+    "bounds": [{"bounds": (-50.0, 50.0)}, {"bounds": (6.0, 9.0)}],
+    "structure": [{"structure": each} for each in get_args(Structure)],
+    "method": [{"method": each} for each in get_args(CovarianceMethod)],
+    "person": [PERSONS, {**PERSONS, "structure": "public"}],
+    "rows_per_person": [{**PERSONS, "rows_per_person": each} for each in (2, "auto")],
+}  # fmt: skip
+NEUTRAL = {"x_priv", "x_pub", "budget", "columns", "ledger", "random_state", "threads", "progress"}
+
+
+def test_each_argument_is_tried():
+    assert set(inspect.signature(estimate_gaussian).parameters) == NEUTRAL | set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("budget", [RHO_HALF, ZCDP(0.002), ApproxDP(8, 1e-6)])
+@pytest.mark.parametrize("m", [3, 6, 40, 200])
+@pytest.mark.parametrize("arguments", [{}, *chain(*ARGUMENTS.values())], ids=str)
+def test_a_part_has_an_interval_or_a_reason(arguments, m, budget):
+    rows = normal(20_000)[:, : 1 if "method" in arguments else 3]
+    private = rows[40:]
+    try:
+        result = seeded(
+            estimate_gaussian,
+            private,
+            x_pub=normal(m, 5)[:, : rows.shape[1]].copy(),
+            budget=budget,
+            **arguments,
+        )
+    except FastPubPrivError:
+        # A method for other notions of privacy or more rows, or public rows that cannot precondition.
+        assert {"method", "require_precondition"} & {*arguments}
+        return
+    for kind in KINDS:
+        lower, upper = result.confidence_interval(of=kind)
+        absent = ~(np.isfinite(lower) & np.isfinite(upper))
+        parts = absent if absent.ndim == 1 else absent.any(axis=1)
+        told = np.array([bool(own) for own in result.part_reasons])
+        assert not np.any(parts & ~told), kind
 
 
 def test_bad_reports_are_refused():

@@ -69,14 +69,7 @@ KNOWN: tuple[Known, ...] = (
     Known("coinpress_covariance", "far", (), MOMENTS, ("skewed",)),
     Known("coinpress_covariance", "far", ("mode='theory'",), MOMENTS, ("light",)),
     Known("coinpress_covariance", "coverage covariance | far", ("person",), MOMENTS, ("light",)),
-    Known("estimate_gaussian", "coverage std", ("structure='public'",), MOMENTS, ("skewed",)),
-    # Few public rows, or shifted ones, that the structure is taken from outweigh the private ones.
-    Known(
-        "estimate_gaussian",
-        "coverage mean | far",
-        ("structure='public'", "x_pub=shifted(p)"),
-        MOMENTS,
-    ),
+    # Few public rows that the structure is taken from outweigh the private ones.
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
     # Worse than a constant, status ok.
     Known("train softmax", "prediction", ("method='dp_sgd'",), REGRESSION),

@@ -35,7 +35,6 @@ from fastpubpriv.estimators.moments import (
     unpacked,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, Released
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 
@@ -534,10 +533,64 @@ def report_of(
     return {"report": report, "part_reasons": reasons}
 
 
-def report_of_public(public: FloatArray) -> dict[str, Any]:
-    """Return the report and reasons of public rows alone (m, dim), from their fourth moments; empty for fewer than LEAST_PUBLIC."""
-    m = len(public)
-    if m < tuning.LEAST_PUBLIC:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleasedVector:
+    """The average over n rows of v, and with structure "diagonal" of (v, (v^2 - 1) / sqrt(2)), clipped to a radius and released."""
+
+    structure: str
+    values: FloatArray
+    std: float  # noise of each value
+    n: float
+    complete: CompleteRows | None
+    radius: float
+
+    def means(self, base: PublicPrior, public: FloatArray, covariance: FloatArray) -> Functional:
+        """Return the mean of x: the average, raised by what public rows lose if clipped to the same radius.
+
+        A public row has the length that the prior of the other ones gives it (formula of Sherman and Morrison). The tail is what
+        one more row loses that is twice as long as the radius.
+        """
+        m, dim = public.shape
+        apart = m / (m - 1.0)  # a row lies so much farther from the mean of the other ones
+        degrees = base.ridge + m - 1.0
+        gaps = (public - base.center) * apart
+        white = gaps @ base.inverse.T
+        others = 1.0 - np.sum(np.square(white), axis=1, keepdims=True) / (apart * degrees)
+        white *= np.sqrt((1.0 - 1.0 / degrees) / np.maximum(others, np.finfo(np.float64).eps))
+        lengths_sq = np.sum(np.square(white), axis=1, keepdims=True)
+        if self.structure == "diagonal":
+            lengths_sq += np.sum(np.square(np.square(white) - 1.0), axis=1, keepdims=True) / 2.0
+        lost = gaps * (1.0 - self.radius / np.maximum(np.sqrt(lengths_sq), self.radius))
+        moved = base.root @ self.values[:dim]
+        roots = np.linalg.norm(base.root, axis=1)
+        doubt = 0.0 if self.complete is None else self.complete.relative_std
+        noise = np.hypot(self.std * roots, doubt * moved)
+        sampling_sq = np.diag(covariance) / self.n + np.var(lost, axis=0, ddof=1) / m
+        value = base.center + moved + np.mean(lost, axis=0)
+        std = np.hypot(noise, student(m) * np.sqrt(sampling_sq))
+        tail = roots * self.radius / (m * math.sqrt(dim))
+        return Functional(value=value, std=std, noise=noise, tail=tail, extra=np.zeros(dim))
+
+
+def student(m: int) -> float:
+    """Return the standard deviation of Student's distribution for m rows, which approximates its wider quantiles."""
+    return math.sqrt((m - 1.0) / (m - 3.0))
+
+
+def report_of_public(
+    base: PublicPrior,
+    public: FloatArray,
+    covariance: FloatArray,
+    vector: ReleasedVector | None = None,
+) -> dict[str, Any]:
+    """Return the report and reasons of public rows (m, dim), from their fourth moments, with means that a vector may release.
+
+    Means allow for one more row like the farthest one, variances for two of them, and correlations, as a row is rarely far out in
+    both columns, for half of one. There is no interval of deviations of few rows or of a long tail, and no report for fewer than
+    LEAST_PUBLIC rows, or for too few to show how columns vary together.
+    """
+    m, dim = public.shape
+    if m < tuning.LEAST_PUBLIC or base.worth.guess:
         return {}
     largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
@@ -548,32 +601,48 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     both = squares.T @ squares / m
     odd = (white**3).T @ white / m
     fourth = np.mean(squares**2, axis=0)
-    rotated = (
-        both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
-    )
-    # The standard deviation of Student's distribution approximates its wider quantiles.
-    student = math.sqrt((m - 1.0) / (m - 3.0) / m)
-    product = np.outer(scale, scale)
-    few = (public_kurtosis(public) > tuning.KURTOSIS) | (m < SOME_PUBLIC)
+    turned = fourth[:, None] + fourth[None, :] + 2.0 * both
+    rotated = both - r * (odd + odd.T) + r * r / 4.0 * turned
+    far = np.max(np.abs(white), axis=0)
+    farthest = np.outer(far, far) / m
+    silent, borrowed = (np.isin(np.arange(dim), own) for own in (base.fallback, base.borrowed))
+    error = student(m) / math.sqrt(m)
 
-    def known(name: str, value: FloatArray, std: FloatArray) -> dict[str, FloatArray]:
+    def known(value: FloatArray, std: FloatArray, tail: FloatArray) -> Functional:
         none = np.zeros_like(value)
-        return parts_of(
-            name, Functional(value=value, std=student * std, noise=none, tail=none, extra=none)
-        )
+        return Functional(value=value, std=error * std, noise=none, tail=tail, extra=none)
 
-    report = GaussianReport(
-        **known("mean", public.mean(axis=0), scale),
-        **known("covariance", product * r, product * np.sqrt(np.maximum(both - r * r, 0.0))),
-        **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(rotated, 0.0))),
-    )
-    return {"report": report, "part_reasons": first_of([(few, Reason.FEW_ROWS)], len(few))}
+    means = known(base.center, scale, scale * far / m)
+    if vector is not None:
+        means = vector.means(base, public, covariance)
+    product = np.outer(scale, scale)
+    # Clipping lowers released variances, and private rows may have other ones than public rows.
+    differ = np.abs(covariance - product * r)
+    rises = 2.0 * product * farthest
+    tail = np.where(np.eye(dim), differ, differ + rises)
+    covariances = known(product * r, product * np.sqrt(np.maximum(both - r * r, 0.0)), tail)
+    deviations = np.sqrt(np.maximum(rotated, 0.0))
+    correlations = known(np.clip(r, -1.0, 1.0), deviations, farthest / 2.0)
+    # A column that is constant in public rows leaves open how long private rows are, and what clipping takes from all columns.
+    hidden = silent if vector is None else np.full(dim, silent.any())
+    contradicted = np.diag(differ) > tuning.BY_CHANCE * np.diag(covariances.std)
+    few = hidden | contradicted | (fourth > tuning.UNSEEN_KURTOSIS) | (m < 2 * SOME_PUBLIC)
+    above = np.diag(np.diag(rises))
+    parts = parts_of("mean", means, unknown=hidden)
+    parts |= parts_of("covariance", covariances, above=above, unknown=few[:, None] | few)
+    parts |= parts_of("correlation", correlations, unknown=silent[:, None] | silent)
+    reasons = first_of([(borrowed, Reason.FEW_PUBLIC_ROWS), (few, Reason.FEW_ROWS)], dim)
+    return {"report": GaussianReport(**parts), "part_reasons": reasons}
 
 
 def parts_of(
-    name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0
+    name: str,
+    known: Functional,
+    around: FloatArray | float = 0.0,
+    above: FloatArray | float = 0.0,
+    unknown: BoolArray | bool = False,
 ) -> dict[str, FloatArray]:
-    """Return the report fields of one quantity; `around` widens both sides, `above` the upper one."""
+    """Return the report fields of one quantity; `around` widens both sides, `above` the upper one, `unknown` ones have no error."""
     parts = {
         name: known.value,
         f"{name}_std": known.std,
@@ -581,10 +650,12 @@ def parts_of(
         f"{name}_above": known.tail + np.maximum(known.extra, 0.0) + around + above,
     }
     # Released moments may be of any size: an overflow has an unbounded interval.
-    return {
-        part: frozen(np.nan_to_num(each, nan=0.0 if part == name else LARGEST))
+    bounded = {
+        part: np.nan_to_num(each, nan=0.0 if part == name else LARGEST)
         for part, each in parts.items()
     }
+    bounded[f"{name}_std"][unknown] = np.nan
+    return bounded
 
 
 def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartReasons:

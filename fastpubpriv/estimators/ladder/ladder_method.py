@@ -182,27 +182,21 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
 def vector_estimate(
     run: Session,
     view: Forecasts,
-    structure: str,
-    released: sums.Released,
-    *,
-    radius: float,
+    vector: full.ReleasedVector,
     check: ScaleCheck,
-    share: float,
+    x_pub: FloatArray,
 ) -> GaussianResult:
-    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector sum.
-
-    It is the sum over a `share` of the rows, the complete ones.
-    """
+    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector."""
     base = check.base
-    n = run.rows.n * share
-    std = released.noise_std / n
+    n = vector.n
+    std = vector.std
     dim = len(base.center)
     public = base.worth
-    average = released.value[:dim] / n
+    average = vector.values[:dim]
     own = {}
     length_sq = float(np.sum(np.square(average)))
-    if structure == "diagonal":
-        variances, common = axis_variances(released.value / n, std, n, public)
+    if vector.structure == "diagonal":
+        variances, common = axis_variances(vector.values, std, n, public)
         inverse = 1.0 / variances
         noise_sq = std * std * float(np.sum(inverse))
         distance_sq = float(np.sum(np.square(average) * inverse))
@@ -218,21 +212,28 @@ def vector_estimate(
         covariance = base.covariance
     mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
     weight = mismatch.weight(error_sq)
+    share = n / run.rows.n
+    edge = full.edge_of(vector.values * share, std * share, vector.radius)
+    reported = {}
+    # Public rows of another mean or scale would not show what clipping takes away.
+    if check.stretch == 1.0 and not mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
+        reported = full.report_of_public(base, x_pub, covariance, vector)
     return result_of(
         run,
         base,
-        structure,
+        vector.structure,
         mean=base.settled(base.center + base.root @ (weight * average)),
         covariance=covariance,
         mean_noise_std=std * weight * np.linalg.norm(base.root, axis=1),
-        predicted=view.structures[structure],
+        predicted=view.structures[vector.structure],
         details={
             "mean_weight": weight,
-            "edge": full.edge_of(average * share, std * share, radius),
+            "edge": edge,
             **own,
             "guess": public.guess,
             **_shown(mismatch, check),
         },
+        **reported,
     )
 
 
@@ -303,7 +304,7 @@ def release_structure(
             mean_noise_std=np.zeros(dim),
             predicted=view.structures[structure],
             details={"mean_weight": 0.0, "guess": base.worth.guess},
-            **full.report_of_public(x_pub),
+            **full.report_of_public(base, x_pub, base.covariance),
         )
     public = base.worth
     if view.counts.column:
@@ -341,10 +342,16 @@ def release_structure(
         released, complete = release_complete(run, measurement, name=name, cost=rest)
     else:
         released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
-    share = 1.0 if complete is None else complete.divisor
-    result = vector_estimate(
-        run, view, structure, released, radius=radius, check=check, share=share
+    rows = n if complete is None else n * complete.divisor
+    vector = full.ReleasedVector(
+        structure=structure,
+        values=released.value / rows,
+        std=released.noise_std / rows,
+        n=rows,
+        complete=complete,
+        radius=radius,
     )
+    result = vector_estimate(run, view, vector, check, x_pub)
     if complete is None:
         return result
     return replace(result, reasons=(*result.reasons, *complete.reasons), **complete.fields(n))
