@@ -14,6 +14,7 @@ from fastpubpriv._types import CovarianceMethod, FloatArray, Mode, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.gaussian_methods import METHODS, coinpress_rounds
 from fastpubpriv.estimators.ladder.ladder_method import METHOD as LADDER
+from fastpubpriv.estimators.ladder.schedule import chi_beyond
 from fastpubpriv.estimators.lifted_coinpress import METHOD as LIFTED
 from fastpubpriv.estimators.lifted_coinpress import ROW_FAILURE, GaussianMethod, covariance_error
 from fastpubpriv.estimators.linalg import spectrum
@@ -304,9 +305,9 @@ def coinpress_covariance(
     Returns
     -------
     CovarianceResult
-        `covariance` (dim, dim), positive semi-definite, in squared data units; `correlation`; `predicted_error` from public
-        numbers; `reasons` has "clipped" if `scale` appears to be too small, "unresolved" if the smallest eigenvalues are within
-        the noise.
+        `covariance` (dim, dim), positive semi-definite, in squared data units; `correlation`; `predicted_error` for Gaussian
+        rows; `reasons` has "clipped" if `scale` appears to be too small, "unresolved" if the smallest eigenvalues are within the
+        noise.
 
     Raises
     ------
@@ -382,7 +383,7 @@ def coinpress_covariance(
             covariance=covariance,
             relative_noise_std=released.spectral_std / (n * complete.divisor),
             steps=steps,
-            predicted_error=predicted,
+            predicted_error=max(predicted, _error_of(released, n * complete.divisor, clip)),
             reasons=(*_reasons(released, n * complete.divisor, clip), *complete.reasons),
             columns=rows.columns,
             provenance=provenance,
@@ -390,6 +391,22 @@ def coinpress_covariance(
             **run.fields(0),
         )
     return session.warned("coinpress_covariance", result)
+
+
+def _error_of(released: Released, n: float, clip: float) -> float:
+    """Return the relative Frobenius error by sampling, noise and clipping of Gaussian rows with the last round's second moment."""
+    std = released.spectral_std / n
+    values = np.maximum(spectrum(released.value / n)[0], std)
+    dim = len(values)
+    # A squared norm is about `unit` times a chi-squared of this freedom, of which clipping loses a share.
+    total = float(values.sum())
+    unit = float(values @ values) / total
+    freedom = total / unit
+    lost = chi_beyond(freedom, clip * clip / unit) / freedom
+    inverse = 1.0 / values
+    sampling_sq = dim * (dim + 1) / n
+    noise_sq = std * std * (inverse.sum() ** 2 + inverse @ inverse) / 2.0
+    return math.sqrt(sampling_sq + noise_sq + lost**2 * freedom)
 
 
 def _reasons(released: Released, n: float, clip: float) -> Reasons:

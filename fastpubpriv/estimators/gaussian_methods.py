@@ -16,11 +16,11 @@ before any debit. The constants 0.6, 1/2, 1/20 and 100 come from a proof of our 
 maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more than 6 % while k >= 100.
 
 `hypothesis_selection`: over a cover of Gaussians on the line (paper A: the role of BKSW19). PureDP or ZCDP, one or two columns,
-about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: at least about 2,000 rows at epsilon 1 in one
-column, 3,000 in two, below which it raises. The estimate is a point of a grid whose total-variation width `alpha` is the predicted
-error. One column has Scheffe sets of public cells, and the (3 + zeta) alpha guarantee of the minimum distance (MS08), zeta = 1. For
-two, the marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of
-them, not for the joint law.
+d + 1 public rows, and few rows at a small epsilon: at least about 2,000 rows at epsilon 1 in one column, 3,000 in two, below which
+it raises. The estimate is a point of a grid of total-variation width `alpha`, and the predicted error is that of a truth anywhere
+in its cell; where the public rows alone promise a smaller one, the result is "wide". One column has Scheffe sets of public cells,
+and the (3 + zeta) alpha guarantee of the minimum distance (MS08), zeta = 1. For two, the marginals along (1, 0), (0, 1) and (1, 1)
+are selected, each with a third of the budget: the guarantee is for each of them, not for the joint law.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
@@ -46,6 +46,7 @@ from fastpubpriv.estimators.lifted_coinpress import (
     LearnedGaussian,
 )
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
+from fastpubpriv.estimators.moments import packed, unpacked
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
@@ -322,28 +323,32 @@ _DIRECTIONS = {
 }
 
 
-def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, list[int]]:
-    """Return the standard deviations of the cover, and the number of means of each: alpha/2 of total variation for either."""
+IN_A_CELL = math.sqrt(1.0 / 12.0)  # standard deviation of what is uniform in a cell of width one
+
+
+def cover_sizes(
+    problem: GaussianProblem, accuracy: float
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return the standard deviations of the cover, and steps and numbers of their means: alpha/2 of total variation for either."""
     depth = 0.5 * math.log(max(problem.condition, 1.0))
-    spacing = accuracy / SCALE_SLOPE
-    scales = max(1, math.ceil(depth / spacing))
+    scales = max(1, math.ceil(depth * SCALE_SLOPE / accuracy))
     std = np.exp(-(np.arange(scales) + 0.5) * depth / scales)
-    steps = accuracy / MEAN_SLOPE * std * math.exp(-0.5 * depth / scales)
-    return std, [max(1, math.ceil(2.0 * problem.mean_radius / float(step))) for step in steps]
+    half = math.exp(0.5 * depth / scales)
+    # The public mean is off in proportion to the deviation: d + 1 public rows leave 10^2 Gaussians, not 10^4.
+    reach = np.minimum(problem.mean_radius, problem.deviations * half * std)
+    steps = accuracy / MEAN_SLOPE * std / half
+    counts = np.maximum(np.ceil(2.0 * reach / steps), 1.0)
+    return std, steps, counts.astype(np.int64)
 
 
 def cover_of(problem: GaussianProblem, accuracy: float) -> Hypotheses:
-    """Return a cover in total variation `accuracy` of all N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
-    stds, counts = cover_sizes(problem, accuracy)
-    means = [
-        problem.mean_radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts
-    ]
-    shape = sum(counts), 1, 1
-    return Hypotheses.from_arrays(
-        np.ones(shape[:2]),
-        np.concatenate(means).reshape(shape),
-        np.repeat(stds**2, counts).reshape(shape),
-    )
+    """Return a cover in total variation `accuracy` of all N(m, s^2) within the bounds of the problem, 1/condition <= s^2 <= 1."""
+    std, steps, counts = cover_sizes(problem, accuracy)
+    places = [np.arange(count) - (count - 1) / 2.0 for count in counts]
+    means = np.repeat(steps, counts) * np.concatenate(places)
+    spreads = np.repeat(std**2, counts)
+    shape = len(means), 1, 1
+    return Hypotheses.from_arrays(np.ones(shape[:2]), means.reshape(shape), spreads.reshape(shape))
 
 
 def projected(chunk: Any, *, center: FloatArray, weights: FloatArray) -> FloatArray:
@@ -362,7 +367,7 @@ def finest(run: Session, problem: GaussianProblem) -> tuple[Fraction, float]:
     accuracy = COARSEST
     best = 0.0
     while True:
-        size = sum(cover_sizes(problem, accuracy)[1])
+        size = int(cover_sizes(problem, accuracy)[-1].sum())
         # So many rows suffice for total variation 4 accuracy with probability 1 - failure, if covered.
         needed = 8.0 * math.log(4.0 * size / failure) / accuracy**2
         needed += 8.0 * math.log(2.0 * size / failure) / (accuracy * float(epsilon))
@@ -399,12 +404,29 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
     check_rows(problem.n, 1)
     _, accuracy = finest(run, problem)
-    # Predicted errors use the resolution alpha, since measured errors are far below the 4 alpha of the guarantee.
+    # The error of a truth anywhere in its cell, since measured errors are far below the 4 alpha of the guarantee.
     return GaussianPlan(
         rounds=len(_DIRECTIONS[problem.dim]),
-        covariance_error=2.0 * accuracy / SCALE_SLOPE,
-        mean_error=accuracy / MEAN_SLOPE,
+        covariance_error=selection_error(np.eye(problem.dim), accuracy),
+        mean_error=math.sqrt(problem.dim) * IN_A_CELL * accuracy / MEAN_SLOPE,
     )
+
+
+def parts_of(directions: FloatArray) -> FloatArray:
+    """Return the matrices (k, dim, dim) whose sum, weighted by the variances along the k directions, is the covariance."""
+    design = np.array([packed(np.outer(each, each)) for each in directions])
+    dim = directions.shape[1]
+    return np.array([unpacked(each, dim) for each in np.linalg.inv(design).T])
+
+
+def selection_error(covariance: FloatArray, accuracy: float) -> float:
+    """Return the relative Frobenius error of a covariance from variances of marginals that are anywhere in the cells of a cover."""
+    directions = _DIRECTIONS[len(covariance)]
+    inverse_root = lower_powers(covariance)[1]
+    variances = np.einsum("ij,jk,ik->i", directions, covariance, directions)
+    whitened = inverse_root @ parts_of(directions) @ inverse_root.T
+    moved = np.linalg.norm(variances[:, None, None] * whitened)
+    return 2.0 * IN_A_CELL * accuracy / SCALE_SLOPE * float(moved)
 
 
 def learn_selection(
@@ -430,16 +452,12 @@ def learn_selection(
         )
         means.append(float(cover.means[chosen, 0, 0]))
         variances.append(float(cover.spreads[chosen, 0, 0]))
-    if dim == 1:
-        covariance = np.array([[variances[0]]])
-    else:
-        # Var((v_1 + v_2) / sqrt 2) = (Var v_1 + Var v_2) / 2 + Cov
-        both = variances[2] - (variances[0] + variances[1]) / 2.0
-        covariance = floored(
-            np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition
-        )
+    covariance = np.tensordot(variances, parts_of(_DIRECTIONS[dim]), 1)
+    covariance = floored(covariance, 1.0 / problem.condition)
     root = lower_powers(covariance)[0]
-    return LearnedGaussian(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, root)
+    error = selection_error(covariance, accuracy)
+    mean = np.array(means[:dim])
+    return LearnedGaussian(mean, covariance, accuracy / MEAN_SLOPE, root, covariance_error=error)
 
 
 SELECTION = GaussianMethod(

@@ -36,6 +36,7 @@ from fastpubpriv.estimators.radii import (
     STEP_FAILURE,
     budget_shares,
     chi_radius,
+    gap_ratio,
     planned_steps,
 )
 from fastpubpriv.mechanisms.sums import (
@@ -81,6 +82,8 @@ class GaussianProblem:
     condition: float
     mode: Mode
     failure_prob: float
+    # bound on the mean in standard deviations of the rows, in every direction
+    deviations: float = math.inf
 
     @property
     def lifted(self) -> int:
@@ -176,7 +179,7 @@ def mean_clip(dim: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedGaussian:
-    """Mean and covariance of the rows v, the noise of `mean_factor`^-1 mean, and the rounds if a release decided them."""
+    """Mean and covariance of the rows v, the noise of `mean_factor`^-1 mean, and what a release decided of rounds and errors."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -184,6 +187,7 @@ class LearnedGaussian:
     mean_factor: FloatArray
     complete: CompleteRows | None = None  # the share of complete rows, from the step of the mean
     rounds: int | None = None
+    covariance_error: float | None = None  # predicted from the releases
 
 
 class Recursion:
@@ -455,6 +459,8 @@ def preconditioned(
         mode=options.mode,
         failure_prob=options.failure_prob,
     )
+    deviations = frame.mean_radius * gap_ratio(options.pub_priv_gap)
+    problem = replace(problem, deviations=deviations)
     prepared: GaussianPlan = method.prepare(run, problem, options.rounds)
     trouble = ""
     if prepared.reasons:
@@ -471,6 +477,11 @@ def preconditioned(
         learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
         covariance = frozen(frame.covariance_back(learned.covariance))
         complete = learned.complete
+        error = learned.covariance_error
+        error = prepared.covariance_error if error is None else error
+        # of as many Gaussian rows
+        public_error = math.sqrt(dim * (dim + 1) / (n_pub - 1)) if n_pub > dim else math.inf
+        wide = (Reason.WIDE,) if public_error < error < math.inf else ()
         return GaussianResult(
             mean=frame.mean_back(learned.mean),
             covariance=covariance,
@@ -479,9 +490,9 @@ def preconditioned(
                 * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
             ),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            reasons=(*prepared.reasons, *(() if complete is None else complete.reasons)),
+            reasons=(*prepared.reasons, *(() if complete is None else complete.reasons), *wide),
             part_reasons=((Reason.NO_INTERVAL,),) * dim,
-            predicted_covariance_error=prepared.covariance_error,
+            predicted_covariance_error=error,
             predicted_mean_error=prepared.mean_error,
             method=method.name,
             columns=run.rows.columns,

@@ -374,7 +374,8 @@ class CovarianceResult(Result):
     steps : int
         Number of rounds.
     predicted_error : float
-        Relative Frobenius error predicted from public numbers, assuming a correct bound and center.
+        Relative Frobenius error by sampling, noise and clipping, predicted from the last released second moment for Gaussian rows
+        about the center; an error of "unresolved" eigenvalues may be larger.
     complete_rows, complete_rows_std : float or None
         Released number of private rows without a missing cell, which the covariance is about, and the standard deviation of its
         noise.

@@ -288,6 +288,70 @@ def test_the_covariance_says_what_became_of_it():
     assert "unresolved" in lost.summary()
 
 
+LAWS = {
+    "independent": lambda dim: np.eye(dim),
+    "autoregressive": lambda dim: 0.9 ** np.abs(np.subtract.outer(range(dim), range(dim))),
+    "one factor": lambda dim: 0.8 + 0.2 * np.eye(dim),
+}
+
+
+def ratio_of_prediction(law, dim, n, rho, steps, mode, ball, draws=5):
+    """Median predicted over median true error, and the draws that are unresolved."""
+    root = np.linalg.cholesky(LAWS[law](dim))
+    bound = float(np.linalg.norm(root, 2)) ** 2
+    options = {
+        "right": {"scale": 1.2 * bound},
+        "loose": {"scale": 10.0 * bound},
+        "bounds": {"bounds": (-5.0, 5.0)},
+    }[ball]
+    truth = []
+    predicted = []
+    lost = 0
+    for seed in range(draws):
+        rows = np.random.default_rng([seed, dim, n]).standard_normal((n, dim)) @ root.T
+        result = seeded(
+            coinpress_covariance,
+            rows,
+            budget=ZCDP(rho),
+            steps=steps,
+            mode=mode,
+            random_state=seed,
+            **options,
+        )
+        truth.append(covariance_error(result.covariance, root))
+        predicted.append(result.predicted_error)
+        lost += "unresolved" in result.reasons
+    return np.median(predicted) / np.median(truth), lost
+
+
+PREDICTED = [
+    (law, *each)
+    for law in LAWS
+    for each in (
+        (2, 2_000, 5.0, 1, "practical", "right"), (2, 10_000, 0.5, 1, "theory", "bounds"),
+        (5, 10_000, 5.0, 1, "practical", "bounds"), (5, 50_000, 0.05, 3, "practical", "loose"),
+        (5, 50_000, 5.0, 1, "practical", "loose"), (10, 50_000, 5.0, 2, "theory", "right"),
+        (10, 50_000, 0.5, 4, "practical", "bounds"), (10, 50_000, 5.0, 1, "practical", "right"),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_the_predicted_error_of_a_covariance_is_within_two_of_the_true_one():
+    ratios = {each: ratio_of_prediction(*each) for each in PREDICTED}
+    resolved = {each: ratio for each, (ratio, lost) in ratios.items() if not lost}
+    assert len(resolved) > 0.8 * len(ratios)
+    outside = {each: ratio for each, ratio in resolved.items() if not 0.5 < ratio < 2.0}
+    assert not outside
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_prediction_that_takes_the_rows_for_white_is_caught(monkeypatch):
+    monkeypatch.setattr("fastpubpriv.estimators.gaussian._error_of", lambda *_: 0.0)
+    ratios = [ratio_of_prediction(*each, draws=3)[0] for each in PREDICTED if each[4] == 1]
+    assert min(ratios) < 1.0 / 3.0
+
+
 # ---- From two public rows: a bound on the largest eigenvalue, and what it is worth ----------------------------------
 def test_the_bound_by_hand():
     rows = np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]])

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +12,9 @@ from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, mean_erro
 from scipy.special import multigammaln
 from spies import seeded
 
-from fastpubpriv import estimate_gaussian
+from fastpubpriv import ZCDP, estimate_gaussian
 from fastpubpriv.distributions.norms import EDGES, NormCount
-from fastpubpriv.estimators.ladder import full, schedule
+from fastpubpriv.estimators.ladder import full, ladder_method, schedule
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder import public_prior as evidence
 from fastpubpriv.estimators.ladder.public_prior import (
@@ -400,3 +401,50 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
     monkeypatch.setattr(schedule, "_inflation", lambda worth: 0.0)
     monkeypatch.setattr(tuning, "DIAGONAL_MEAN", 1.0)
     assert taken().count("diagonal") > 2
+
+
+def with_a_tail(seed, *, n, n_pub, share=0.02, factor=100.0):
+    """Two columns, of each of which a share of the values is `factor` times larger: private rows, public rows, variance."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n + n_pub, 2))
+    rows *= np.where(rng.random(rows.shape) < share, factor, 1.0)
+    return rows[n_pub:], rows[:n_pub], 1.0 - share + share * factor**2
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_tail_that_is_counted_and_clipped_leaves_the_public_covariance(monkeypatch):
+    run = partial(seeded, estimate_gaussian, budget=ZCDP(0.05))
+    errors = []
+    ratios = []
+    without = []
+    for seed in range(12):
+        private, public, variance = with_a_tail(seed, n=5_000, n_pub=200)
+        result = run(private, x_pub=public, random_state=seed)
+        if "fallback" not in result.reasons:
+            continue
+        assert np.allclose(result.covariance, np.cov(public.T), rtol=0.05, atol=1.0)
+        assert result.status == "unreliable"
+        lower, upper = result.confidence_interval(0.95, of="standard_deviation")
+        held = (lower <= variance**0.5) & (variance**0.5 <= upper)
+        assert all(kept or own for kept, own in zip(held, result.part_reasons, strict=True))
+        errors.append(np.linalg.norm(result.covariance / variance - np.eye(2)))
+        ratios.append(result.predicted_covariance_error / errors[-1])
+        with monkeypatch.context() as patched:
+            patched.setattr(ladder_method, "tail_seen", lambda *_: False)
+            private = run(private, x_pub=public, random_state=seed)
+        without.append(np.linalg.norm(private.covariance / variance - np.eye(2)))
+    assert len(errors) >= 4
+    assert 0.5 < np.median(ratios) < 2.0
+    assert np.median(errors) < np.median(without)
+
+
+@pytest.mark.parametrize(("n", "rho"), [(500, 0.5), (5_000, 0.05), (5_000, 5.0)])
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_tail_of_the_public_rows_alone_is_not_taken_over(n, rho):
+    for seed in range(6):
+        _, public, _ = with_a_tail(seed, n=1, n_pub=200)
+        private = np.random.default_rng([seed, 1]).normal(size=(n, 2))
+        result = seeded(
+            estimate_gaussian, private, x_pub=public, budget=ZCDP(rho), random_state=seed
+        )
+        assert "fallback" not in result.reasons

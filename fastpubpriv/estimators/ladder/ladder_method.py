@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.distributions.norms import DRAWS, NormCount, Shells
+from fastpubpriv.distributions.norms import DRAWS, EDGES, NormCount, Shells
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.ladder import full
@@ -37,7 +37,7 @@ from fastpubpriv.estimators.ladder.schedule import (
     vector_radius,
 )
 from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
-from fastpubpriv.estimators.linalg import symmetric
+from fastpubpriv.estimators.linalg import spectrum, symmetric
 from fastpubpriv.estimators.moments import RadialMean, RadialPlan
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
@@ -369,6 +369,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     plan = RadialPlan.of_squares(account, n, dim + 1, part)
     pieces = None
     shells = None
+    squared = None
     state = full.FullRounds(base, full_plan(base.worth, n, spending.part(part)))
     direct = state.step() is None
     if direct:
@@ -405,9 +406,42 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
     reasons = (*result.reasons, *complete.reasons_of(run.rows))
-    return replace(
+    result = replace(
         result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n)
     )
+    if squared is None or resolved.under_resolved:
+        return result
+    own = helping_norms(base.affine, x_pub)
+    if tail_seen(released, squared, own, count):
+        return with_public_tail(base, x_pub, own, result)
+    return result
+
+
+def tail_seen(released: FloatArray, shells: Shells, own: FloatArray, count: NormCount) -> bool:
+    """Return whether counts beyond all significant shells hold the tail that squared norms of public rows `own` (m,) have there."""
+    end = float(shells.edges[-1])
+    if len(own) < tuning.LEAST_PUBLIC or own.max() <= end:
+        return False
+    first, last = np.searchsorted(EDGES, (end, own.max())).tolist()
+    rows = float(released[1 + first : 1 + last].sum())
+    noise = tuning.FAR_ROWS * count.shares.count_std * math.sqrt(last - first)
+    return rows > max(noise, shells.n * float(np.mean(own > end)) / 2.0)
+
+
+def with_public_tail(
+    base: PublicPrior, x_pub: FloatArray, own: FloatArray, result: GaussianResult
+) -> GaussianResult:
+    """Return the result with the public covariance where the released one is smaller in every direction: its tail was clipped."""
+    white = base.inverse @ result.covariance @ base.inverse.T
+    if float(spectrum(white)[0][-1]) > tuning.UNCERTAIN:
+        return result
+    of_mean = [f"mean{part}" for part in ("", "_std", "_below", "_above")]
+    means = {name: getattr(result.report, name) for name in of_mean}
+    report = replace(full.report_of_public(base, x_pub, base.covariance)["report"], **means)
+    error = math.sqrt(float(np.mean(own**2)) / len(own))  # of a mean of m products of whitened rows
+    reasons = (*result.reasons, Reason.FALLBACK)
+    result = replace(result, predicted_covariance_error=error, reasons=reasons, report=report)
+    return replace(result, covariance=base.covariance)
 
 
 def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:

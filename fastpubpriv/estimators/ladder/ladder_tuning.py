@@ -85,9 +85,9 @@ KURTOSIS = 12.0
 # the same where such a fraction of the rows may be undetected
 UNSEEN_ROWS = 0.02
 UNSEEN_KURTOSIS = 5.0
-# Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, or error.
+# Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, error, or tail.
 OUTER = 0.05
 UNCERTAIN = 0.5
-# Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.
+# Standard deviations of a count that rows of a heavy tail may hide in, and beyond which a count shows them.
 FAR_ROWS = 2.5
 LEAST_PUBLIC = 10  # public rows from which their own fourth moments are used
