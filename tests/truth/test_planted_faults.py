@@ -205,14 +205,26 @@ def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypa
     assert terms.planned_mean(fpp.ZCDP(0.001)) < terms.PLAN_AT_LEAST_BUDGET / 1.15
 
 
-def test_26_an_error_of_a_covariance_with_too_few_entries_is_found(monkeypatch):
-    fewer = changed(
-        lifted_coinpress,
-        "covariance_error",
-        "noise * noise * dim * (dim + 1) / 2.0",
-        "noise * noise * dim",
-    )
-    monkeypatch.setattr(gaussian, "covariance_error", fewer)
+@pytest.mark.parametrize(
+    ("module", "name", "noise", "other"),
+    [
+        (
+            gaussian,
+            "_error_of",
+            "(inverse.sum() ** 2 + inverse @ inverse) / 2.0",
+            "covariance_error",
+        ),
+        (lifted_coinpress, "covariance_error", "dim * (dim + 1) / 2.0", "_error_of"),
+    ],
+)
+def test_26_an_error_of_a_covariance_with_too_few_entries_is_found(
+    module, name, noise, other, monkeypatch
+):
+    """The larger of an error from the released moment and one from public numbers is printed: each is looked at alone."""
+    monkeypatch.setattr(gaussian, other, lambda *given: 0.0)
+    assert terms.error_of_covariances() < terms.ROOM
+    fewer = "(inverse @ inverse)" if name == "_error_of" else "dim"
+    monkeypatch.setattr(gaussian, name, changed(module, name, noise, fewer))
     assert terms.error_of_covariances() > terms.ROOM
 
 
