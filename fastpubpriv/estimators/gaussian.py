@@ -125,7 +125,8 @@ def estimate_gaussian(
     -------
     GaussianResult
         `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure`
-        is the chosen structure, and `diagnostics` has the predictions for the others. With structure "full" of the ladder,
+        is the chosen structure, and `diagnostics` has the predictions for the others. Where the ladder's counts show a tail
+        that clipping lost, the covariance is the public one and columns are "fallback". With structure "full" of the ladder,
         `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `part_reasons`
         states for each column why they may be invalid. The other structures have those of means and correlations from ten public
         rows on (more than columns), and of deviations from a hundred on; a column without one has a reason.

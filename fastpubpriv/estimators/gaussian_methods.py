@@ -16,11 +16,12 @@ before any debit. The constants 0.6, 1/2, 1/20 and 100 come from a proof of our 
 maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more than 6 % while k >= 100.
 
 `hypothesis_selection`: over a cover of Gaussians on the line (paper A: the role of BKSW19). PureDP or ZCDP, one or two columns,
-d + 1 public rows, and few rows at a small epsilon: at least about 2,000 rows at epsilon 1 in one column, 3,000 in two, below which
-it raises. The estimate is a point of a grid of total-variation width `alpha`, and the predicted error is that of a truth anywhere
-in its cell; where the public rows alone promise a smaller one, the result is "wide". One column has Scheffe sets of public cells,
-and the (3 + zeta) alpha guarantee of the minimum distance (MS08), zeta = 1. For two, the marginals along (1, 0), (0, 1) and (1, 1)
-are selected, each with a third of the budget: the guarantee is for each of them, not for the joint law.
+d + 1 public rows, and few rows at a small epsilon: at least about 2,600 rows at epsilon 1 in one column, 4,000 in two (with 20
+public rows 1,800 and 3,000), below which it raises. The estimate is a point of a grid of total-variation width `alpha`, and the
+predicted error is that of a truth anywhere in its cell; where the public rows alone promise a smaller one, the result is "wide".
+One column has Scheffe sets of public cells, and the (3 + zeta) alpha guarantee of the minimum distance (MS08), zeta = 1. For two,
+the marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of them, not
+for the joint law.
 """
 
 from __future__ import annotations

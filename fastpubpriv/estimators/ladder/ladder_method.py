@@ -439,9 +439,8 @@ def with_public_tail(
     means = {name: getattr(result.report, name) for name in of_mean}
     report = replace(full.report_of_public(base, x_pub, base.covariance)["report"], **means)
     error = math.sqrt(float(np.mean(own**2)) / len(own))  # of a mean of m products of whitened rows
-    reasons = (*result.reasons, Reason.FALLBACK)
-    result = replace(result, predicted_covariance_error=error, reasons=reasons, report=report)
-    return replace(result, covariance=base.covariance)
+    result = replace(result, covariance=base.covariance, predicted_covariance_error=error)
+    return replace(result, report=report, part_reasons=((Reason.FALLBACK,),) * len(white))
 
 
 def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:
