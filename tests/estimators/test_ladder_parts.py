@@ -417,7 +417,6 @@ def test_a_tail_that_is_counted_and_clipped_leaves_the_public_covariance(monkeyp
     errors = []
     ratios = []
     without = []
-    held = []
     for seed in range(12):
         private, public, variance = with_a_tail(seed, n=5_000, n_pub=200)
         result = run(private, x_pub=public, random_state=seed)
@@ -425,8 +424,8 @@ def test_a_tail_that_is_counted_and_clipped_leaves_the_public_covariance(monkeyp
             continue
         assert np.allclose(result.covariance, np.cov(public.T), rtol=0.05, atol=1.0)
         assert result.status == "unreliable"
-        lower, upper = result.confidence_interval(0.95, of="standard_deviation")
-        held.append((lower <= variance**0.5) & (variance**0.5 <= upper))
+        # public rows with so long a tail show no deviation
+        assert np.isnan(result.confidence_interval(0.95, of="standard_deviation")).all()
         assert set(result.part_status) == {"unreliable"}
         errors.append(np.linalg.norm(result.covariance / variance - np.eye(2)))
         ratios.append(result.predicted_covariance_error / errors[-1])
@@ -435,9 +434,6 @@ def test_a_tail_that_is_counted_and_clipped_leaves_the_public_covariance(monkeyp
             private = run(private, x_pub=public, random_state=seed)
         without.append(np.linalg.norm(private.covariance / variance - np.eye(2)))
     assert len(errors) >= 4
-    assert (
-        np.mean(held) >= 0.7
-    )  # of intervals from the fourth moments of 200 rows, four of them in a tail
     assert 0.5 < np.median(ratios) < 2.0
     assert np.median(errors) < np.median(without)
 
