@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import fastpubpriv as fpp
-from benchmarks.accuracy import compare, constants, held_out, held_out_columns, means
+from benchmarks.accuracy import (
+    compare,
+    constants,
+    held_out,
+    held_out_columns,
+    held_out_covariances,
+    held_out_tables,
+    means,
+)
 from benchmarks.accuracy.tables import Column
 from benchmarks.readme import ROOT
 
@@ -142,3 +150,38 @@ def test_stored_results_of_every_estimator_are_compared(tmp_path):
     (tmp_path / "mean.json").write_text(json.dumps(stored))
     (row,) = compare.compared(STORED, tmp_path / "mean.json")
     assert row["worst"].startswith("3.000: flights.dep_delay")
+
+
+# ---- Held-out tables -------------------------------------------------------------------------------------------------
+def test_held_out_tables_are_sorted_by_the_hash_of_their_names_and_named_nowhere_else():
+    names = list(json.loads(held_out_tables.FROZEN.read_text(encoding="utf-8")))
+    assert len(names) == held_out_tables.HELD_OUT == 40
+    assert names == sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
+    items = {name.split("/", 1)[1].lower() for name in names}
+    assert not items & held_out_tables.named_elsewhere()
+
+
+def test_a_covariance_of_a_held_out_table_is_measured_and_is_equal_to_itself(
+    monkeypatch, tmp_path, capsys
+):
+    rows = np.random.default_rng(0).normal(size=(2_000, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
+    monkeypatch.setattr(held_out_tables, "held_out", lambda: {"made/up": rows})
+    monkeypatch.setattr(held_out_covariances, "SIZES", (500,))
+    stored = tmp_path / "lines.json"
+    held_out_covariances.main(["--json", str(stored)])
+    held_out_covariances.main(["--old", str(stored)])
+    lines = json.loads(stored.read_text())
+    assert len(lines) == 9  # three numbers of public rows, three budgets
+    summary = held_out_covariances.row("all", lines, {})
+    counted = [line["intervals"]["mean"] for line in lines]
+    assert sum(own["held"] for own in counted) > 0.8 * sum(own["known"] for own in counted) > 0
+    assert summary["answers"] == 9
+    again = {tuple(line[part] for part in held_out_covariances.KEY): line for line in lines}
+    assert held_out_covariances.row("all", lines, again)["error / old"] == 1.0
+
+
+def test_an_answer_far_worse_than_the_public_rows_is_counted_unless_it_says_so():
+    line = {"error": 1.4, "public error": 1.0, "status": "caution"}
+    assert held_out_covariances.much_worse(line)
+    assert not held_out_covariances.much_worse(line | {"status": "unreliable"})
+    assert not held_out_covariances.much_worse(line | {"error": 1.2})
