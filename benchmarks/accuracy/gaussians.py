@@ -109,15 +109,24 @@ def public_alone(public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.eye(len(mean)) * max(float(np.trace(spread)) / len(mean), np.finfo(float).tiny)
 
 
+def whitening(truth: np.ndarray) -> np.ndarray:
+    """Return the inverse of a root of a covariance."""
+    scale = np.sqrt(np.diag(truth))
+    factor = scale[:, None] * np.linalg.cholesky(truth / np.outer(scale, scale))
+    return np.linalg.inv(factor)
+
+
+def covariance_error(truth: np.ndarray, covariance: np.ndarray) -> float:
+    """Return the relative error of a covariance in the Frobenius norm."""
+    inverse = whitening(truth)
+    white = inverse @ covariance @ inverse.T
+    return float(np.linalg.norm(white - np.eye(len(truth))))
+
+
 def errors(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
     """Return the relative covariance error in the Frobenius norm, and the Mahalanobis error of the mean."""
-    scale = np.sqrt(np.diag(problem.covariance))
-    factor = scale[:, None] * np.linalg.cholesky(problem.covariance / np.outer(scale, scale))
-    inverse = np.linalg.inv(factor)
-    white = inverse @ covariance @ inverse.T
-    return float(np.linalg.norm(white - np.eye(problem.dim))), float(
-        np.linalg.norm(inverse @ (mean - problem.mean))
-    )
+    off = whitening(problem.covariance) @ (mean - problem.mean)
+    return covariance_error(problem.covariance, covariance), float(np.linalg.norm(off))
 
 
 def ratio_error(ours: np.ndarray, public: np.ndarray, paper: np.ndarray) -> float:

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -141,21 +141,35 @@ def choose() -> dict[str, dict[str, str]]:
     return {part: {name: chosen[name] for name in own} for part, own in parts.items()}
 
 
-def columns(part: str) -> list[tables.Column]:
-    """Return the columns of a part of held_out.json, in its order; other versions of a column are left out with a warning."""
-    found = []
+def unchanged(
+    chosen: Mapping[str, str], read: Callable[[str], np.ndarray], what: str
+) -> dict[str, np.ndarray]:
+    """Return the values of the chosen names that have the digest stored for them; the others are left out with a warning."""
+    found = {}
     changed = []
-    for name, sha256 in json.loads(FROZEN.read_text(encoding="utf-8"))[part].items():
-        package, table, column = name.split("/", 2)
-        frame = numbers(package, table) if table in files(package) else {}
-        values = finite(frame[column]) if column in frame else np.empty(0)
+    for name, sha256 in chosen.items():
+        values = read(name)
         if digest(values) == sha256:
-            found.append(tables.Column(name, values))
+            found[name] = values
         else:
             changed.append(name)
     if changed:
-        warnings.warn(f"not the columns that were chosen: {', '.join(changed)}", stacklevel=2)
+        warnings.warn(f"not the {what} that were chosen: {', '.join(changed)}", stacklevel=3)
     return found
+
+
+def column_values(name: str) -> np.ndarray:
+    """Return the finite values of "package/table/column", none if there is no such column."""
+    package, table, column = name.split("/", 2)
+    frame = numbers(package, table) if table in files(package) else {}
+    return finite(frame[column]) if column in frame else np.empty(0)
+
+
+def columns(part: str) -> list[tables.Column]:
+    """Return the columns of a part of held_out.json, in its order; other versions of a column are left out with a warning."""
+    chosen = json.loads(FROZEN.read_text(encoding="utf-8"))[part]
+    found = unchanged(chosen, column_values, "columns")
+    return [tables.Column(name, values) for name, values in found.items()]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import numpy as np
 import fastpubpriv as fpp
 from benchmarks.accuracy import held_out_tables
 from benchmarks.accuracy.coefficients import BUDGETS
+from benchmarks.accuracy.gaussians import covariance_error
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.accuracy.report import table
 
@@ -44,15 +45,6 @@ class Setting:
     n: int
     n_pub: int
     budget: str
-
-
-def off(truth: np.ndarray, covariance: np.ndarray) -> float:
-    """Return the error of a covariance in the Frobenius norm, after whitening by the true one."""
-    scale = np.sqrt(np.diag(truth))
-    factor = np.linalg.cholesky(truth / np.outer(scale, scale))
-    half = np.linalg.solve(factor, covariance / np.outer(scale, scale))
-    white = np.linalg.solve(factor, half.T)
-    return float(np.linalg.norm(white - np.eye(len(truth))))
 
 
 def intervals(result: Any, truth: dict[str, np.ndarray]) -> dict[str, dict[str, int]]:
@@ -98,7 +90,7 @@ def answer(name: str, rows: np.ndarray, setting: Setting, draw: int) -> dict[str
         "n_pub": setting.n_pub,
         "budget": setting.budget,
         "draw": draw,
-        "public error": off(covariance, np.cov(public.T, ddof=1)),
+        "public error": covariance_error(covariance, np.cov(public.T, ddof=1)),
     }
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -115,7 +107,7 @@ def answer(name: str, rows: np.ndarray, setting: Setting, draw: int) -> dict[str
             return line | {"refused": type(error).__name__}
     words = {str(reason) for own in (result.reasons, *result.part_reasons) for reason in own}
     return line | {
-        "error": off(covariance, result.covariance),
+        "error": covariance_error(covariance, result.covariance),
         "predicted": float(result.predicted_covariance_error),
         "structure": result.structure,
         "status": str(result.status),

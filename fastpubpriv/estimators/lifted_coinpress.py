@@ -49,7 +49,6 @@ from fastpubpriv.mechanisms.sums import (
 )
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Method, Session
@@ -475,7 +474,7 @@ def preconditioned(
 
     def estimate(run: Session) -> GaussianResult:
         learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
-        covariance = frozen(frame.covariance_back(learned.covariance))
+        covariance = frame.covariance_back(learned.covariance)
         complete = learned.complete
         error = learned.covariance_error
         error = prepared.covariance_error if error is None else error
@@ -485,10 +484,8 @@ def preconditioned(
         return GaussianResult(
             mean=frame.mean_back(learned.mean),
             covariance=covariance,
-            mean_noise_std=frozen(
-                learned.mean_noise_std
-                * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
-            ),
+            mean_noise_std=learned.mean_noise_std
+            * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
             reasons=(*prepared.reasons, *(() if complete is None else complete.reasons), *wide),
             part_reasons=((Reason.NO_INTERVAL,),) * dim,

@@ -378,7 +378,7 @@ ARGUMENTS = {
     "method": [{"method": each} for each in get_args(CovarianceMethod)],
     "person": [PERSONS, {**PERSONS, "structure": "public"}],
     "rows_per_person": [{**PERSONS, "rows_per_person": each} for each in (2, "auto")],
-}  # fmt: skip
+}
 NEUTRAL = {"x_priv", "x_pub", "budget", "columns", "ledger", "random_state", "threads", "progress"}
 
 

@@ -373,6 +373,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     state = full.FullRounds(base, full_plan(base.worth, n, spending.part(part)))
     direct = state.step() is None
     if direct:
+        own = helping_norms(base.affine, x_pub)
         count = plan.counting(state.amplified)
         released = run.release(
             count.asked(base.affine), name="norms of rows", cost=count.shares.cells
@@ -390,7 +391,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     check = check_scale(base, shells)
     state = full.FullRounds(check.base, full_plan(check.base.worth, n, spending.part(part)))
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
-        norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
+        norms = count.shown(released, own).moved(constant_sq(dim))
         state.ball_sq = norms.radius
         if state.step() is None:
             state.center()
@@ -411,7 +412,6 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     )
     if squared is None or resolved.under_resolved:
         return result
-    own = helping_norms(base.affine, x_pub)
     if tail_seen(released, squared, own, count):
         return with_public_tail(base, x_pub, own, result)
     return result
