@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+import math
 import sys
 from fractions import Fraction
 
@@ -16,8 +17,10 @@ from benchmarks.accuracy import (
     held_out,
     held_out_columns,
     held_out_covariances,
+    held_out_regressions,
     held_out_tables,
     means,
+    regression_points,
 )
 from benchmarks.accuracy.tables import Column
 from benchmarks.readme import ROOT
@@ -185,3 +188,85 @@ def test_an_answer_far_worse_than_the_public_rows_is_counted_unless_it_says_so()
     assert held_out_covariances.much_worse(line)
     assert not held_out_covariances.much_worse(line | {"status": "unreliable"})
     assert not held_out_covariances.much_worse(line | {"error": 1.2})
+
+
+# ---- Points of regressions -------------------------------------------------------------------------------------------
+def test_the_label_is_the_last_column_of_many_values_and_covariates_are_the_first_others():
+    levels = [30, 3, 4, 5, 6, 20, 2]
+    rows = np.column_stack(
+        [np.arange(60.0) % count + 100 * place for place, count in enumerate(levels)]
+    )
+    one = regression_points.population("made/up", "held out", rows)
+    assert set(np.floor(one.y / 100)) == {5.0}
+    assert np.floor(one.x[0] / 100).tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert regression_points.population("made/up", "held out", rows[:, 1:5]) is None
+
+
+def test_the_excess_of_least_squares_is_in_units_of_the_residual_variance():
+    x = np.array([-1.0, 0.0, 1.0])
+    risk = regression_points.Risk(x[:, None], np.array([-2.0, 3.0, 2.0]), "squared")
+    assert risk.best == pytest.approx([1.0, 2.0])
+    assert risk.least == pytest.approx(2.0)  # residuals -1, 2, -1
+    # Labels themselves have a mean squared distance of 17 / 3 from zero.
+    assert risk.excess(np.zeros(2)) == pytest.approx((17.0 / 3.0 - 2.0) / 2.0)
+
+
+def test_the_best_log_odds_of_two_groups_are_those_of_their_shares():
+    x = np.repeat([0.0, 1.0], 4)[:, None]
+    risk = regression_points.Risk(x, np.array([1.0, 0, 0, 0, 1, 1, 1, 0]), "logistic")
+    assert risk.best == pytest.approx([-math.log(3.0), 2.0 * math.log(3.0)], abs=1e-5)
+    entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    assert risk.excess(np.zeros(2)) == pytest.approx(math.log(2.0) - entropy, abs=1e-9)
+
+
+def test_a_ratio_is_to_the_better_of_public_rows_and_a_constant():
+    floor = regression_points.FLOOR / regression_points.N_PRIV
+    line = {"excess": 3.0 * floor, "public": floor, "constant": 7.0 * floor}
+    assert regression_points.ratio(line) == pytest.approx(2.0)  # 3 + 1 over 1 + 1
+    assert not regression_points.is_worse(line)
+    assert regression_points.is_worse(line | {"constant": 2.0 * floor})
+
+
+def made_up_regression():
+    """Return rows of three covariates with a label that they explain nine tenths of."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3))
+    y = x @ [1.0, -1.0, 1.0] + rng.normal(size=20_000) / np.sqrt(3.0)
+    return np.column_stack([x, y])
+
+
+def test_regressions_of_a_held_out_table_are_measured_and_are_equal_to_themselves(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(held_out_tables, "held_out", lambda: {"made/up": made_up_regression()})
+    monkeypatch.setattr(regression_points, "PUBLIC_SIZES", (60, 300))
+    stored = tmp_path / "lines.json"
+    held_out_regressions.main(["--json", str(stored)])
+    held_out_regressions.main(["--old", str(stored)])
+    assert "excess / old" in capsys.readouterr().out
+    lines = json.loads(stored.read_text())
+    assert len(lines) == 12  # two numbers of public rows, three budgets, two losses
+    assert regression_points.share(lines, "held", "known") > 0.8  # 95 % intervals, 36 of them
+    again = {tuple(line[part] for part in regression_points.KEY): line for line in lines}
+    for loss in regression_points.LOSSES:
+        row = regression_points.row("all", [one for one in lines if one["loss"] == loss], again)
+        assert row["excess / old"] == 1.0
+        assert row["worse"] == 0.0
+        assert row["ratio, median"] < 1.0  # private rows tell more than 60 or 300 public ones
+
+
+def test_stored_regressions_of_the_benchmark_are_compared(monkeypatch, tmp_path):
+    one = regression_points.population("made/up", "report", made_up_regression())
+    monkeypatch.setattr(regression_points, "populations", lambda half, wanted: [one])
+    lines = regression_points.run(False, draws=1, budgets=("rho 0.5",))
+    worse = [
+        line | {"excess": 4 * line["excess"] + 3 * regression_points.FLOOR / 5_000}
+        for line in lines
+    ]
+    for name, own in (("old", lines), ("new", worse)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"regression_points": own}))
+    (row,) = compare.compared(tmp_path / "old.json", tmp_path / "new.json")
+    assert row["cells"] == 3  # 20, 60 and 300 public rows
+    assert row["error"] == pytest.approx(
+        2.0
+    )  # the square root of four times the excess with its floor

@@ -15,6 +15,7 @@ from benchmarks.accuracy import (
     gaussians,
     means,
     mixtures,
+    regression_points,
     regressions,
     report,
     tables,
@@ -84,6 +85,12 @@ def run_coefficients(options: argparse.Namespace) -> list[dict[str, Any]]:
     return coefficients.run(options.quick, **_raw_options(options, coefficients.DEFAULT_BUDGETS))
 
 
+def run_regression_points(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure points, predictions and reasons of least squares on the benchmark's tables."""
+    given = _raw_options(options, regression_points.DEFAULT_BUDGETS)
+    return regression_points.run(options.quick, tails=options.tails, **given)
+
+
 def run_covariances(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure intervals of Gaussians on raw tables."""
     return covariances.run(options.quick, **_raw_options(options, covariances.DEFAULT_BUDGETS))
@@ -150,11 +157,17 @@ ESTIMATORS = {
     "mixture": (run_mixtures, report.mixture_report),
     "regression": (run_regressions, report.regression_report),
     "coefficients": (run_coefficients, report.coefficient_report),
+    "regression_points": (run_regression_points, report.regression_points_report),
     "covariances": (run_covariances, report.covariance_report),
     "directions": (run_directions, report.direction_report),
 }
 # Further measurements of an estimator: intervals on raw tables.
-INCLUDED = {"coefficients": "regression", "covariances": "gaussian", "directions": "gaussian"}
+INCLUDED = {
+    "coefficients": "regression",
+    "regression_points": "regression",
+    "covariances": "gaussian",
+    "directions": "gaussian",
+}
 # Marks in docs/evidence/accuracy.md, and the tables between them.
 PARTS = {
     "mean": ("accuracy", report.mean_table),
@@ -188,17 +201,34 @@ def main() -> None:
     parser.add_argument(
         "--raw",
         action="append",
-        choices=[*tables.REGRESSIONS, *tables.RAW_TABLES, *covariances.MADE_UP],
-        help="only this raw table, of coefficients or covariances; may be repeated",
+        choices=list(
+            dict.fromkeys(
+                [
+                    *tables.REGRESSIONS,
+                    *tables.RAW_TABLES,
+                    *tables.JOINT_TABLES,
+                    *covariances.MADE_UP,
+                ]
+            )
+        ),
+        help="only this raw table, of coefficients, regression_points or covariances; may be repeated",
     )
     parser.add_argument(
-        "--draws", type=int, help="draws for each setting of coefficients and covariances (8)"
+        "--draws",
+        type=int,
+        help="draws for each setting of coefficients, regression_points and covariances (8)",
     )
     parser.add_argument(
         "--budget",
         action="append",
         choices=list(coefficients.BUDGETS),
-        help="of coefficients and covariances",
+        help="of coefficients, regression_points and covariances",
+    )
+    parser.add_argument(
+        "--tails",
+        choices=regression_points.TAILS,
+        default="any",
+        help="of regression_points",
     )
     parser.add_argument(
         "--opacus-cuts", type=int, help="cuts of a table that Opacus is tried on (a quarter of all)"

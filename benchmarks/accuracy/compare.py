@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.regression_points import floored
 from benchmarks.accuracy.report import table
 
 CONTESTANT = "estimate_mean"
@@ -104,6 +105,21 @@ def of_coefficients(lines: list[dict[str, Any]]) -> Iterator[Score]:
         )
 
 
+def of_points(lines: list[dict[str, Any]]) -> Iterator[Score]:
+    """Yield the fits of regressions; the error is the square root of the excess and of the sampling error."""
+    for line in lines:
+        if "excess" not in line:
+            continue
+        counts = line["intervals"]["population"]
+        yield Score(
+            f"{line['table']}, {line['tails']}, {line['n_pub']} public, {line['budget']}, draw {line['draw']}",
+            math.sqrt(floored(line["excess"])),
+            answers=counts["known"],
+            ok=counts["ok"],
+            ok_coverage=counts["ok held"] / counts["ok"] if counts["ok"] else math.nan,
+        )
+
+
 def of_groups(lines: list[dict[str, str]]) -> Iterator[Score]:
     """Yield the tables of groups."""
     for line in lines:
@@ -137,6 +153,7 @@ READERS: dict[str, dict[str, Callable[[Any], Iterator[Score]]]] = {
     },
     "covariances": {f"raw tables, {kind}": of_moments(kind) for kind in MOMENTS},
     "coefficients": {"coefficients": of_coefficients},
+    "regression_points": {"regressions": of_points},
     "groups": {"groups": of_groups},
     "quantiles": {"quantiles": of_quantiles},
 }

@@ -14,7 +14,7 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from benchmarks.accuracy.coefficients import BUDGETS
 from benchmarks.accuracy.gaussians import covariance_error
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.accuracy.report import table
+from benchmarks.accuracy.scores import geometric, interval_counts
 
 SIZES = (500, 5_000)
 PUBLIC_SIZES = (5, 20, 200)
@@ -48,7 +49,7 @@ class Setting:
 
 
 def intervals(result: Any, truth: dict[str, np.ndarray]) -> dict[str, dict[str, int]]:
-    """Return for each kind how many parts there are, have an interval, are ok, and of these and of all hold the truth."""
+    """Return the counts of the intervals of each kind."""
     ok = np.array([not own for own in result.part_reasons])
     found = {}
     for kind in KINDS:
@@ -59,15 +60,7 @@ def intervals(result: Any, truth: dict[str, np.ndarray]) -> dict[str, dict[str, 
             places = np.triu_indices(len(true), 1)
             true, lower, upper = true[places], lower[places], upper[places]
             plain = ok[places[0]] & ok[places[1]]
-        known = np.isfinite(lower) & np.isfinite(upper)
-        held = known & (lower <= true) & (true <= upper)
-        found[kind] = {
-            "parts": len(true),
-            "known": int(known.sum()),
-            "held": int(held.sum()),
-            "ok": int((known & plain).sum()),
-            "ok held": int((held & plain).sum()),
-        }
+        found[kind] = interval_counts(true, (lower, upper), plain)
     return found
 
 
@@ -125,12 +118,6 @@ def measure(name: str, rows: np.ndarray, draws: int) -> Lines:
         for budget in CHOSEN_BUDGETS
     ]
     return [answer(name, rows, each, draw) for each in settings for draw in range(draws)]
-
-
-def geometric(ratios: Iterable[float]) -> float:
-    """Return the geometric mean; NaN of none."""
-    logs = [math.log(max(ratio, 1e-12)) for ratio in ratios]
-    return math.exp(float(np.mean(logs))) if logs else math.nan
 
 
 def much_worse(line: dict[str, Any]) -> bool:

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy import coefficients, covariances, gaussians, regressions
+from benchmarks.accuracy import (
+    coefficients,
+    covariances,
+    gaussians,
+    regression_points,
+    regressions,
+)
 
 Cells = list[dict[str, Any]]
 # Maximum ratio to the best radius in hindsight: median, ninth decile, and worst without a reason, n >= 2,000; median at n = 300.
@@ -310,6 +316,19 @@ def coefficients_table(lines: list[dict[str, Any]]) -> str:
     return "\n\n".join(
         [table(shown), table(rows), *(f"{sentence}." for sentence in coefficients.targets(lines))]
     )
+
+
+def regression_points_report(
+    lines: list[dict[str, Any]], old: list[dict[str, Any]] | None = None
+) -> str:
+    """Return the Markdown page of points of regressions, beside those of other code if given."""
+    parts = [
+        "## Points of regressions",
+        table(regression_points.rows_of(lines, old or [])),
+        table(regression_points.reasons_of(lines)),
+        table(regression_points.tables_of(lines)),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def covariance_report(lines: list[dict[str, Any]]) -> str:
