@@ -44,8 +44,13 @@ LEAST_SHARE = 0.02  # share of the rarer class of a logistic label
 FLOOR = (
     4.0  # over n: about the sampling error of four coefficients, below which a ratio says nothing
 )
+# Goals of each cell: ratio, ninth decile of the ratio, measured over predicted; and against old code mean and median excess.
+MEDIAN_RATIO, HIGH_RATIO, HIGHEST_RATIO = 1.1, 1.3, 3.0
+WITHIN = 2.0
+OLD_MEAN, OLD_MEDIAN, OLD_LARGEST_MEDIAN = 1.5, 1.05, 1.5
 PRIOR_STD = 2.5  # of standardized log-odds, for the fit to public rows alone (Gelman et al. 2008)
-KEY = ("table", "loss", "tails", "n_pub", "budget", "draw")
+# What two files of fits to the same rows have in common; they may differ in the tails.
+KEY = ("table", "loss", "n_pub", "budget", "draw")
 
 Lines = list[dict[str, Any]]
 
@@ -163,7 +168,8 @@ class Risk:
         """Best coefficients of the standardized rows."""
         if self.loss == "logistic":
             return logistic_weights(self.rows, self.y, self.precision)
-        return np.asarray(np.linalg.lstsq(self.rows, self.y, rcond=None)[0])
+        found: np.ndarray = np.linalg.lstsq(self.rows, self.y, rcond=None)[0]
+        return found
 
     @cached_property
     def best(self) -> np.ndarray:
@@ -200,9 +206,7 @@ def of_constant(y: np.ndarray, dim: int, loss: str) -> np.ndarray:
     return np.append(level, np.zeros(dim))
 
 
-def fit(
-    rows: tuple[np.ndarray, np.ndarray], setting: Setting, draw: int
-) -> fpp.results.TrainingResult:
+def fit(rows: tuple[np.ndarray, np.ndarray], setting: Setting, draw: int) -> Any:
     """Return the fit of a setting to rows, of which the first are public."""
     x, y = rows
     m = setting.n_pub
@@ -363,13 +367,10 @@ def row(name: str, lines: Lines, old: dict[Any, dict[str, Any]]) -> dict[str, An
     # No prediction is stored as null.
     told = [line for line in given if line["predicted"] is not None and line["predicted"] > 0.0]
     factors = [max(line["excess"], 0.0) / line["predicted"] for line in told]
-    before = [
-        (line, old[key]) for line in given if (key := tuple(line[part] for part in KEY)) in old
-    ]
-    ratios = [
-        floored(line["excess"]) / floored(other["excess"])
-        for line, other in before
-        if "excess" in other
+    pairs = [
+        (line["excess"], old[key]["excess"])
+        for line in given
+        if "excess" in old.get(key := tuple(line[part] for part in KEY), {})
     ]
     shown = {
         "fits": name,
@@ -390,11 +391,18 @@ def row(name: str, lines: Lines, old: dict[Any, dict[str, Any]]) -> dict[str, An
         "absent": 1.0 - share(given, "known", "parts"),
         "measured / predicted": quantile(factors, 0.5),
         "d9": quantile(factors, 0.9),
-        "within 2": float(np.mean([0.5 <= factor <= 2.0 for factor in factors]))
+        "within 2": float(np.mean([1.0 / WITHIN <= factor <= WITHIN for factor in factors]))
         if told
         else math.nan,
     }
-    return shown | {"excess / old": geometric(ratios)} if old else shown
+    if not old:
+        return shown
+    before = [other for _, other in pairs]
+    return shown | {
+        "excess / old": geometric(floored(one) / floored(other) for one, other in pairs),
+        "old median": quantile(before, 0.5),
+        "old mean": float(np.mean(before)) if before else math.nan,
+    }
 
 
 def rows_of(lines: Lines, old: Lines) -> Lines:
@@ -410,6 +418,32 @@ def rows_of(lines: Lines, old: Lines) -> Lines:
     for (half, loss, tails, n_pub, budget), found in cells.items():
         shown.append(row(f"{half}, {loss}, {tails}: {n_pub} public, {budget}", found, before))
     return shown
+
+
+def targets(rows: Lines) -> list[str]:
+    """Return each goal, and in how many cells it is met; `rows` are those of `rows_of`."""
+    cells = [row for row in rows if "all public" not in row["fits"]]
+
+    def met(what: str, key: str, most: float, of: str = "") -> str:
+        """Return in how many cells a number is at most a limit, or so many times that of old code."""
+        limits = [most * row[of] if of else most for row in cells]
+        good = sum(row[key] <= limit for row, limit in zip(cells, limits, strict=True))
+        return f"{what} at most {most}{' times the old' if of else ''}: in {good} of {len(cells)} cells"
+
+    close = sum(1.0 / WITHIN <= row["measured / predicted"] <= WITHIN for row in cells)
+    found = [
+        met("Median ratio", "ratio, median", MEDIAN_RATIO),
+        met("Ninth decile of the ratio", "ratio, d9", HIGH_RATIO),
+        met("Ninth decile of the ratio", "ratio, d9", HIGHEST_RATIO),
+        f"Median of measured over predicted within {WITHIN:g}: in {close} of {len(cells)} cells",
+    ]
+    if "old mean" in cells[0]:
+        found += [
+            met("Mean excess", "mean", OLD_MEAN, "old mean"),
+            met("Median excess", "excess, median", OLD_MEDIAN, "old median"),
+            met("Median excess", "excess, median", OLD_LARGEST_MEDIAN, "old median"),
+        ]
+    return found
 
 
 def summary(about: str, name: str, lines: Lines) -> dict[str, Any]:

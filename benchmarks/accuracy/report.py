@@ -322,9 +322,11 @@ def regression_points_report(
     lines: list[dict[str, Any]], old: list[dict[str, Any]] | None = None
 ) -> str:
     """Return the Markdown page of points of regressions, beside those of other code if given."""
+    rows = regression_points.rows_of(lines, old or [])
     parts = [
         "## Points of regressions",
-        table(regression_points.rows_of(lines, old or [])),
+        table(rows),
+        "\n".join(f"- {sentence}" for sentence in regression_points.targets(rows)),
         table(regression_points.reasons_of(lines)),
         table(regression_points.tables_of(lines)),
     ]
