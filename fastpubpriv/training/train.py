@@ -16,7 +16,12 @@ from fastpubpriv.errors import warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.models import DescentResult, TrainingResult
+from fastpubpriv.results.models import (
+    PREDICTED_EXCESS,
+    WITHIN_CLIP,
+    DescentResult,
+    TrainingResult,
+)
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
@@ -31,6 +36,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
 )
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, named_design, open_inputs
+from fastpubpriv.training.posterior import Excess
 from fastpubpriv.training.problem import (
     Fitted,
     TrainingProblem,
@@ -397,6 +403,8 @@ def _training_result(
     origins |= {"residual clip": "public rows", "start": "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
+    origins |= _origin_of(fitted.excess)
+    excess = _excess_of(fitted.excess, plan)
     if rotation.weighted:
         released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
         origins["sum of weights"] = "released" if released else "public rows"
@@ -417,8 +425,9 @@ def _training_result(
         rows_behind=rows_behind(problem),
         reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
         part_reasons=_reasons(problem, fitted),
-        predicted_excess=float(plan.predicted) * problem.unit,
-        public_excess=plan.public_excess * problem.unit,
+        predicted_excess=float(excess.predicted) * problem.unit,
+        public_excess=excess.public * problem.unit,
+        constant_excess=_finite(excess.constant, problem.unit),
         residual_std=residual_std,
         label_quantiles=label_quantiles(problem, fitted),
         provenance=origins,
@@ -461,6 +470,7 @@ def _descent_result(
         reasons = ends.reasons
         everything = ends.estimate.reshape(everything.shape)
     no_worse = plan.beats(1.0) or plan.predicted == plan.public_excess
+    excess = _excess_of(descended.excess, plan)
     return DescentResult(
         coefficients=everything[:, 1:],
         intercept=everything[:, 0],
@@ -480,10 +490,27 @@ def _descent_result(
         priv_weight=plan.priv_weight,
         batch_rows=plan.batch_rows,
         noise_std=descended.noise_std,
-        predicted_excess=_finite(plan.predicted, unit),
-        public_excess=_finite(plan.public_excess, unit),
-        provenance={**origins, **plan.ranges},
+        predicted_excess=_finite(excess.predicted, unit),
+        public_excess=_finite(excess.public, unit),
+        constant_excess=_finite(excess.constant, unit),
+        provenance={**origins, **plan.ranges, **_origin_of(descended.excess)},
         **shared,
+    )
+
+
+def _origin_of(released: Excess | None) -> dict[str, str]:
+    """Return the origin of the predicted excess, for the provenance."""
+    if released is None:
+        return {PREDICTED_EXCESS: "public rows"}
+    return {PREDICTED_EXCESS: WITHIN_CLIP if released.within_clip else "released"}
+
+
+def _excess_of(released: Excess | None, plan: Any) -> Excess:
+    """Return the excess of the loss that the scores show, or the planned one."""
+    if released is not None:
+        return released
+    return Excess(
+        predicted=plan.predicted, public=plan.public_excess, constant=None, within_clip=False
     )
 
 
