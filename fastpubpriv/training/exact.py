@@ -248,9 +248,8 @@ class PooledMoment:
         resolved = rows - rows @ self.unseen @ self.unseen.T
         turned = 4.0 * self.noise**2 * np.sum((resolved @ self.power(-1.0)) ** 2, axis=1)
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
-        return np.asarray(
-            along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
-        )
+        more = 1.0 / self.flattest - 1.0 / self.raised
+        return np.asarray(along * more / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None])
 
     def power(self, exponent: float) -> FloatArray:
         """Return a power of the matrix."""
@@ -799,13 +798,11 @@ class ExactStep:
         hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
         few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
-        few |= rests
-        # Many directions are resolved by neither public nor private rows, and the loss is not near its least.
-        few |= (
-            self.m < tuning.FEW_POOLED * self.radial.dim
-            and len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
-            and excess.predicted > tuning.MUCH * excess.alternative
-        )
+        if len(self.curvature.flattest) > tuning.MUCH * self.radial.dim:
+            # Noise exceeds the curvature along many directions, which matters if the loss may be far from its least.
+            few |= excess.predicted > tuning.MUCH * excess.alternative
+        else:
+            few |= rests
         first = [
             (reason == Reason.UNRESOLVED, reason),
             (excess.is_fallback, Reason.FALLBACK),
