@@ -66,6 +66,7 @@ from fastpubpriv.training.problem import (
 )
 from fastpubpriv.training.public_fits import LogisticPosterior, chances
 
+AVERAGE = 1.0  # curvature of an average direction, which is whitened
 # Excess of the log-loss for a unit of squared distance: half of it, with scores and curvatures that are four times their own.
 LOGISTIC_EXCESS = 0.125
 
@@ -359,7 +360,9 @@ def pooled_curvature(
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
     along = (public @ unseen) ** 2
     rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
-    resolved = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - edge
+    shown = np.einsum("ij,ik,kj->j", unseen, matrix, unseen)
+    # Public rows are no guide where private ones vary significantly less.
+    rare = np.where(rare > np.maximum(shown, 0.0) + 2.0 * edge, 0.0, rare)
     return PooledMoment(
         matrix=held,
         noise=error,
@@ -367,7 +370,7 @@ def pooled_curvature(
         unseen=unseen,
         raised=least,
         # One row in n has at least about a unit of it.
-        flattest=np.clip(np.maximum(rare, resolved), min(1.0 / n, least), least),
+        flattest=np.clip(np.maximum(rare, shown - edge), min(1.0 / n, least), least),
         plain=plain,
         plain_noise=noise,
     )
@@ -798,11 +801,11 @@ class ExactStep:
         hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
         few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
-        if len(self.curvature.flattest) > tuning.MUCH * self.radial.dim:
-            # Noise exceeds the curvature along many directions, which matters if the loss may be far from its least.
-            few |= excess.predicted > tuning.MUCH * excess.alternative
-        else:
+        if self.curvature.raised < AVERAGE:
             few |= rests
+        if len(self.curvature.flattest) > tuning.MUCH * self.radial.dim:
+            # Noise hides the curvature along many directions, which matters if the loss may be far from its least.
+            few |= excess.predicted > tuning.MUCH * excess.alternative
         first = [
             (reason == Reason.UNRESOLVED, reason),
             (excess.is_fallback, Reason.FALLBACK),
