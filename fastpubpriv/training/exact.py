@@ -8,7 +8,7 @@ to noise and undetected tails. Intervals are about these, and public rows are po
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -46,9 +46,9 @@ from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.newton import NewtonPlan
 from fastpubpriv.training.posterior import (
     Average,
-    Excess,
     Family,
     Law,
+    LossExcess,
     PublicLaws,
     Scores,
     average,
@@ -65,10 +65,6 @@ from fastpubpriv.training.problem import (
     rows_worth,
 )
 from fastpubpriv.training.public_fits import LogisticPosterior, chances
-
-AVERAGE = 1.0  # curvature of an average direction, which is whitened
-# Excess of the log-loss for a unit of squared distance: half of it, with scores and curvatures that are four times their own.
-LOGISTIC_EXCESS = 0.125
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,10 +487,9 @@ def learn_exact(
         counted=problem.counted,
     )
     # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
-    logistic = isinstance(known, LogisticPosterior)
-    alone: Any = (
-        known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
-    )
+    alone: Any = known.mean
+    if not isinstance(known, LogisticPosterior):
+        alone = np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
@@ -508,7 +503,7 @@ def learn_exact(
         half=half,
         radial=radial,
         squares=shape_of_squares(radial),
-        excess_unit=LOGISTIC_EXCESS if problem.loss.classes else 1.0,
+        excess_unit=problem.excess_unit,
         elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )
@@ -647,50 +642,52 @@ class ExactStep:
     def _families(self) -> tuple[Family, ...]:
         """Priors of the point, about the start, the public rows' own fit and a constant, in the coordinates of scores."""
         root = self.curvature.power(0.5)
+        begin = self.start.mean
+        own = self.laws.own.mapped(begin, root)
+        constant = self.laws.constant.mapped(begin, root)
+        slopes = self.laws.slope_variance * self.curvature.matrix
+        about_start = start_family(root @ self.start.covariance @ root, self._noise_sq)
+        return about_start, public_family(own), constant_family(constant, slopes)
 
-        def in_scores(law: Law) -> Law:
-            return Law(
-                mean=root @ (law.mean - self.start.mean), covariance=root @ law.covariance @ root
-            )
-
-        return (
-            start_family(root @ self.start.covariance @ root, self._noise_sq),
-            public_family(in_scores(self.laws.own)),
-            constant_family(
-                in_scores(self.laws.constant), self.laws.slope_variance * self.curvature.matrix
-            ),
+    @property
+    def _scores(self) -> Scores:
+        """Scores at the start with their errors; half of a second-order change is added, as for the center of intervals."""
+        mean = self.radial.mean
+        bent = np.linalg.solve(self.half, self._bent(self.half @ mean))
+        sampling_sq = self.radial.sampling_std**2
+        clipped = min(self.curvature.clipped / self.radial.dim, 1.0)
+        curvature_sq = self.curvature.noise**2 + clipped**2
+        return Scores(
+            value=mean + bent / 2.0,
+            half=self.half,
+            noise_sq=self._noise_sq,
+            sampling_sq=sampling_sq,
+            curvature_sq=curvature_sq,
         )
 
-    def _excess(self, point: Average, families: Sequence[Family]) -> Excess:
-        """Excess of the loss at the point, at the public fit and at the constant, over that of the best coefficients."""
+    def _excess(self, point: Average, constant: FloatArray) -> LossExcess:
+        """Excess of the loss over the least one, at the point, at the public fit and at the `constant`, in its coordinates."""
         root = self.curvature.power(0.5)
         dim = self.radial.dim
         tail = self.radial.pulled(self.radial.outer, np.ones(dim)) / 2.0
         risk = point.error_sq + dim * self.radial.sampling_std**2
         reported = root @ (self.laws.reported - self.start.mean)
         public_sq = float(np.sum((point.mean - reported) ** 2))
-        constant_sq = float(np.sum((point.mean - families[-1].mean) ** 2))
-        return Excess(
-            predicted=self.excess_unit * (risk + float(tail @ tail)),
-            public=self.excess_unit * (public_sq + risk),
-            constant=self.excess_unit * max(constant_sq - risk, 0.0),
-            within_clip=self.curvature.clipped > 1.0 or self.radial.reason == Reason.HEAVY_TAIL,
+        constant_sq = float(np.sum((point.mean - constant) ** 2))
+        unit = self.excess_unit
+        heavy = self.radial.reason == Reason.HEAVY_TAIL
+        return LossExcess(
+            predicted=unit * (risk + float(tail @ tail)),
+            public=unit * (public_sq + risk),
+            constant=unit * max(constant_sq - risk, 0.0),
+            within_clip=heavy or self.curvature.clipped > 1.0,
         )
 
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
         families = self._families
-        root = self.curvature.power(0.5)
-        clipped_sq = min(self.curvature.clipped / self.radial.dim, 1.0) ** 2
-        scores = Scores(
-            value=self.radial.mean + root @ self._bent(self.half @ self.radial.mean) / 2.0,
-            half=self.half,
-            noise_sq=self._noise_sq,
-            sampling_sq=self.radial.sampling_std**2,
-            curvature_sq=self.curvature.noise**2 + clipped_sq,
-        )
-        point = average(scores, families)
-        excess = self._excess(point, families)
+        point = average(self._scores, families)
+        excess = self._excess(point, families[-1].mean)
         mean = self.start.mean + self.half @ point.mean
         own = self.radial.functional(self.half)
         to_user = self.to_user @ self.half
@@ -742,6 +739,7 @@ class ExactStep:
             - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         )
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
+        reasons = self._reasons(tail + np.abs(given.extra), std, rests, excess, shifted=shifted)
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
             estimate=self.to_user @ mean + self.offset,
@@ -750,15 +748,13 @@ class ExactStep:
             above=above,
             scale=np.ones(len(std)),
             rows_std=rows_std,
-            reasons=self._reasons(tail + np.abs(given.extra), std, rests, excess, shifted=shifted),
+            reasons=reasons,
         )
+        if not shifted:
+            ends = self._no_wider(ends, std)
+        noise = (1.0 - worth) ** 2 * self._noise_sq * self._inverse
         return Fitted(
-            mean=mean,
-            covariance=covariance,
-            noise=(1.0 - worth) ** 2 * self._noise_sq * self._inverse,
-            drift=drift,
-            ends=ends if shifted else self._no_wider(ends, std),
-            excess=excess,
+            mean=mean, covariance=covariance, noise=noise, drift=drift, ends=ends, excess=excess
         )
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
@@ -792,7 +788,13 @@ class ExactStep:
         )
 
     def _reasons(
-        self, tail: FloatArray, std: FloatArray, rests: BoolArray, excess: Excess, *, shifted: bool
+        self,
+        tail: FloatArray,
+        std: FloatArray,
+        rests: BoolArray,
+        excess: LossExcess,
+        *,
+        shifted: bool,
     ) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
@@ -801,7 +803,8 @@ class ExactStep:
         hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
         few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
-        if self.curvature.raised < AVERAGE:
+        # Along a whitened direction the average curvature is one: unseen ones are not rare if that is hidden by noise.
+        if self.curvature.raised < 1.0:
             few |= rests
         if len(self.curvature.flattest) > tuning.MUCH * self.radial.dim:
             # Noise hides the curvature along many directions, which matters if the loss may be far from its least.

@@ -27,10 +27,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.moments import LARGEST
 from fastpubpriv.training import training_tuning as tuning
 
-_ROUNDING = (
-    1e-12  # of a variance, relative to the average one: priors along few directions are singular
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Law:
@@ -38,6 +34,11 @@ class Law:
 
     mean: FloatArray  # (D,)
     covariance: FloatArray  # (D, D)
+
+    def mapped(self, origin: FloatArray, root: FloatArray) -> Law:
+        """Law of root (theta - origin), for a symmetric matrix (D, D)."""
+        covariance = root @ self.covariance @ root
+        return Law(mean=root @ (self.mean - origin), covariance=covariance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,8 +110,8 @@ class Average:
 
 
 def _factor(matrix: FloatArray) -> FloatArray:
-    """Lower Cholesky factor of a covariance (D, D), which may be singular."""
-    least = _ROUNDING * float(np.trace(matrix)) / len(matrix) + 1.0 / LARGEST
+    """Lower Cholesky factor of a covariance (D, D), which is singular, up to rounding, for a prior along few directions."""
+    least = 1e-12 * float(np.trace(matrix)) / len(matrix) + 1.0 / LARGEST
     return np.asarray(linalg.cholesky(matrix + least * np.eye(len(matrix)), lower=True))
 
 
@@ -148,14 +149,14 @@ def _average_for(scores: Scores, families: Sequence[Family], step: FloatArray) -
 
 def average(scores: Scores, families: Sequence[Family]) -> Average:
     """Average of the posteriors, whose errors depend on the step, from that of the scores alone on."""
-    found = _average_for(scores, families, scores.value)
+    point = _average_for(scores, families, scores.value)
     for _ in range(tuning.POINT_PASSES - 1):
-        found = _average_for(scores, families, found.mean)
-    return found
+        point = _average_for(scores, families, point.mean)
+    return point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Excess:
+class LossExcess:
     """Excess of the loss over that of the best coefficients, as the released scores show it."""
 
     predicted: float  # of the point

@@ -24,7 +24,7 @@ from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
-from fastpubpriv.training.posterior import Excess
+from fastpubpriv.training.posterior import LossExcess
 from fastpubpriv.training.public_fits import (
     EVEN,
     Bound,
@@ -92,6 +92,12 @@ class TrainingProblem:
         """Unit of the predicted excess: that of squared labels, or log-loss."""
         return 1.0 if self.loss.classes else self.rotation.label_scale**2
 
+    @property
+    def excess_unit(self) -> float:
+        """Excess of the loss for a unit of squared distance in the coordinates of scores, see `exact.row_score`."""
+        # That of the log-loss is half of it, and its scores and curvatures are multiplied by four.
+        return 0.125 if self.loss.classes else 1.0
+
     @cached_property
     def to_user(self) -> FloatArray:
         """Matrix (p + 1, D) from coordinates to [intercept, coefficients of the terms], in the units of the table."""
@@ -158,7 +164,7 @@ class Fitted:
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
-    excess: Excess | None = None  # of the loss, as released scores show it
+    excess: LossExcess | None = None  # of the loss, as released scores show it
 
 
 def make_problem(
@@ -330,11 +336,10 @@ def linearized(
 def own_fit(problem: TrainingProblem) -> tuple[FloatArray, FloatArray]:
     """Coefficients (D,) of the public rows by least squares, or with Jeffreys' prior, and their robust covariance (D, D)."""
     known = problem.posterior
-    exact = (
-        maximum_likelihood(known.rows, known.labels, known.factors)
-        if isinstance(known, LogisticPosterior)
-        else np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
-    )
+    if isinstance(known, LogisticPosterior):
+        exact = maximum_likelihood(known.rows, known.labels, known.factors)
+    else:
+        exact = np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
     return exact, robust_covariance(*linearized(known, exact))
 
 

@@ -180,26 +180,23 @@ class SoftmaxProblem:
     def laws(self) -> PublicLaws:
         """What public rows say: their fit, and the log-odds of their classes."""
         start = self.start
-        m = len(self.public)
         bend = self.at(start, curvature=True)
-        values, along = np.linalg.eigh(bend.matrix(bend(self.public).mean(axis=0)))
-        covariance = (along / np.maximum(values, tuning.LEAST_CURVATURE) / m) @ along.T
+        curvature = bend.matrix(bend(self.public).mean(axis=0))
+        values, along = np.linalg.eigh(curvature)
+        variances = 1.0 / np.maximum(values, tuning.LEAST_CURVATURE) / len(self.public)
+        own = Law(mean=start.ravel(), covariance=(along * variances) @ along.T)
         # Half a row of each class is added, so that odds are finite.
         counts = np.bincount(self.public[:, -1].astype(int), minlength=len(self.contrasts)) + 0.5
         share = counts / counts.sum()
+        of_classes = np.diag(share) - np.outer(share, share)
+        spread = np.linalg.inv(self.contrasts.T @ of_classes @ self.contrasts)
         odds = np.zeros_like(start)
         odds[:, 0] = np.linalg.pinv(self.contrasts) @ np.log(share)
-        spread = np.linalg.inv(
-            self.contrasts.T @ (np.diag(share) - np.outer(share, share)) @ self.contrasts
-        )
-        intercepts = np.zeros((len(start), start.shape[1]) * 2)
-        intercepts[:, 0, :, 0] = spread / m
-        return PublicLaws(
-            own=Law(mean=start.ravel(), covariance=covariance),
-            reported=start.ravel(),
-            constant=Law(mean=odds.ravel(), covariance=intercepts.reshape(start.size, start.size)),
-            slope_variance=float(np.trace(spread)) / start.size,
-        )
+        axis = np.eye(start.shape[1])[:1]  # of intercepts
+        covariance = np.kron(spread, axis.T @ axis) / len(self.public)
+        constant = Law(mean=odds.ravel(), covariance=covariance)
+        slopes = float(np.trace(spread)) / start.size
+        return PublicLaws(own=own, reported=own.mean, constant=constant, slope_variance=slopes)
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
         """Convert coefficients (K - 1, D) to weights (K, width) in the units of the fit."""

@@ -36,7 +36,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
 )
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, named_design, open_inputs
-from fastpubpriv.training.posterior import Excess
+from fastpubpriv.training.posterior import LossExcess
 from fastpubpriv.training.problem import (
     Fitted,
     TrainingProblem,
@@ -498,18 +498,18 @@ def _descent_result(
     )
 
 
-def _origin_of(released: Excess | None) -> dict[str, str]:
+def _origin_of(released: LossExcess | None) -> dict[str, str]:
     """Return the origin of the predicted excess, for the provenance."""
     if released is None:
         return {PREDICTED_EXCESS: "public rows"}
     return {PREDICTED_EXCESS: WITHIN_CLIP if released.within_clip else "released"}
 
 
-def _excess_of(released: Excess | None, plan: Any) -> Excess:
+def _excess_of(released: LossExcess | None, plan: Any) -> LossExcess:
     """Return the excess of the loss that the scores show, or the planned one."""
     if released is not None:
         return released
-    return Excess(
+    return LossExcess(
         predicted=plan.predicted, public=plan.public_excess, constant=None, within_clip=False
     )
 
