@@ -115,7 +115,7 @@ def train(
     Neighbors: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
     each step, and one for the mean of the rows if there are five coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
-    fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
+    third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the softmax loss D counts all classes but one, and second
     derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers); there are up to two rounds of all but the first steps,
     chosen from public numbers. The exact costs add up to at most the budget. Gradient
@@ -203,12 +203,15 @@ def linear_regression(
 
     Notes
     -----
-    The target is least squares of all private rows. Newton steps with clipped residuals, at a fifth of the budget, are the start.
+    The target is least squares of all private rows. Newton steps with clipped residuals, at a third of the budget, are the start.
     Then come the second moment of the private rows, and the sum of their scores at the start: a private count of the scores' norms
     chooses their clip, an outer piece of each score gives the direction of the tail's bias, and the bound on clipped parts widens
-    the interval to that side. Public rows are pooled if they agree. If few rows far out dominate, `reasons` has "heavy_tail" and
-    intervals are wide. For a slope that is robust to such rows, use the Huber loss (`train`). With two public rows, "auto" uses
-    these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for `train`.
+    the interval to that side. Intervals pool public rows if they agree. The coefficients are the average of three posteriors, about
+    the start, the public rows' own fit and a constant, weighted by how well each explains the sum of scores; the average's own
+    doubt is `predicted_excess`, and `reasons` has "fallback" if it allows an excess above the constant's. If few rows far out
+    dominate, `reasons` has "heavy_tail" and intervals are wide. For a slope that is robust to such rows, use the Huber loss
+    (`train`). With two public rows, "auto" uses these alone. With fewer than two for each coefficient there are only Newton steps.
+    Terms and missing cells as for `train`.
 
     Examples
     --------
