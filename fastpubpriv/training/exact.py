@@ -806,8 +806,9 @@ class ExactStep:
         # Along a whitened direction the average curvature is one: unseen ones are not rare if that is hidden by noise.
         if self.curvature.raised < 1.0:
             few |= rests
-        if len(self.curvature.flattest) > tuning.MUCH * self.radial.dim:
-            # Noise hides the curvature along many directions, which matters if the loss may be far from its least.
+        many = len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
+        if many and self.m < tuning.FEW_POOLED * self.radial.dim:
+            # Neither public nor private rows resolve these directions, which matters if the loss may be far from its least.
             few |= excess.predicted > tuning.MUCH * excess.alternative
         first = [
             (reason == Reason.UNRESOLVED, reason),

@@ -89,7 +89,11 @@ def test_8_half_the_noise_of_means_of_groups_is_found(monkeypatch):
 
 def test_20_a_quarter_of_the_noise_of_coefficients_is_found(monkeypatch):
     plant(
-        monkeypatch, exact.ExactStep, "fitted", "noise=(1.0 - worth)", "noise=0.25 * (1.0 - worth)"
+        monkeypatch,
+        exact.ExactStep,
+        "fitted",
+        "noise = (1.0 - worth)",
+        "noise = 0.25 * (1.0 - worth)",
     )
     assert (
         terms.noise_of_coefficients(terms.call_of("linear_regression", rows=20_000), 30)
