@@ -12,7 +12,7 @@ sqrt(R / 2), and of y sqrt(min(|y|^2, R) - R / 2) / |y|, zero for rows inside. E
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -278,9 +278,18 @@ class RadialMean:
         heavy = reason is not None or expected > HEAVY or most > HEAVY_AT_MOST
         return Reason.HEAVY_TAIL if heavy or self.kurtosis > KURTOSIS else None
 
+    def pulled(self, outer: FloatArray, lengths: FloatArray) -> FloatArray:
+        """Return the expected part beyond the radius of maps of the mean, as far as noise shows their outer pieces."""
+        doubt_sq = (lengths * self.piece_std) ** 2
+        shown = np.maximum(1.0 - doubt_sq / np.maximum(outer**2, 1.0 / LARGEST**2), 0.0)
+        return np.asarray(self.ratios[0] * outer * shown)
+
     def functional(self, rows: FloatArray) -> Functional:
-        """Return the estimates for the linear maps in `rows` (k, D) of the mean of all z."""
-        return self.known(rows @ self.mean, rows @ self.outer, np.sqrt(np.sum(rows**2, axis=1)))
+        """Return the estimates for the linear maps in `rows` (k, D) of the mean of all z, with the tail in the allowances alone."""
+        # Half of the tail's correction in the value multiplies outer pieces of a handful of rows.
+        inside = rows @ self.mean
+        known = self.known(inside, rows @ self.outer, np.sqrt(np.sum(rows**2, axis=1)))
+        return replace(known, value=inside)
 
     def known(
         self,
@@ -293,8 +302,7 @@ class RadialMean:
         sampling = self.sampling_std if sampling_std is None else sampling_std
         doubt = lengths * self.piece_std
         expected, most = self.ratios
-        shown = np.maximum(1.0 - doubt**2 / np.maximum(outer**2, 1.0 / LARGEST**2), 0.0)
-        pulled = expected * outer * shown
+        pulled = self.pulled(outer, lengths)
         tail = _ALLOWED * (expected + most) / 2.0 * doubt + np.abs(pulled) / 2.0
         tail += lengths * _FAR * self.far / math.sqrt(self.dim)
         return Functional(

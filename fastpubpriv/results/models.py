@@ -91,6 +91,9 @@ def terms_of(
 
 # Released linear and logistic models.
 
+PREDICTED_EXCESS = "predicted excess"  # the key of its origin in the provenance
+WITHIN_CLIP = "released numbers, of the rows within the clip"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LinearModel(Result):
@@ -108,6 +111,18 @@ class LinearModel(Result):
     terms: tuple[str, ...]
     classes: FloatArray = dataclasses.field(metadata=shape("classes"))
     design: Mapping[str, Any]
+    constant_excess: float | None
+
+    @property
+    def _about(self) -> str:
+        """Word before the predicted excess: it is an estimate, and may be of the rows within the clip alone."""
+        origin = self.provenance.get(PREDICTED_EXCESS)
+        return "about, of the rows within the clip," if origin == WITHIN_CLIP else "about"
+
+    @property
+    def _of_constant(self) -> str:
+        """The part of the text on predictions that is about a constant; empty where none was released."""
+        return "" if self.constant_excess is None else f", a constant {self.constant_excess:.3g}"
 
     def _fits_together(self) -> bool:
         design = self.design
@@ -231,9 +246,14 @@ class TrainingResult(LinearModel):
     rows_behind : (terms,) float64
         Effective number of public rows that determine a least-squares coefficient: about a third of them for normal columns.
     predicted_excess, public_excess : float
-        Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
-        spent, for the method and for the public rows alone. With no more public rows than coefficients, the fit interpolates them
-        and the residual variance is not identified: these are then guesses, some of them far too small.
+        Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, for the estimate and for the
+        public rows alone, from released scores: within a factor of two of the true one in the median, but no bound, and about the
+        rows within the clip where a few rows far out matter. Where no scores are released (public rows alone, tails="light", the
+        Huber loss, few public rows) they are predicted before anything is spent: with no more public rows than coefficients, the
+        fit interpolates them and the residual variance is not identified: these are then guesses, some of them far too small.
+    constant_excess : float or None
+        The same for a constant, the intercept of public labels: the estimate is "fallback" if its own excess is no smaller.
+        None where no scores are released.
     residual_std : float
         Standard deviation of a new label about its prediction; zero for classes.
     label_quantiles : (k,) float64
@@ -402,7 +422,10 @@ class TrainingResult(LinearModel):
             else ""
         )
         together = f"private and public rows together{share}"
-        predicted = f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
+        predicted = (
+            f"{unit} {self._about} {self.predicted_excess:.3g} above the best, "
+            f"public rows alone {self.public_excess:.3g}{self._of_constant}"
+        )
         details = [
             (
                 "Interval",
@@ -476,7 +499,10 @@ class DescentResult(LinearModel):
         Standard deviation of the noise on the *sum* of clipped gradients, in the units of the fit.
     predicted_excess, public_excess : float
         Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
-        public rows, for the method and for the public fit; NaN where the loss has no public fit.
+        public rows, for the method and for the public fit; NaN where the loss has no public fit. For the softmax loss by "newton"
+        they are those of released scores, as for `TrainingResult`.
+    constant_excess : float or None
+        The same for a constant, the log-odds of public classes; None where no scores are released.
 
     Examples
     --------
@@ -567,6 +593,9 @@ class DescentResult(LinearModel):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
             details.append(("Weights", weights))
         if self.predicted_excess is not None and self.public_excess is not None:
-            text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
+            text = (
+                f"loss {self._about} {self.predicted_excess:.3g} above the best, "
+                f"public rows alone {self.public_excess:.3g}{self._of_constant}"
+            )
             details.append(("Predicted", text))
         return self._table(level), details

@@ -1,8 +1,8 @@
 """Least squares, or the maximum likelihood, of all private rows: one step from a start, by the radial mean of scores.
 
-Newton steps at a fifth of the budget give the start. Its clipped residuals make it a robust regression, which the step corrects:
+Newton steps at a third of the budget give the start. Its clipped residuals make it a robust regression, which the step corrects:
 the curvature H of the private rows and the mean of their scores at the start, far rows included, give the exact coefficients, up
-to noise and undetected tails. Intervals are about these. Public rows are pooled if they agree.
+to noise and undetected tails. Intervals are about these, and public rows are pooled if they agree. `posterior` has the point.
 """
 
 from __future__ import annotations
@@ -44,7 +44,26 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.newton import NewtonPlan
-from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
+from fastpubpriv.training.posterior import (
+    Average,
+    Family,
+    Law,
+    LossExcess,
+    PublicLaws,
+    Scores,
+    average,
+    constant_family,
+    public_family,
+    start_family,
+)
+from fastpubpriv.training.problem import (
+    Ends,
+    Fitted,
+    TrainingProblem,
+    own_fit,
+    rows_behind,
+    rows_worth,
+)
 from fastpubpriv.training.public_fits import LogisticPosterior, chances
 
 
@@ -219,8 +238,6 @@ class PooledMoment:
     flattest: FloatArray  # (k,), lower bounds of it
     plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
     plain_noise: float
-    # (m,), share of the curvature of each public row that clips and weights leave
-    included: FloatArray | float = 1.0
 
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
         """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
@@ -228,9 +245,8 @@ class PooledMoment:
         resolved = rows - rows @ self.unseen @ self.unseen.T
         turned = 4.0 * self.noise**2 * np.sum((resolved @ self.power(-1.0)) ** 2, axis=1)
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
-        return np.asarray(
-            along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
-        )
+        more = 1.0 / self.flattest - 1.0 / self.raised
+        return np.asarray(along * more / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None])
 
     def power(self, exponent: float) -> FloatArray:
         """Return a power of the matrix."""
@@ -245,23 +261,19 @@ def measure_curvature(
     dim = problem.dim
     m = len(public)
     n = problem.counted
-    weights = np.ones(len(public))
     query = SecondMoment(
         affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step
     )
     lengths = np.sum(public**2, axis=1)
     wide = plan.joint
-    plain, noise, clipped, left = released_curvature(
-        run, plan.count, query, lengths, n, dim, wide=wide
-    )
+    plain, noise, clipped = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
     noise /= run.account.spending.on_diagonal
     near = public.T @ public / m
     if not problem.loss.classes:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
-        weights = problem.posterior.weights
-    return pooled_curvature(plain, noise, clipped, near, public, (left, weights))
+    return pooled_curvature(plain, noise, clipped, near, public, n)
 
 
 def released_curvature(
@@ -274,10 +286,9 @@ def released_curvature(
     again: str = "",
     *,
     wide: bool = False,
-) -> tuple[FloatArray, float, float, FloatArray]:
+) -> tuple[FloatArray, float, float]:
     """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
-    # The fourth number is the share of each public row, of norm `lengths` (m,), that the clip leaves. If `wide`, the radius comes
-    # from public rows, of which `lengths` are squared norms, and one pass releases both.
+    # If `wide`, the radius comes from public rows, of which `lengths` are squared norms, and one pass releases both.
     if wide:
         radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
         asked = CountedMoment(
@@ -303,11 +314,8 @@ def released_curvature(
             asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius
         )
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
-    # Private rows lose no more than is counted.
-    lost = 1.0 - radius / np.maximum(lengths, radius)
-    lost *= min(1.0, beyond / max(float(np.mean(lost * lengths)), 1.0 / LARGEST))
     mean = np.clip(np.nan_to_num(moment.value), -LARGEST, LARGEST) / n
-    return mean, moment.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond), 1.0 - lost
+    return mean, moment.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond)
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
@@ -322,24 +330,25 @@ def pooled_curvature(
     clipped: float,
     near: FloatArray,
     public: FloatArray,
-    included: Any = (1.0, 1.0),
+    n: float,
 ) -> PooledMoment:
-    """Pool the curvature `plain` of the private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
+    """Pool the curvature `plain` of n private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
     matrix = plain
     error = noise
-    left = included[0]
     if m > 2 * dim:
         # A few long rows make the mean of all uncertain.
         spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
         doubt = max(tuning.CURVATURE, spread / dim**2) / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
-            matrix, left = (weight * a + (1.0 - weight) * b for a, b in ((plain, near), included))
+            matrix = weight * plain + (1.0 - weight) * near
             error = noise * math.sqrt(weight)
             clipped = clipped * weight
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    least = max(tuning.LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
+    # A symmetric matrix of noise has next to no eigenvalue beyond this edge of its spectrum (Wigner 1955).
+    edge = 2.0 * error * math.sqrt(dim)
+    least = max(tuning.LEAST_CURVATURE, edge)
     held = (vectors * np.maximum(values, least)) @ vectors.T
     unseen = vectors[:, values < least]
     # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are
@@ -347,17 +356,19 @@ def pooled_curvature(
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
     along = (public @ unseen) ** 2
     rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
-    resolved = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
+    shown = np.einsum("ij,ik,kj->j", unseen, matrix, unseen)
+    # Public rows are no guide where private ones vary significantly less.
+    rare = np.where(rare > np.maximum(shown, 0.0) + 2.0 * edge, 0.0, rare)
     return PooledMoment(
         matrix=held,
         noise=error,
         clipped=clipped,
         unseen=unseen,
         raised=least,
-        flattest=np.clip(np.maximum(rare, resolved), tuning.FLATTEST, least),
+        # One row in n has at least about a unit of it.
+        flattest=np.clip(np.maximum(rare, shown - edge), min(1.0 / n, least), least),
         plain=plain,
         plain_noise=noise,
-        included=left,
     )
 
 
@@ -406,6 +417,38 @@ def shape_of_squares(radial: RadialMean) -> FloatArray:
     return np.asarray((vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T)
 
 
+def public_laws(problem: TrainingProblem) -> PublicLaws:
+    """What public rows say: their own fit, which is that of `posterior` if they are next to none, and a constant."""
+    known = problem.posterior
+    dim = problem.dim
+    own = Law(mean=known.mean, covariance=known.covariance)
+    if len(known.labels) > dim + 2:
+        mean, covariance = own_fit(problem)
+        own = Law(mean=mean, covariance=covariance)
+    middle = float(np.mean(known.labels))
+    variance = float(np.var(known.labels))
+    if isinstance(known, LogisticPosterior):
+        middle, variance = constant_odds(known)
+    axis = known.turn[0]
+    constant = Law(
+        mean=middle * axis, covariance=variance / len(known.labels) * np.outer(axis, axis)
+    )
+    return PublicLaws(
+        own=own, reported=known.mean, constant=constant, slope_variance=variance / dim
+    )
+
+
+def constant_odds(known: LogisticPosterior) -> tuple[float, float]:
+    """Log-odds of the public classes, and their variance times the number of rows; finite for a single class."""
+    # Half a row of each class is added: Jeffreys' prior of a share.
+    second = float(np.sum(known.factors * known.labels)) + 0.5
+    first = float(np.sum(known.factors * (1.0 - known.labels))) + 0.5
+    share = second / (first + second)
+    bend = (first + second) / (len(known.labels) + 1.0) * share * (1.0 - share)
+    score = float(np.mean(known.factors**2 * (known.labels - share) ** 2))
+    return math.log(second / first), max(score, bend**2) / bend**2
+
+
 def learn_exact(
     run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows
 ) -> Fitted:
@@ -444,24 +487,23 @@ def learn_exact(
         counted=problem.counted,
     )
     # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
-    logistic = isinstance(known, LogisticPosterior)
-    alone: Any = (
-        known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
-    )
+    alone: Any = known.mean
+    if not isinstance(known, LogisticPosterior):
+        alone = np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
         start=start,
         public=alone,
+        laws=public_laws(problem),
         public_scores=public(alone),
-        start_scores=scores,
         public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)),
         curvature=curvature,
         half=half,
         radial=radial,
         squares=shape_of_squares(radial),
-        start_noise=0.25 * float(plan.share / tuning.START),
+        excess_unit=problem.excess_unit,
         elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )
@@ -475,18 +517,19 @@ class ExactStep:
     to_user: FloatArray  # (q, D), with `offset`: map to the reported numbers
     offset: FloatArray  # (q,)
     start: Fitted  # where scores were measured
-    public: FloatArray  # (D,), the fit of the public rows alone
+    public: FloatArray  # (D,), the fit of the public rows alone, which intervals pool
+    laws: PublicLaws  # priors of the point
+    excess_unit: (
+        float  # excess of the loss for a unit of squared distance in the coordinates of scores
+    )
     behind: FloatArray  # (q,), share of the public rows that determine each number
-    # (m, D) each, of the public rows: scores at their own fit and at the start, if far rows change the step; and vectors whose
-    # squares are their curvature
+    # (m, D) each, of the public rows: scores at their own fit, and vectors whose squares are their curvature
     public_scores: FloatArray
-    start_scores: FloatArray | None
     public_bends: FloatArray
     curvature: PooledMoment
     half: FloatArray  # inverse root of the curvature, which scores are multiplied by
     radial: RadialMean
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
-    start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
     # mean score of public rows at coefficients (D,), for a loss that is not quadratic
     mean_score: Callable[[FloatArray], FloatArray] | None = None
@@ -517,18 +560,6 @@ class ExactStep:
     def _bent_sq(self) -> float:
         """Factor of the squared inverse curvature in the covariance of the step due to noise of the curvature."""
         return (self.curvature.noise * self._length) ** 2
-
-    def _with_far_rows(self, step: FloatArray) -> FloatArray:
-        """Return the step (D,) with the curvature of far rows that is clipped more than their scores, as public rows show it."""
-        # Scores and curvature have different clips, and a step with less of the curvature than of the scores is too long.
-        if self.start_scores is None or self.radial.reason is None:
-            return step
-        lengths = np.linalg.norm(self.start_scores @ self.half, axis=1)
-        inside = np.minimum(1.0, self.radial.radius / np.maximum(lengths, 1.0 / LARGEST))
-        lacks = np.maximum(inside - self.curvature.included, 0.0)
-        more = (self.public_bends.T * lacks) @ self.public_bends / self.m
-        matrix = self.curvature.matrix
-        return np.asarray(np.linalg.solve(matrix + more, matrix @ step))
 
     def _bent(self, step: FloatArray) -> FloatArray:
         """Second-order change (D,) of a step, from public rows: half is added, and `BENT_OFF` of it widens the intervals."""
@@ -570,11 +601,13 @@ class ExactStep:
         curvature = self.curvature
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
-        doubt = (
-            tuning.NORMAL
-            * math.sqrt((self._noise_sq + self.radial.sampling_std**2) / curvature.raised)
-            * more
-        )
+        error_sq = (self._noise_sq + self.radial.sampling_std**2) / curvature.raised * more**2
+        if self.mean_score is not None:
+            # Scores of classes vanish with their curvature, of which the inverse is the variance.
+            error_sq = np.maximum(
+                error_sq, 0.5 / self.excess_unit / (self.radial.n * curvature.flattest)
+            )
+        doubt = tuning.NORMAL * np.sqrt(error_sq)
         low = np.minimum(taken * more, 0.0) - doubt
         high = np.maximum(taken * more, 0.0) + doubt
         if public is not None:
@@ -605,8 +638,57 @@ class ExactStep:
         ) * np.sqrt(variance)
         return reach, rows_worth(scores) * tuning.NORMAL_ROWS > m
 
+    @property
+    def _families(self) -> tuple[Family, ...]:
+        """Priors of the point, about the start, the public rows' own fit and a constant, in the coordinates of scores."""
+        root = self.curvature.power(0.5)
+        begin = self.start.mean
+        own = self.laws.own.mapped(begin, root)
+        constant = self.laws.constant.mapped(begin, root)
+        slopes = self.laws.slope_variance * self.curvature.matrix
+        about_start = start_family(root @ self.start.covariance @ root, self._noise_sq)
+        return about_start, public_family(own), constant_family(constant, slopes)
+
+    @property
+    def _scores(self) -> Scores:
+        """Scores at the start with their errors; half of a second-order change is added, as for the center of intervals."""
+        mean = self.radial.mean
+        bent = np.linalg.solve(self.half, self._bent(self.half @ mean))
+        sampling_sq = self.radial.sampling_std**2
+        clipped = min(self.curvature.clipped / self.radial.dim, 1.0)
+        curvature_sq = self.curvature.noise**2 + clipped**2
+        return Scores(
+            value=mean + bent / 2.0,
+            half=self.half,
+            noise_sq=self._noise_sq,
+            sampling_sq=sampling_sq,
+            curvature_sq=curvature_sq,
+        )
+
+    def _excess(self, point: Average, constant: FloatArray) -> LossExcess:
+        """Excess of the loss over the least one, at the point, at the public fit and at the `constant`, in its coordinates."""
+        root = self.curvature.power(0.5)
+        dim = self.radial.dim
+        tail = self.radial.pulled(self.radial.outer, np.ones(dim)) / 2.0
+        risk = point.error_sq + dim * self.radial.sampling_std**2
+        reported = root @ (self.laws.reported - self.start.mean)
+        public_sq = float(np.sum((point.mean - reported) ** 2))
+        constant_sq = float(np.sum((point.mean - constant) ** 2))
+        unit = self.excess_unit
+        heavy = self.radial.reason == Reason.HEAVY_TAIL
+        return LossExcess(
+            predicted=unit * (risk + float(tail @ tail)),
+            public=unit * (public_sq + risk),
+            constant=unit * max(constant_sq - risk, 0.0),
+            within_clip=heavy or self.curvature.clipped > 1.0,
+        )
+
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
+        families = self._families
+        point = average(self._scores, families)
+        excess = self._excess(point, families[-1].mean)
+        mean = self.start.mean + self.half @ point.mean
         own = self.radial.functional(self.half)
         to_user = self.to_user @ self.half
         bent = self._bent(own.value)
@@ -640,14 +722,6 @@ class ExactStep:
         alone = self.to_user @ public + self.offset
         begin = self.to_user @ self.start.mean + self.offset
         center = begin + exact + worth * (alone - begin - exact)
-        # The estimate, which the intervals are extended to, has the step that far rows change.
-        step = (own.value if shifted else self._with_far_rows(own.value)) + bent / 2.0
-        agree = (
-            enough and self._disagreement(public - self.start.mean - step, mean_tail) < tuning.ALIKE
-        )
-        estimated = self._estimator(mean_tail, agree=agree)
-        mean = estimated(self.start.mean, step, public)
-        estimate = estimated(begin, exact + self.to_user @ (step - own.value - bent / 2.0), alone)
         below = (1.0 - worth) * (
             tail - np.minimum(given.extra, 0.0) + np.maximum(half - middle, 0.0)
         )
@@ -665,59 +739,23 @@ class ExactStep:
             - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         )
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
+        reasons = self._reasons(tail + np.abs(given.extra), std, rests, excess, shifted=shifted)
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
-            estimate=estimate,
+            estimate=self.to_user @ mean + self.offset,
             center=center,
             below=below,
             above=above,
             scale=np.ones(len(std)),
             rows_std=rows_std,
-            reasons=self._reasons(tail + np.abs(given.extra), std, rests, shifted=shifted),
+            reasons=reasons,
         )
+        if not shifted:
+            ends = self._no_wider(ends, std)
+        noise = (1.0 - worth) ** 2 * self._noise_sq * self._inverse
         return Fitted(
-            mean=mean,
-            covariance=covariance,
-            noise=(1.0 - worth) ** 2 * self._noise_sq * self._inverse,
-            drift=drift,
-            ends=ends if shifted else self._no_wider(ends, std),
+            mean=mean, covariance=covariance, noise=noise, drift=drift, ends=ends, excess=excess
         )
-
-    def _estimator(
-        self, mean_tail: float, *, agree: bool
-    ) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
-        """Return the estimate as a function of start, exact step and public fit, in any coordinates; pooled if they `agree`."""
-        dim = self.radial.dim
-        noise = self._noise_sq
-        own_sq = self.radial.sampling_std**2
-        # Predicted variance of the start, and its observed squared error beyond that: the step from far off is taken whole.
-        known = self.start.drift * self._public_sq + 1.0 / LARGEST
-        start_sq = 1.0 / (1.0 / max(self.start_noise * noise, 1.0 / LARGEST) + 1.0 / known)
-        usual = (noise + start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
-        beyond = max(0.0, float(np.mean(self.radial.mean**2)) - usual)
-        trust = (start_sq + beyond) / (start_sq + beyond + noise)
-        if beyond > 0.0:
-            pooled = trust**2 * noise + (1.0 - trust) ** 2 * (start_sq + beyond)
-        else:
-            pooled = 1.0 / (1.0 / start_sq + 1.0 / max(noise, 1.0 / LARGEST))
-        # The weight of public rows beside the estimate, whose start already includes them.
-        own = own_sq + pooled + (trust * mean_tail / 2.0) ** 2
-        point_worth = trust * own / (own + self._public_sq) if agree else 0.0
-        # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
-        # predicted error beyond the observed one, which is used for the estimate but not for the interval.
-        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
-            dim * self.m * (self.m - dim)
-        )
-        known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
-        lean = known if self.radial.reason is not None else 0.0
-
-        def estimated(start: FloatArray, step: FloatArray, alone: FloatArray) -> FloatArray:
-            exact = start + step
-            moved = start + trust * step
-            estimate = moved + point_worth * (alone - moved)
-            return estimate + lean * (exact + known * (alone - exact) - estimate)
-
-        return estimated
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
         """Covariance (D, D) of the center of the intervals, for a weight `worth` of public rows and a squared lack of the step."""
@@ -750,7 +788,13 @@ class ExactStep:
         )
 
     def _reasons(
-        self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool
+        self,
+        tail: FloatArray,
+        std: FloatArray,
+        rests: BoolArray,
+        excess: LossExcess,
+        *,
+        shifted: bool,
     ) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
@@ -759,13 +803,18 @@ class ExactStep:
         hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
         few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
-        few |= rests
-        # Many directions are resolved by neither public nor private rows.
-        few |= (
-            self.m < tuning.FEW_POOLED * self.radial.dim
-            and len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
-        )
-        first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
+        # Along a whitened direction the average curvature is one: unseen ones are not rare if that is hidden by noise.
+        if self.curvature.raised < 1.0:
+            few |= rests
+        many = len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
+        if many and self.m < tuning.FEW_POOLED * self.radial.dim:
+            # Neither public nor private rows resolve these directions, which matters if the loss may be far from its least.
+            few |= excess.predicted > tuning.MUCH * excess.alternative
+        first = [
+            (reason == Reason.UNRESOLVED, reason),
+            (excess.is_fallback, Reason.FALLBACK),
+            (shifted, Reason.SHIFTED),
+        ]
         return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
 
     @property

@@ -53,7 +53,7 @@ from fastpubpriv.training.problem import (
     TrainingMethod,
     TrainingProblem,
     counted_bias,
-    linearized,
+    own_fit,
     rests_on_few,
     shrinkage_bias,
 )
@@ -61,8 +61,6 @@ from fastpubpriv.training.public_fits import (
     FixedClip,
     LogisticPosterior,
     Posterior,
-    maximum_likelihood,
-    robust_covariance,
 )
 
 
@@ -246,12 +244,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     if not problem.exact:
         bias = shrinkage_bias(problem, known.covariance)
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
-    exact = (
-        maximum_likelihood(known.rows, known.labels, known.factors)
-        if isinstance(known, LogisticPosterior)
-        else np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
-    )
-    covariance = robust_covariance(*linearized(known, exact))
+    exact, covariance = own_fit(problem)
     center = problem.in_units(exact)
     shrunk = problem.in_units(known.mean)
     zeros = np.zeros(problem.dim)

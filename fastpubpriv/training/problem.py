@@ -24,6 +24,7 @@ from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
+from fastpubpriv.training.posterior import LossExcess
 from fastpubpriv.training.public_fits import (
     EVEN,
     Bound,
@@ -34,6 +35,8 @@ from fastpubpriv.training.public_fits import (
     huber_posterior,
     linear_posterior,
     logistic_posterior,
+    maximum_likelihood,
+    robust_covariance,
 )
 
 
@@ -88,6 +91,12 @@ class TrainingProblem:
     def unit(self) -> float:
         """Unit of the predicted excess: that of squared labels, or log-loss."""
         return 1.0 if self.loss.classes else self.rotation.label_scale**2
+
+    @property
+    def excess_unit(self) -> float:
+        """Excess of the loss for a unit of squared distance in the coordinates of scores, see `exact.row_score`."""
+        # That of the log-loss is half of it, and its scores and curvatures are multiplied by four.
+        return 0.125 if self.loss.classes else 1.0
 
     @cached_property
     def to_user(self) -> FloatArray:
@@ -155,6 +164,7 @@ class Fitted:
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
+    excess: LossExcess | None = None  # of the loss, as released scores show it
 
 
 def make_problem(
@@ -321,6 +331,16 @@ def linearized(
         clipped = np.clip(off, -known.threshold, known.threshold)
         off = clipped / max(float(np.mean(clipped == off)), tuning.LEAST_INSIDE)
     return rows, off
+
+
+def own_fit(problem: TrainingProblem) -> tuple[FloatArray, FloatArray]:
+    """Coefficients (D,) of the public rows by least squares, or with Jeffreys' prior, and their robust covariance (D, D)."""
+    known = problem.posterior
+    if isinstance(known, LogisticPosterior):
+        exact = maximum_likelihood(known.rows, known.labels, known.factors)
+    else:
+        exact = np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
+    return exact, robust_covariance(*linearized(known, exact))
 
 
 def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArray:

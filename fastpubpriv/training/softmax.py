@@ -44,6 +44,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
     GradientProblem,
     PreparedDescent,
 )
+from fastpubpriv.training.posterior import Law, PublicLaws
 from fastpubpriv.training.problem import Fitted, rows_worth
 
 
@@ -174,6 +175,28 @@ class SoftmaxProblem:
         """The public fit, (K - 1, D)."""
         alone = self.problem.public.weights
         return np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
+
+    @cached_property
+    def laws(self) -> PublicLaws:
+        """What public rows say: their fit, and the log-odds of their classes."""
+        start = self.start
+        bend = self.at(start, curvature=True)
+        curvature = bend.matrix(bend(self.public).mean(axis=0))
+        values, along = np.linalg.eigh(curvature)
+        variances = 1.0 / np.maximum(values, tuning.LEAST_CURVATURE) / len(self.public)
+        own = Law(mean=start.ravel(), covariance=(along * variances) @ along.T)
+        # Half a row of each class is added, so that odds are finite.
+        counts = np.bincount(self.public[:, -1].astype(int), minlength=len(self.contrasts)) + 0.5
+        share = counts / counts.sum()
+        of_classes = np.diag(share) - np.outer(share, share)
+        spread = np.linalg.inv(self.contrasts.T @ of_classes @ self.contrasts)
+        odds = np.zeros_like(start)
+        odds[:, 0] = np.linalg.pinv(self.contrasts) @ np.log(share)
+        axis = np.eye(start.shape[1])[:1]  # of intercepts
+        covariance = np.kron(spread, axis.T @ axis) / len(self.public)
+        constant = Law(mean=odds.ravel(), covariance=covariance)
+        slopes = float(np.trace(spread)) / start.size
+        return PublicLaws(own=own, reported=own.mean, constant=constant, slope_variance=slopes)
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
         """Convert coefficients (K - 1, D) to weights (K, width) in the units of the fit."""
@@ -319,24 +342,28 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         if index + 1 < plan.rounds:
             move = measured.functional(half).value.reshape(slope.shape)
             slope = slope + known.damping(slope, move, curvature.power(0.5) @ measured.mean) * move
+    # Noise of the start: that of a round, or of steps, which are shrunk to the public fit.
+    start_sq = measured.noise_std**2
+    if plan.rounds == 1:
+        steps_sq = start_sq * float(tuning.SOFTMAX_STEPS * plan.share / tuning.START)
+        public_sq = measured.sampling_std**2 * measured.n / len(scores)
+        start_sq = 1.0 / (1.0 / max(steps_sq, 1.0 / LARGEST) + 1.0 / max(public_sq, 1.0 / LARGEST))
     influence = (scores @ inverse @ known.to_user.T) ** 2
     step = ExactStep(
         to_user=known.to_user,
         offset=np.zeros(len(known.to_user)),
-        start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse),
+        start=Fitted(mean=slope.ravel(), covariance=start_sq * inverse, noise=inverse),
         public=known.start.ravel(),
+        laws=known.laws,
+        excess_unit=0.5,
         behind=rows_worth(influence) / len(scores),
         public_scores=known.at(known.start)(known.public),
-        start_scores=None,
         public_bends=scores,
         curvature=curvature,
         half=half,
         radial=measured,
         squares=np.eye(len(inverse)),
         elsewhere=False,
-        start_noise=1.0
-        if plan.rounds > 1
-        else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )
     fitted = step.fitted()
@@ -351,6 +378,7 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         noise_std=measured.noise_std * problem.n_priv,
         ends=fitted.ends,
         deviation=deviation,
+        excess=fitted.excess,
     )
 
 
@@ -393,10 +421,10 @@ def _measure_curvature(
     query = VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
     on_rows = run.on(each_row(rows, bend, bend.width))
     lengths = np.sqrt(np.sum(public**2, axis=1))
-    mean, noise, clipped, _ = released_curvature(
+    mean, noise, clipped = released_curvature(
         on_rows, plan.count, query, lengths, n, slope.size, again
     )
     near = bend.matrix(public.mean(axis=0))
     return pooled_curvature(
-        bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public)
+        bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public), n
     )

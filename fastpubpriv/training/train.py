@@ -16,7 +16,12 @@ from fastpubpriv.errors import warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.models import DescentResult, TrainingResult
+from fastpubpriv.results.models import (
+    PREDICTED_EXCESS,
+    WITHIN_CLIP,
+    DescentResult,
+    TrainingResult,
+)
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
@@ -31,6 +36,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
 )
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, named_design, open_inputs
+from fastpubpriv.training.posterior import LossExcess
 from fastpubpriv.training.problem import (
     Fitted,
     TrainingProblem,
@@ -109,7 +115,7 @@ def train(
     Neighbors: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
     each step, and one for the mean of the rows if there are five coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
-    fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
+    third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the softmax loss D counts all classes but one, and second
     derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers); there are up to two rounds of all but the first steps,
     chosen from public numbers. The exact costs add up to at most the budget. Gradient
@@ -197,12 +203,15 @@ def linear_regression(
 
     Notes
     -----
-    The target is least squares of all private rows. Newton steps with clipped residuals, at a fifth of the budget, are the start.
+    The target is least squares of all private rows. Newton steps with clipped residuals, at a third of the budget, are the start.
     Then come the second moment of the private rows, and the sum of their scores at the start: a private count of the scores' norms
     chooses their clip, an outer piece of each score gives the direction of the tail's bias, and the bound on clipped parts widens
-    the interval to that side. Public rows are pooled if they agree. If few rows far out dominate, `reasons` has "heavy_tail" and
-    intervals are wide. For a slope that is robust to such rows, use the Huber loss (`train`). With two public rows, "auto" uses
-    these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for `train`.
+    the interval to that side. Intervals pool public rows if they agree. The coefficients are the average of three posteriors, about
+    the start, the public rows' own fit and a constant, weighted by how well each explains the sum of scores; the average's own
+    doubt is `predicted_excess`, and `reasons` has "fallback" if it allows an excess above the constant's. If few rows far out
+    dominate, `reasons` has "heavy_tail" and intervals are wide. For a slope that is robust to such rows, use the Huber loss
+    (`train`). With two public rows, "auto" uses these alone. With fewer than two for each coefficient there are only Newton steps.
+    Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -397,6 +406,8 @@ def _training_result(
     origins |= {"residual clip": "public rows", "start": "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
+    origins |= _origin_of(fitted.excess)
+    excess = _excess_of(fitted.excess, plan)
     if rotation.weighted:
         released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
         origins["sum of weights"] = "released" if released else "public rows"
@@ -417,8 +428,9 @@ def _training_result(
         rows_behind=rows_behind(problem),
         reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
         part_reasons=_reasons(problem, fitted),
-        predicted_excess=float(plan.predicted) * problem.unit,
-        public_excess=plan.public_excess * problem.unit,
+        predicted_excess=float(excess.predicted) * problem.unit,
+        public_excess=excess.public * problem.unit,
+        constant_excess=_finite(excess.constant, problem.unit),
         residual_std=residual_std,
         label_quantiles=label_quantiles(problem, fitted),
         provenance=origins,
@@ -461,6 +473,7 @@ def _descent_result(
         reasons = ends.reasons
         everything = ends.estimate.reshape(everything.shape)
     no_worse = plan.beats(1.0) or plan.predicted == plan.public_excess
+    excess = _excess_of(descended.excess, plan)
     return DescentResult(
         coefficients=everything[:, 1:],
         intercept=everything[:, 0],
@@ -480,10 +493,27 @@ def _descent_result(
         priv_weight=plan.priv_weight,
         batch_rows=plan.batch_rows,
         noise_std=descended.noise_std,
-        predicted_excess=_finite(plan.predicted, unit),
-        public_excess=_finite(plan.public_excess, unit),
-        provenance={**origins, **plan.ranges},
+        predicted_excess=_finite(excess.predicted, unit),
+        public_excess=_finite(excess.public, unit),
+        constant_excess=_finite(excess.constant, unit),
+        provenance={**origins, **plan.ranges, **_origin_of(descended.excess)},
         **shared,
+    )
+
+
+def _origin_of(released: LossExcess | None) -> dict[str, str]:
+    """Return the origin of the predicted excess, for the provenance."""
+    if released is None:
+        return {PREDICTED_EXCESS: "public rows"}
+    return {PREDICTED_EXCESS: WITHIN_CLIP if released.within_clip else "released"}
+
+
+def _excess_of(released: LossExcess | None, plan: Any) -> LossExcess:
+    """Return the excess of the loss that the scores show, or the planned one."""
+    if released is not None:
+        return released
+    return LossExcess(
+        predicted=plan.predicted, public=plan.public_excess, constant=None, within_clip=False
     )
 
 

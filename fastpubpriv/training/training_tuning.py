@@ -80,7 +80,7 @@ MOST_QUANTILES = 200  # maximum number of stored quantiles of label errors
 
 # ---- Exact coefficients.
 # Shares of the budget for the start and the Gram matrix; share of the latter for the count of norms.
-START = Fraction(1, 5)
+START = Fraction(1, 3)
 GRAM = Fraction(3, 50)
 GRAM_COUNT = Fraction(2, 5)
 SQUARES = Fraction(1, 25)  # share for the squares of scores
@@ -131,6 +131,14 @@ SLIGHT = 1e-4
 LIGHT_END = 7.0
 HEAVY_END = 10.5
 PULLED_ALIKE = 1.2
+# Factors on the covariances of the priors of the point: of the start's own; of the variance of noise, for a start that clips have
+# biased; of the public rows' own fit, which may be of another population; and of slopes that explain the labels, about a constant.
+# They are factors of 3 to 10 apart, over which a posterior mean is flat.
+START_PRIORS = (0.1, 0.3, 1.0, 3.0)
+BIAS_PRIORS = (10**-0.5, 10**0.5, 10**1.5, 10**2.5, 10**3.5)
+PUBLIC_PRIORS = (1.0, 4.0, 16.0)
+SLOPE_PRIORS = (0.0, 0.001, 0.01, 0.1)
+POINT_PASSES = 3  # of the average, whose errors depend on the step
 SIGNIFICANT = 4.0  # z-score of a significant value
 UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS, HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step

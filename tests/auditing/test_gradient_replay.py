@@ -354,7 +354,7 @@ def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
         plain(chunk, row_map, sums.copy(), gram, *given)
 
     monkeypatch.setattr(row_kernels, "rows_radial", repeated)
-    monkeypatch.setattr("fastpubpriv.training.training_tuning.SQUARES", Fraction(1, 2))
+    monkeypatch.setattr("fastpubpriv.training.training_tuning.SQUARES", Fraction(2, 5))
     monkeypatch.setattr("fastpubpriv.training.training_tuning.UNCLEAR_SQUARES", np.inf)
     pair = pair_at(
         np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6]

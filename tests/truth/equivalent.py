@@ -23,7 +23,6 @@ EQUIVALENT = (
         "0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values",
         LESS_ACCURATE,
     ),
-    Equivalent("fastpubpriv/training/exact.py", "_estimator", "noise", LESS_ACCURATE),
     Equivalent(
         "fastpubpriv/estimators/components.py",
         "_along",

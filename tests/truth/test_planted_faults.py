@@ -89,7 +89,11 @@ def test_8_half_the_noise_of_means_of_groups_is_found(monkeypatch):
 
 def test_20_a_quarter_of_the_noise_of_coefficients_is_found(monkeypatch):
     plant(
-        monkeypatch, exact.ExactStep, "fitted", "noise=(1.0 - worth)", "noise=0.25 * (1.0 - worth)"
+        monkeypatch,
+        exact.ExactStep,
+        "fitted",
+        "noise = (1.0 - worth)",
+        "noise = 0.25 * (1.0 - worth)",
     )
     assert (
         terms.noise_of_coefficients(terms.call_of("linear_regression", rows=20_000), 30)
@@ -164,13 +168,13 @@ def share_of_hidden_maps(draws=100, noise=0.005):
     for draw in range(draws):
         error = np.random.default_rng(draw).normal(scale=noise, size=(3, 3))
         plain = np.diag([1.0, 1.0, 0.0]) + (error + error.T) / np.sqrt(2.0)
-        moment = exact.pooled_curvature(plain, noise, 0.0, rows.T @ rows / 200, rows)
+        moment = exact.pooled_curvature(plain, noise, 0.0, rows.T @ rows / 200, rows, n=1e6)
         found.append(moment.hidden_parts(np.eye(3)[:1]).sum() > exact.tuning.MUCH)
     return np.mean(found)
 
 
 def test_19_directions_that_are_unseen_from_one_deviation_are_found(monkeypatch):
-    plant(monkeypatch, exact, "pooled_curvature", "3.0 * error", "1.0 * error")
+    plant(monkeypatch, exact, "pooled_curvature", "2.0 * error", "0.7 * error")
     assert shares.watched_moved(shares.RARELY) != []
 
 

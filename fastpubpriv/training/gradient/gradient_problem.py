@@ -29,6 +29,7 @@ from fastpubpriv.training.inputs import (
     require_units,
     usable_rows,
 )
+from fastpubpriv.training.posterior import LossExcess
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
@@ -568,3 +569,4 @@ class Descended:
     # of exact coefficients, [intercept, slopes] class by class, with deviations
     ends: Ends | None = None
     deviation: FloatArray | None = None
+    excess: LossExcess | None = None  # of the loss, as released scores show it
