@@ -141,13 +141,12 @@ def test_it_is_no_worse_than_public_rows_alone(dim, m, shift):
 
 
 def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
-    """Curvature of fitted rows, directions they seem not to vary in, a ridge that folds of two rows chose, and no way back."""
+    """Directions that the public rows seem not to vary in, log-odds of any size, and steps of any length."""
     law = {"shift": 3.0, "strength": 6.0}
     assert errors(20, 6, [2], **law)[0, 0] < 0.6
-    monkeypatch.setattr(NewtonState, "settle", lambda self, wary: None)
     monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
-    monkeypatch.setattr(tuning, "FEW", 0)
-    monkeypatch.setattr(tuning, "MODEST_RIDGE", 0.0)
+    monkeypatch.setattr(tuning, "LOG_ODDS", 100.0)
+    monkeypatch.setattr(tuning, "LONGEST_MOVE", math.inf)
     assert errors(20, 6, [2], **law)[0, 0] > 2.0
 
 
