@@ -362,8 +362,12 @@ def _learn_steps(
         )
         return released.value, released.noise_std
 
-    learn: Any = steps.newton if isinstance(known, Posterior) else steps.newton_logistic
-    state = learn(known, plan, problem.counted, noise, ask)
+    link: steps.Link
+    if isinstance(known, Posterior):
+        link = steps.ResidualLink(posterior=known, clip=plan.clip)
+    else:
+        link = steps.ClassesLink(posterior=known)
+    state = steps.newton(link, plan, problem.counted, noise, ask)
     fitted = Fitted(
         mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift
     )

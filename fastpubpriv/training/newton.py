@@ -1,8 +1,10 @@
-"""Noisy Newton steps in coordinates whitened by public rows, for the squared loss and the logistic one.
+"""Noisy Newton steps in coordinates whitened by public rows, for the squared, the Huber and the logistic loss.
 
 Each step has most precision where the public posterior is widest, and measures the coefficients; all measurements are pooled with
-the public posterior by inverse variance. The number of steps, the clip of residuals and the weights of rows are chosen from public
-and released numbers.
+the public posterior by inverse variance. A link says what differs between losses. With few public rows a step is bounded in their
+predictions, and the curvature h along a way d between two slopes g and g' is raised to (g - g') d / d h d times as much, a secant:
+a change of rank one. The number of steps, the clip of residuals and the weights of rows are chosen from public and released
+numbers.
 """
 
 from __future__ import annotations
@@ -11,19 +13,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Weighting, next_to_none, some, water_filled, weighting
+from fastpubpriv.training.coordinates import Weighting, some, water_filled, weighting
 from fastpubpriv.training.public_fits import (
     Bound,
     LogisticPosterior,
     Posterior,
-    ResidualClip,
     chances,
     fit,
     mean_curvature,
@@ -38,10 +39,45 @@ class Slope:
 
     start: FloatArray  # (D,), coefficients at which it was measured
     slope: FloatArray  # (D,)
-    length_sq: float  # its squared norm, minus that of the noise
-    # bound on the error of `length_sq` by noise
-    doubt: float
-    back: float  # its component toward the public fit, beyond noise
+    noise_variance: FloatArray  # (D,)
+
+    @property
+    def length_sq(self) -> float:
+        """Squared norm, minus that of the noise."""
+        return float(np.sum(self.slope**2 - self.noise_variance))
+
+    @property
+    def doubt(self) -> float:
+        """Three standard deviations of `length_sq` by noise."""
+        variance = self.noise_variance @ (2.0 * self.noise_variance + 4.0 * self.slope**2)
+        return 3.0 * math.sqrt(float(variance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Secant:
+    """Direction between two slopes along which the curvature is larger than assumed."""
+
+    direction: FloatArray  # (D,)
+    factor: float  # curvature along it over the assumed one, above 1
+
+    @classmethod
+    def between(cls, before: Slope, here: Slope, curvature: FloatArray) -> Secant | None:
+        """Return the secant of two slopes, if it exceeds the assumed `curvature` (D,) by more than two deviations of noise."""
+        direction = here.start - before.start
+        noise_variance = before.noise_variance + here.noise_variance
+        doubt = 2.0 * math.sqrt(float(noise_variance @ direction**2))
+        measured = float((before.slope - here.slope) @ direction) - doubt
+        assumed = float(curvature @ direction**2)
+        if not measured > assumed > 0.0:
+            return None
+        return cls(direction=direction, factor=min(measured / assumed, tuning.STEEPEST))
+
+    def shortened(self, move: FloatArray, curvature: FloatArray) -> FloatArray:
+        """Return a Newton step (D,) by the assumed `curvature` (D,), shorter by the factor along the direction."""
+        # A rank-one change of the curvature: what is orthogonal in the assumed curvature keeps its length.
+        conjugate = curvature * self.direction
+        along = float(conjugate @ move) / float(conjugate @ self.direction)
+        return move - (1.0 - 1.0 / self.factor) * along * self.direction
 
 
 class NewtonState:
@@ -67,23 +103,21 @@ class NewtonState:
         self._began: FloatArray = np.zeros(dim)
         self._unsure: FloatArray = np.zeros((dim, 0))
         self._slopes: list[Slope] = []
+        self._secants: list[Secant] = []
 
     @property
     def error(self) -> float:
         """Predicted squared error, including the disagreement with public rows."""
         return float(self.variance.sum()) + self._disagreement
 
-    @property
-    def scale(self) -> float:
-        """Predicted size of a residual at the current coefficients, from public numbers and `error`."""
-        return math.sqrt(self._posterior.unexplained + self.error)
-
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """Pool a measurement of the coefficients, made at the current ones, and update the state."""
         self._measured.append((measured, variance, self.mean, self.error))
         self._pool(None, sampling)
-        self._pool(self.private_mean, sampling)
         public = self._posterior
+        if isinstance(public, LogisticPosterior):
+            # Its curvature changes on the way from a far start.
+            self._pool(self.private_mean, sampling)
         dim = len(measured)
         apart = (self.private_mean - public.mean) ** 2
         disagreement = float(np.sum(apart / (public.variance + 1.0 / self.private_precision)))
@@ -155,43 +189,33 @@ class NewtonState:
         way = np.sqrt((rows @ apart) ** 2 + rows**2 @ self.variance)
         self._unsure = (slopes * way[:, None]).T * math.sqrt(share / len(rows))
 
-    def note_slope(self, slope: FloatArray, noise_variance: FloatArray) -> None:
-        """Record the slope (D,) of the loss at the current coefficients, its length and direction, for `settle`."""
-        way = self._posterior.mean - self.mean
-        self._slopes.append(
-            Slope(
-                start=self.mean,
-                slope=slope,
-                length_sq=float(np.sum(slope**2 - noise_variance)),
-                doubt=tuning.LONGER_SLOPE
-                * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
-                back=float(slope @ way)
-                - tuning.LONGER_SLOPE * math.sqrt(float(noise_variance @ way**2)),
-            )
-        )
+    def note_slope(self, here: Slope) -> None:
+        """Record the slope at the current coefficients."""
+        self._slopes.append(here)
 
-    @property
-    def steepness(self) -> float:
-        """Curvature along the last step over the assumed one; 0 if the slope did not become significantly longer."""
+    def note_secant(self, curvature: FloatArray) -> None:
+        """Record the secant of the last two slopes, if the assumed `curvature` (D,) is too small along it."""
         if len(self._slopes) < 2:
-            return 0.0
+            return
         before, here = self._slopes[-2:]
-        if here.length_sq - here.doubt < before.length_sq + before.doubt:
-            return 0.0
-        way = max(float(np.linalg.norm(here.start - before.start)), 1e-300)
-        return float(np.linalg.norm(before.slope - here.slope)) / way
+        secant = Secant.between(before, here, curvature)
+        if secant is not None:
+            self._secants.append(secant)
 
-    def settle(self, *, wary: bool) -> None:
-        """If the last step diverged, return to the shortest slope that does not point back to the public fit."""
-        # The loss is convex: there it is no larger than at the start, beyond noise. `wary`, for next to no public rows: also if one
-        # of the last two slopes is longer than the shortest, as for steps that oscillate across a minimum.
+    def newton_step(self, curvature: FloatArray) -> FloatArray:
+        """Return the step (D,) from the last slope by the assumed `curvature` (D,), changed by the last secants."""
+        move: FloatArray = self._slopes[-1].slope / curvature
+        for secant in self._secants[-tuning.SECANTS :]:
+            move = secant.shortened(move, curvature)
+        return move
+
+    def settle(self) -> None:
+        """Return to the shortest slope, if the last one is longer beyond noise."""
+        # The loss is convex: a slope that became longer shows that the steps ran away.
         shortest = min(self._slopes, key=lambda each: each.length_sq)
-        most = max(0.0, shortest.length_sq + shortest.doubt)
-        restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
-        if self._slopes[-1].back > 0.0 or restless:
-            self.mean = min(
-                (each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq
-            ).start
+        last = self._slopes[-1]
+        if last.length_sq - last.doubt > max(0.0, shortest.length_sq + shortest.doubt):
+            self.mean = shortest.start
 
 
 # share of the allowance -> noise on a sum of rows clipped to radius 1
@@ -335,53 +359,6 @@ def _simulated(
     return error.reshape(len(noises), -1).tolist()
 
 
-# (step, coefficients, weights of rows, scale and clip of residuals) -> the released sum, and the deviation of its noise
-Ask = Callable[[int, FloatArray, Weighting, float, float], tuple[FloatArray, float]]
-
-
-def newton(
-    posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
-) -> NewtonState:
-    """Run the steps; `ask` releases the sums."""
-    state = NewtonState(posterior)
-    public = posterior.typical
-    per_step = noise(plan.share)
-    gain = 1.0
-    m = len(posterior.labels)
-    dim = len(posterior.mean)
-    # whether so many public rows misjudge the curvature
-    unsure = tuning.FEW * dim <= m < tuning.MANY * dim
-    for step in range(plan.steps):
-        scale = state.scale
-        error = state.error
-        clip = plan.clip.at(scale)
-
-        def precision(
-            radius: float, share: float, scale: float = scale, clip: ResidualClip = clip
-        ) -> float:
-            return float(
-                (radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2
-            )
-
-        weights = chosen_weighting(public, state.variance, precision)
-        state.lever = weights.lever
-        total, noise_std = ask(step, state.mean, weights, scale, clip.bound)
-        sampling = clip.energy * scale**2 / (n_priv * clip.inside**2)
-        unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
-        variance = (unit * noise_std) ** 2
-        state.note_slope(unit * total, variance)
-        if unsure:
-            gain = min(gain, 1.0 / max(state.steepness, 1.0))
-        again = _repeats(state.variance[None], variance[None], np.array([plan.steps])).item()
-        bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
-        state.add(state.mean + gain * unit * total, variance + bent, sampling)
-    if m < tuning.MANY * dim:
-        state.settle(wary=next_to_none(m, dim - 1))
-    if unsure:
-        state.widen(public, public * weights.lever[:, None] / weights.shares, m, n_priv)
-    return state
-
-
 def plan_logistic(
     posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = tuning.STEPS[-1]
 ) -> NewtonPlan:
@@ -424,29 +401,160 @@ def _weights(
     )
 
 
-def newton_logistic(
-    posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
-) -> NewtonState:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """What a step assumes: bound and weights of its sum, and the curvature of the loss near the current coefficients."""
+
+    scale: float  # of a residual
+    clip: float  # bound on residuals, in units of `scale`
+    weights: Weighting
+    gain: FloatArray  # (D,), mean change of a weighted row's slope by a coefficient
+    curvature: FloatArray  # (D,), mean second derivative of the loss
+    sampling: Any  # variance of a coefficient by one row; a number, or (D,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResidualLink:
+    """The squared and the Huber loss: residuals are clipped, and whitened rows have unit curvature."""
+
+    posterior: Posterior
+    clip: Bound
+
+    @property
+    def has_bounded_residuals(self) -> bool:
+        """Whether the loss is the Huber loss."""
+        return self.posterior.threshold is not None
+
+    @property
+    def longest(self) -> float:
+        """Maximum change of a prediction by a step, as a root mean square: two thresholds of the Huber loss."""
+        threshold = self.posterior.threshold
+        return math.inf if threshold is None else tuning.LONGEST_MOVE * threshold
+
+    def step(self, state: NewtonState, noise: float, n_priv: float) -> Step:
+        """Return the next step; `noise` is that on a sum of rows clipped to radius 1."""
+        scale = math.sqrt(self.posterior.unexplained + state.error)
+        clip = self.clip.at(scale)
+
+        def precision(radius: float, share: float) -> float:
+            return float(
+                (radius * noise * clip.bound * scale / (n_priv * clip.inside * share)) ** -2
+            )
+
+        weights = chosen_weighting(self.posterior.typical, state.variance, precision)
+        return Step(
+            scale=scale,
+            clip=clip.bound,
+            weights=weights,
+            gain=clip.inside * weights.shares,
+            curvature=np.ones(len(state.mean)),
+            sampling=clip.energy * scale**2 / clip.inside**2,
+        )
+
+    def repeats(self, variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
+        """Return the effective number of steps with the same error by the curvature."""
+        return float(_repeats(variance[None], noise_variance[None], np.array([steps])).item())
+
+    def effects(self, step: Step, mean: FloatArray) -> FloatArray:
+        """Effect (k, D) of each typical public row on a measurement, over its prediction of the move."""
+        lever = step.weights.lever
+        return self.posterior.typical * lever[:, None] / step.weights.shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClassesLink:
+    """The logistic loss: residuals are at most one, and the curvature depends on the coefficients."""
+
+    posterior: LogisticPosterior
+    has_bounded_residuals: ClassVar[bool] = True
+
+    @property
+    def longest(self) -> float:
+        """Maximum change of a linear predictor by a step, as a root mean square."""
+        return tuning.LONGEST_MOVE
+
+    def step(self, state: NewtonState, noise: float, n_priv: float) -> Step:
+        """Return the next step; `noise` is that on a sum of rows clipped to radius 1."""
+        known = self.posterior
+        public = known.typical
+        factors = some(known.factors)
+        m = len(known.labels)
+        before = mean_curvature(public, state.mean, factors, m)
+        weights = _weights(public, state.variance, before, n_priv, noise)
+        curvature = mean_curvature(public, state.mean, weights.lever * factors, m)
+        return Step(
+            scale=1.0,
+            clip=1.0,
+            weights=weights,
+            gain=curvature,
+            curvature=curvature,
+            sampling=known.energy / curvature,
+        )
+
+    def repeats(self, variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
+        """Return one, since the curvature changes with the coefficients."""
+        return 1.0
+
+    def effects(self, step: Step, mean: FloatArray) -> FloatArray:
+        """Effect (k, D) of each typical public row on a measurement, over its prediction of the move."""
+        public = self.posterior.typical
+        p = chances(public @ mean)
+        bends = step.weights.lever * some(self.posterior.factors) * p * (1.0 - p)
+        return public * bends[:, None] / step.gain
+
+
+Link = ResidualLink | ClassesLink
+# (step, coefficients, weights of rows, scale and clip of residuals) -> the released sum, and the deviation of its noise
+Ask = Callable[[int, FloatArray, Weighting, float, float], tuple[FloatArray, float]]
+
+
+def bounded(move: FloatArray, public: FloatArray, longest: float) -> tuple[FloatArray, float]:
+    """Return a step (D,), shortened if it changes predictions for `public` rows (k, D) by more, and the variance that this adds."""
+    # The root mean square of the changes is at most `longest`. A step that is shortened does not tell where the minimum is.
+    change = math.sqrt(float(np.mean((public @ move) ** 2)))
+    part = min(1.0, longest / max(change, 1e-300))
+    return part * move, (1.0 - part) ** 2 * float(move @ move) / len(move)
+
+
+def newton(link: Link, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
+    posterior = link.posterior
     state = NewtonState(posterior)
     public = posterior.typical
-    m = len(posterior.labels)
     per_step = noise(plan.share)
-    h = posterior.curvature
-    factors = some(posterior.factors)
-    for step in range(plan.steps):
-        weights = _weights(public, state.variance, h, n_priv, per_step)
-        h = mean_curvature(public, state.mean, weights.lever * factors, m)
-        total, noise_std = ask(step, state.mean, weights, 1.0, 1.0)
-        unit = 1.0 / (n_priv * h * weights.spread)
-        state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
-        variance = (unit * noise_std) ** 2 + (tuning.CURVATURE / m + 1.0 / n_priv) * state.error
-        state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
-    if m < tuning.MANY * len(h):
-        p = chances(public @ state.mean)
-        state.widen(
-            public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv
+    m = len(posterior.labels)
+    dim = len(posterior.mean)
+    # More public rows know the curvature; of fewer than coefficients, secants shorten what is right along other directions.
+    unsure = m < tuning.MANY * dim
+    informed = unsure and m >= tuning.FEW * dim
+    # The pooled measurements of a squared loss reach its minimum by any curvature, as averages of steps too long and too short.
+    with_secants = informed and link.has_bounded_residuals
+    curvature_error = posterior.curvature_error + 1.0 / n_priv
+    effects = np.zeros_like(public)
+    for index in range(plan.steps):
+        step = link.step(state, per_step, n_priv)
+        state.lever = step.weights.lever
+        total, noise_std = ask(index, state.mean, step.weights, step.scale, step.clip)
+        unit = step.clip * step.scale / (n_priv * step.gain * step.weights.spread)
+        noise_variance = (unit * noise_std) ** 2
+        here = Slope(
+            start=state.mean,
+            slope=step.curvature * unit * total,
+            noise_variance=step.curvature**2 * noise_variance,
         )
-    if m < tuning.FEW * len(h):
-        state.settle(wary=next_to_none(m, len(h) - 1))
+        state.note_slope(here)
+        if with_secants:
+            state.note_secant(step.curvature)
+        move = state.newton_step(step.curvature)
+        again = link.repeats(state.variance, noise_variance, plan.steps)
+        variance = noise_variance + curvature_error * state.error * again
+        if unsure:
+            move, cut_variance = bounded(move, public, link.longest)
+            variance = variance + cut_variance
+        state.add(state.mean + move, variance, step.sampling / n_priv)
+        effects = link.effects(step, state.mean)
+    if unsure:
+        state.settle()
+    if informed:
+        state.widen(public, effects, m, n_priv)
     return state

@@ -24,7 +24,6 @@ from fastpubpriv.estimators.moments import LARGEST, RadialPlan, unpacked
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account
-from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
@@ -212,23 +211,11 @@ class SoftmaxProblem:
             columns.append(np.column_stack([intercepts, slopes]).ravel())
         return np.array(columns).T
 
-    def damping(self, slope: FloatArray, move: FloatArray, score: FloatArray) -> float:
-        """Return the largest factor 2^-i of a move at which the public loss, tilted to the private mean score, does not rise."""
-        turned = score - self.at(slope)(self.public).mean(axis=0)
-
-        def value(part: float) -> float:
-            weights = self.contrasts @ (slope + part * move)
-            scores = self.public[:, :-1] @ (weights * self.rows.step).T
-            loss = LOSSES["softmax"]
-            assert loss.values is not None
-            return float(np.mean(loss.values(scores, self.public[:, -1]))) - part * float(
-                turned @ move.ravel()
-            )
-
-        begin = value(0.0)
-        return next(
-            (part for part in 0.5 ** np.arange(tuning.HALVINGS) if value(part) <= begin), 0.0
-        )
+    def moved(self, slope: FloatArray, move: FloatArray) -> FloatArray:
+        """Return coefficients after a move, (K - 1, D) each, cut to the longest change of public log-odds, a root mean square."""
+        rows = self.public[:, :-1] * self.rows.step
+        change = math.sqrt(float(np.mean((rows @ (self.contrasts @ move).T) ** 2)))
+        return slope + min(1.0, tuning.LONGEST_MOVE / max(change, 1.0 / LARGEST)) * move
 
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
         """Return the map of rows to scores, or to second derivatives, at coefficients `slope`."""
@@ -341,7 +328,7 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         )
         if index + 1 < plan.rounds:
             move = measured.functional(half).value.reshape(slope.shape)
-            slope = slope + known.damping(slope, move, curvature.power(0.5) @ measured.mean) * move
+            slope = known.moved(slope, move)
     # Noise of the start: that of a round, or of steps, which are shrunk to the public fit.
     start_sq = measured.noise_std**2
     if plan.rounds == 1:
@@ -405,7 +392,7 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
         trust = spread / (spread + (released.noise_std / n) ** 2)
         mean: FloatArray = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
         move = (half @ mean).reshape(slope.shape)
-        slope = slope + known.damping(slope, move, np.linalg.solve(half, mean)) * move
+        slope = known.moved(slope, move)
         slope = (1.0 - trust) * known.start + trust * slope
     return slope
 

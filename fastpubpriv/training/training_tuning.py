@@ -28,9 +28,9 @@ CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
 SMALLER_RESIDUALS = 2.0  # factor by which residuals of few public rows may be smaller than assumed
-# least strength for few rows of classes, whose separation cross-validation does not reveal
-MODEST_RIDGE = 1.0
-INTERCEPT_RIDGE = 0.1  # ridge on the intercept of classes, relative to that on the others
+# Root mean square of the log-odds of classes by the prior. Of 2.5 (Gelman et al. 2008), public fits have three quarters of the
+# excess and private ones 1.03 to 1.1 times, and slopes that are three times as large have intervals that cover less.
+LOG_ODDS = 4.0
 # added to that of the intercept, which categories that sum to one leave undetermined
 INTERCEPT_PRECISION = 1e-8
 # least singular value of public rows over the largest: columns of categories are collinear
@@ -52,7 +52,10 @@ EVEN = 0.05
 EVEN_OF_CLASSES = 0.5  # more for the logistic loss, since a Laplace approximation is rough
 LEAST_CURVATURE_OF_CLASSES = 0.03  # minimum mean curvature of a row of two classes
 FAR_START = 4.0  # squared distance over its prediction, above which a measurement loses weight
-LONGER_SLOPE = 3.0  # standard deviations from which a slope is significantly longer, or points back
+SECANTS = 3  # last secants that change the curvature of a step
+STEEPEST = 16.0  # maximum factor of a secant on the curvature of public rows
+# Root mean square of the change of a linear predictor by a step: of log-odds, or of thresholds of the Huber loss.
+LONGEST_MOVE = 2.0
 FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
 MANY = 10  # public rows per coordinate from which their error of the curvature is small
 # public rows for "auto": of two, a column or a label in which they hardly differ seems constant
@@ -98,7 +101,6 @@ WIDE = 1.25
 WIDE_SCORES = 6.0
 # factor of counts, a whole number, from which rounding it down costs next to nothing
 FINE_COUNTS = 100
-SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
 # factor on the variance of public rows above which they are from another population
 MOST_DRIFT = 2.0
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
@@ -141,7 +143,7 @@ SLOPE_PRIORS = (0.0, 0.001, 0.01, 0.1)
 POINT_PASSES = 3  # of the average, whose errors depend on the step
 SIGNIFICANT = 4.0  # z-score of a significant value
 UNNAMED = 0.01  # share of the rows in categories that no public row has
-SOFTMAX_STEPS, HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step
+SOFTMAX_STEPS = 3  # steps of the start
 # along contrasts; a second derivative has about the square of that many numbers
 MOST_COEFFICIENTS = 64
 QUIET_CLASSES = 3.0  # noise variance over sampling variance below which there are two rounds

@@ -576,24 +576,6 @@ def test_planted_fault_the_likeliest_public_fit_is_believed(monkeypatch):
     assert relative(*drawn)[0] > 1.5
 
 
-# Small differences between the last slopes are noise.
-@pytest.mark.parametrize(
-    ("more", "wary", "settled"), [((), True, 2.0), ((), False, 9.0), ((0.012,), True, 9.0)]
-)
-def test_with_next_to_no_rows_the_last_step_is_not_trusted_where_steps_leap_to_and_fro(
-    more, wary, settled
-):
-    """Long slopes, one that is next to none, and a short one: which step is taken, beginning with the start."""
-    state = newton.NewtonState(posterior_of_few(5, 9))
-    start = state.mean
-    for step, length in enumerate((5.0, 4.0, 0.01, 4.0, 0.02, *more)):
-        state.mean = start + (step if step < 5 else 9.0)
-        state.note_slope(np.full(10, length), np.full(10, 1e-4))
-    state.mean = start + 9.0
-    state.settle(wary=wary)
-    assert np.array_equal(state.mean, start + settled)
-
-
 @pytest.mark.parametrize("fit", [linear_regression, logistic_regression])
 def test_of_two_public_rows_auto_spends_nothing(fit):
     x = np.random.default_rng(8).normal(size=(2000, 3))

@@ -141,20 +141,19 @@ def test_it_is_no_worse_than_public_rows_alone(dim, m, shift):
 
 
 def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
-    """Curvature of fitted rows, directions they seem not to vary in, a ridge that folds of two rows chose, and no way back."""
+    """Directions that the public rows seem not to vary in, log-odds of any size, and steps of any length."""
     law = {"shift": 3.0, "strength": 6.0}
     assert errors(20, 6, [2], **law)[0, 0] < 0.6
-    monkeypatch.setattr(NewtonState, "settle", lambda self, wary: None)
     monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
-    monkeypatch.setattr(tuning, "FEW", 0)
-    monkeypatch.setattr(tuning, "MODEST_RIDGE", 0.0)
+    monkeypatch.setattr(tuning, "LOG_ODDS", 100.0)
+    monkeypatch.setattr(tuning, "LONGEST_MOVE", math.inf)
     assert errors(20, 6, [2], **law)[0, 0] > 2.0
 
 
 @pytest.mark.statistical
 def test_intervals_cover_from_five_public_rows_for_each_coefficient():
     """20 slopes of 30 draws: a true coverage of .95 has a standard deviation of .009; the curvature itself moves with the fit."""
-    assert covered(110, tails="light")[0] > 0.9
+    assert covered(110, tails="light")[0] > 0.95
     plain, flagged = covered(110)
     assert plain > 0.93
     assert flagged > 0.75  # "few_rows" says that these may be somewhat too narrow
@@ -180,8 +179,9 @@ def covered(m, **options):
 
 @pytest.mark.statistical
 def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
+    """Of 600 slopes .927 are covered, in place of .972."""
     monkeypatch.setattr(NewtonState, "widen", lambda self, *given: None)
-    assert covered(110, tails="light")[0] < 0.9
+    assert covered(110, tails="light")[0] < 0.94
 
 
 # ---- Fewer public rows than columns, where private rows lie about another mean; and the pooling of noisy measurements.
