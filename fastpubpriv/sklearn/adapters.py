@@ -147,7 +147,7 @@ class PublicPrivateEstimator(BaseEstimator):
         ):
             self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
         purchase.warn_of_scores()
-        if named_by_public and hasattr(self, "feature_names_in_"):
+        if named_by_public:
             self._order_features(self.result_.columns)
         return self.result_
 
@@ -160,10 +160,12 @@ class PublicPrivateEstimator(BaseEstimator):
         self.n_features_in_: int = public_rows(x_pub).shape[1] if names is None else len(names)
         labels = labels_of_table(x_pub)
         if labels is not None and all(isinstance(label, str) for label in labels):
-            self.feature_names_in_ = np.array(labels, dtype=object)
+            self.feature_names_in_: Any = np.array(labels, dtype=object)
 
     def _order_features(self, columns: tuple[str, ...] | None) -> None:
         """Put the names in the order of the private rows' `columns`; remove them if these have no such names."""
+        if not hasattr(self, "feature_names_in_"):
+            return
         if columns is None or set(columns) != set(self.feature_names_in_):
             del self.feature_names_in_
         else:

@@ -368,24 +368,18 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     share = float(axis @ moment.plain @ axis)
     if not share > tuning.SIGNIFICANT * moment.plain_noise:
         return False
-    back = np.linalg.inv(problem.whitener.root)
-    to_terms = back @ turn[1:]
+    to_terms = problem.whitener.to_terms.T @ turn[1:]
     mean = problem.whitener.mean + to_terms @ (moment.plain @ axis) / share
     unsure = (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) / share
     doubt = unsure * np.sqrt(np.sum(to_terms**2, axis=1))
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
-    design = problem.rotation.design
-    for places in design.categories():
-        named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
-        whole = float(
-            np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places])
-        )
-        doubt = unsure * float(np.linalg.norm(design.scale[places] @ to_terms[places]))
-        if named < min(whole, 1.0) - tuning.UNNAMED - doubt:
-            return True
-    return False
+    # Rows of categories that no public row has are ignored, so that the curvature along the intercept is their complement.
+    if problem.loss.classes or problem.rotation.weighted or not len(problem.rotation.sums):
+        return False
+    doubt = tuning.SIGNIFICANT * moment.plain_noise + moment.clipped
+    return share < problem.complete - tuning.UNNAMED - doubt
 
 
 def shape_of_squares(radial: RadialMean) -> FloatArray:

@@ -332,6 +332,7 @@ _FARTHEST = 1e6  # maximum absolute value of a standardized number
 # The variance of a coefficient, and of a prediction at a standardized number, is finite.
 LARGEST_COEFFICIENT = float(np.sqrt(np.finfo(np.float64).max)) / _FARTHEST**2
 MOST_LEVELS = 1000
+_CONSTANT_SUM = 1e-6  # range of a sum of indicators, a whole number, that rounding to a grid leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -376,6 +377,16 @@ class Design:
         of_category = self.role >= LEVEL
         for column in np.unique(self.source[of_category]):
             yield np.flatnonzero(of_category & (self.source == column))
+
+    def constant_sums(self, terms: FloatArray) -> FloatArray:
+        """Sums (k, p) of all levels of a column, one for each, that are constant in standardized public terms (m, p)."""
+        constant = []
+        for places in self.categories():
+            total = np.zeros(len(self.terms))
+            total[places] = self.scale[places]
+            if np.ptp(terms @ total) < _CONSTANT_SUM:
+                constant.append(total)
+        return np.array(constant).reshape(len(constant), len(self.terms))
 
     def about_the_mean(self, slopes: FloatArray, intercept: FloatArray, shares: FloatArray) -> None:
         """Center slopes (p, k) of categories, in place, at their mean over public rows, whose terms have means `shares` (p,)."""

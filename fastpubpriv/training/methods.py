@@ -254,11 +254,11 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     covariance = robust_covariance(*linearized(known, exact))
     center = problem.in_units(exact)
     shrunk = problem.in_units(known.mean)
-    zeros = np.zeros(problem.dim)
+    zeros = np.zeros(len(center))
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
-    few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], problem.dim)
+    few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], len(center))
     return Fitted(
         mean=exact + problem.from_units(moved),
         covariance=covariance,

@@ -65,6 +65,7 @@ class TrainingProblem:
     # mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights
     weight_spread: float = 1.0
     tails: str = "any"  # whether residuals may have long tails
+    complete: float = 1.0  # share of the public rows that are usable
 
     @property
     def exact(self) -> bool:
@@ -93,8 +94,8 @@ class TrainingProblem:
     def to_user(self) -> FloatArray:
         """Matrix (p + 1, D) from coordinates to [intercept, coefficients of the terms], in the units of the table."""
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
-        matrix = np.empty_like(self.posterior.turn)
         design = self.rotation.design
+        matrix = np.empty((len(design.terms) + 1, self.dim))
         matrix[1:] = slopes / design.scale[:, None]
         moved = design.center / design.scale + self.whitener.mean
         matrix[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
@@ -178,8 +179,9 @@ def make_problem(
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
+    sums = design.constant_sums(terms)
     whitener = Whitener.of(
-        terms, weights if counted is None else weights * counted / counted.mean()
+        terms, weights if counted is None else weights * counted / counted.mean(), sums
     )
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
@@ -209,10 +211,10 @@ def make_problem(
         posterior = _of_unequal_rows(posterior, counted[importance.sample])
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
     row_map, step = rotation_map(
-        posterior.turn[1:].T @ whitener.root,
+        posterior.turn[1:].T @ whitener.root.T,
         whitener.mean,
         posterior.turn[0],
-        tuning.FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
+        tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1]),
     )
     rotation = Rotation(
         design=design,
@@ -222,8 +224,20 @@ def make_problem(
         label_scale=scale,
         classes=pair,
         weight_cap=stated.weight_cap,
+        sums=sums,
+        total=sums @ terms[0],
     )
-    made = TrainingProblem(loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails)
+    made = TrainingProblem(
+        loss=loss,
+        whitener=whitener,
+        posterior=posterior,
+        rotation=rotation,
+        n_priv=n_priv,
+        weight_share=share,
+        weight_spread=spread,
+        tails=stated.tails,
+        complete=len(used) / len(table),
+    )
     return made, len(used)
 
 

@@ -122,7 +122,20 @@ class SoftmaxProblem:
         """The whitener of the public terms."""
         design = self.problem.units.design
         assert design is not None
-        return Whitener.of(self.problem.x[:, 1:], design.leverage_weights(self.problem.x[:, 1:]))
+        terms = self.problem.x[:, 1:]
+        return Whitener.of(terms, design.leverage_weights(terms), self.sums)
+
+    @cached_property
+    def sums(self) -> FloatArray:
+        """Sums (k, p) of terms that are constant in public rows."""
+        design = self.problem.units.design
+        assert design is not None
+        return design.constant_sums(self.problem.x[:, 1:])
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates of a row, with the intercept."""
+        return len(self.whitener.ridge_of_terms) + 1
 
     @cached_property
     def rows(self) -> Rotation:
@@ -131,14 +144,21 @@ class SoftmaxProblem:
         units = self.problem.units
         assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
-        dim = u.shape[1]
+        dim = self.dim
         row_map, step = rotation_map(
-            np.vstack([np.zeros(dim - 1), self.whitener.root]),
+            np.vstack([np.zeros(len(self.whitener.mean)), self.whitener.root.T]),
             self.whitener.mean,
             np.eye(dim)[0],
             tuning.FAR_ROWS * longest + math.sqrt(dim),
         )
-        return Rotation(design=units.design, row_map=row_map, step=step, classes=units.classes)
+        return Rotation(
+            design=units.design,
+            row_map=row_map,
+            step=step,
+            classes=units.classes,
+            sums=self.sums,
+            total=self.sums @ self.problem.x[0, 1:],
+        )
 
     @cached_property
     def public(self) -> FloatArray:
@@ -151,9 +171,18 @@ class SoftmaxProblem:
     def _to_fit(self) -> FloatArray:
         """Matrix (D, width) by which coefficients are multiplied for those in the units of the fit."""
         white = self.whitener
-        matrix = np.eye(len(white.mean) + 1)
-        matrix[1:, 1:] = white.root
-        matrix[1:, 0] = -white.root @ white.mean
+        matrix = np.eye(self.dim, len(white.mean) + 1)
+        matrix[1:, 1:] = white.root.T
+        matrix[1:, 0] = -white.root.T @ white.mean
+        return matrix
+
+    @property
+    def _from_fit(self) -> FloatArray:
+        """Matrix (width, D) by which weights in the units of the fit are multiplied for coefficients of the same predictions."""
+        white = self.whitener
+        matrix = np.eye(len(white.mean) + 1, self.dim)
+        matrix[1:, 1:] = white.to_terms.T
+        matrix[1:, 0] = white.mean
         return matrix
 
     @cached_property
@@ -173,7 +202,7 @@ class SoftmaxProblem:
     def start(self) -> FloatArray:
         """The public fit, (K - 1, D)."""
         alone = self.problem.public.weights
-        return np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
+        return np.linalg.pinv(self.contrasts) @ alone @ self._from_fit
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
         """Convert coefficients (K - 1, D) to weights (K, width) in the units of the fit."""
@@ -228,18 +257,16 @@ class SoftmaxPlan:
 
 def knows(problem: GradientProblem) -> bool:
     """Whether public rows are enough, and coefficients few enough, for exact coefficients."""
-    free = (problem.outputs - 1) * problem.units.width
-    return (
-        problem.units.design is not None
-        and free <= tuning.MOST_COEFFICIENTS
-        and len(problem.y) >= tuning.FEW_OF_CLASSES * free
-    )
+    if problem.units.design is None:
+        return False
+    free, _ = _widths(problem)
+    return free <= tuning.MOST_COEFFICIENTS and len(problem.y) >= tuning.FEW_OF_CLASSES * free
 
 
 def _widths(problem: GradientProblem) -> tuple[int, int]:
     """Return the widths of a score and of a packed second derivative."""
     free = problem.outputs - 1
-    dim = problem.units.width
+    dim = SoftmaxProblem(problem=problem).dim
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 

@@ -126,7 +126,7 @@ def train(
     less weight, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
     the private rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A
     private cell that is missing becomes the public median, with an indicator term, if more than 1 % of the public cells of its
-    column are missing too; else its row is ignored.
+    column are missing too; else its row is ignored. Newton steps also ignore rows of a category that no public row has.
 
     Examples
     --------

@@ -18,6 +18,7 @@ FOLDED_COLUMNS = 200  # columns up to which so many folds are affordable for eig
 # least eigenvalue of the covariance, and that of a flat direction, over the largest
 LEAST_VARIANCE = 1e-6
 FLAT = 1e-10
+UNVARIED = 1e-6  # mean square of public rows below which they do not vary along a unit coordinate
 NEXT_TO_NONE = 60  # public rows below which they may be too few to estimate errors and residuals
 SOME_ROWS = 1000  # maximum number of public rows for quantiles and shares
 CLIP_QUANTILE = 0.9  # quantile of the norms of public rows that is the clip of private ones
