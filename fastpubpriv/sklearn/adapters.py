@@ -530,8 +530,9 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
             result.design["source"], result.design["role"], result.coefficients, strict=True
         )
         for source, role, coefficient in terms:
-            if role != MISSING:
-                coefficients[source] = coefficient if role == NUMBER else np.nan
+            if role == MISSING or (role == NUMBER and np.isnan(coefficient)):
+                continue
+            coefficients[source] = coefficient if role == NUMBER else np.nan
         self.coef_, self.intercept_ = coefficients, result.intercept
         if classes is not None:
             self.classes_, self.coef_, self.intercept_ = (

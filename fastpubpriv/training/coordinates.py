@@ -248,6 +248,7 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
 
 _FLOAT32_WHOLE = 2**24  # whole numbers up to this are exact in single precision
 _LONGEST_LABEL = 1e30
+_SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -326,6 +327,13 @@ class Rotation:
     def labels(self, predictions: FloatArray) -> FloatArray:
         """Convert labels to the unit of the fit."""
         return label_values(predictions, self.label_center, self.label_scale, self.classes)
+
+
+def rounding_residual(step: float, coefficients: FloatArray, largest_label: float) -> float:
+    """Root mean square of the residual that rounding makes: of z to a grid of `step`, and of labels to single precision."""
+    # Errors are uniform over a step, with independent signs over the coordinates; a class is a whole number, without an error.
+    of_label = largest_label / _FLOAT32_WHOLE
+    return (step * float(np.linalg.norm(coefficients)) + of_label) / _SPREAD
 
 
 def capped(weights: FloatArray, cap: float) -> FloatArray:

@@ -36,16 +36,32 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.reasons import PartReasons, Reason, first_of
+from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.rowwise.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation
+from fastpubpriv.training.coordinates import Rotation, rounding_residual
 from fastpubpriv.training.newton import NewtonPlan
-from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
+from fastpubpriv.training.problem import (
+    Ends,
+    Fitted,
+    TrainingProblem,
+    null_space,
+    one_sided,
+    rows_behind,
+    rows_worth,
+)
 from fastpubpriv.training.public_fits import LogisticPosterior, chances
+from fastpubpriv.training.reasons import (
+    Concerns,
+    is_exact_fit,
+    is_hidden,
+    is_narrower,
+    is_one_class,
+    is_separated,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,11 +391,60 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
+    if problem.loss.classes:  # whose curvature is no second moment of rows
+        return False
+    squares = np.einsum("ij,jk,ik->i", to_terms, moment.plain, to_terms) / share
+    lengths_sq = np.sum(to_terms**2, axis=1)
+    if np.any(
+        is_narrower(
+            squares - (mean - problem.whitener.mean) ** 2 + moment.clipped / share * lengths_sq,
+            public.var(axis=0),
+            math.sqrt(2.0) * moment.plain_noise / share * lengths_sq,
+        )
+    ):
+        return True
     # Rows of categories that no public row has are ignored, so that the curvature along the intercept is their complement.
-    if problem.loss.classes or problem.rotation.weighted or not len(problem.rotation.sums):
+    if problem.rotation.weighted or not len(problem.rotation.sums):
         return False
     doubt = tuning.SIGNIFICANT * moment.plain_noise + moment.clipped
     return share < problem.complete - tuning.UNNAMED - doubt
+
+
+def concerns_of(
+    problem: TrainingProblem,
+    curvature: PooledMoment,
+    radial: RadialMean,
+    start: FloatArray,
+    rounding: float,
+) -> Concerns:
+    """What released curvature and scores at coefficients `start` show of columns and labels."""
+    known = problem.posterior
+    dim = problem.dim
+    eta = curvature.plain_noise
+    collinear = null_space(problem).loads(curvature.plain, 2.0 * eta * math.sqrt(dim))
+    concerns = Concerns(collinear=np.append(False, collinear))
+    # Squared scores have the factor w^2 of a weight, and curvatures w: they are not compared.
+    if radial.reason == Reason.UNRESOLVED or problem.rotation.weighted:
+        return concerns
+    mean_square = radial.norms.rms**2 / dim
+    if not isinstance(known, LogisticPosterior):
+        return replace(concerns, exact_fit=is_exact_fit(math.sqrt(mean_square), rounding))
+    # Scores have a factor of 4 and curvatures too, so that their ratio has one.
+    dispersion = mean_square / (4.0 * float(np.mean(known.energy)))
+    axis = curvature.power(0.5) @ known.turn[0]
+    predictors = known.rows @ start
+    one_class = any(
+        is_one_class(
+            float(axis @ radial.mean),
+            radial.noise_std * float(np.linalg.norm(axis)),
+            factors(problem.loss, predictors, np.full(len(predictors), label)),
+            dispersion,
+        )
+        for label in (0.0, 1.0)
+    )
+    noise = math.sqrt(2.0 * dim) * eta
+    separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
+    return replace(concerns, one_class=one_class, separated=separated)
 
 
 def shape_of_squares(radial: RadialMean) -> FloatArray:
@@ -442,6 +507,11 @@ def learn_exact(
     alone: Any = (
         known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     )
+    rounding = rounding_residual(
+        rotation.step,
+        start.mean,
+        0.0 if problem.loss.classes else float(np.abs(known.labels).max()),
+    )
     step = ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
@@ -457,6 +527,8 @@ def learn_exact(
         squares=shape_of_squares(radial),
         start_noise=0.25 * float(plan.share / tuning.START),
         elsewhere=is_elsewhere(problem, curvature),
+        rounding=rounding,
+        concerns=concerns_of(problem, curvature, radial, start.mean, rounding),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )
     return step.fitted()
@@ -482,6 +554,8 @@ class ExactStep:
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
     start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
+    rounding: float  # see `rounding_residual`; at worst all of it lies along one direction
+    concerns: Concerns  # reasons that do not depend on the step
     # mean score of public rows at coefficients (D,), for a loss that is not quadratic
     mean_score: Callable[[FloatArray], FloatArray] | None = None
 
@@ -612,6 +686,7 @@ class ExactStep:
             + self._far_out(to_user)
             + self._clipped
             + tuning.BENT_OFF * np.abs(bent_user)
+            + self.rounding * lengths
         )
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
@@ -674,7 +749,7 @@ class ExactStep:
             covariance=covariance,
             noise=(1.0 - worth) ** 2 * self._noise_sq * self._inverse,
             drift=drift,
-            ends=ends if shifted else self._no_wider(ends, std),
+            ends=one_sided(ends if shifted else self._no_wider(ends, std)),
         )
 
     def _estimator(
@@ -755,12 +830,17 @@ class ExactStep:
         few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
         few |= rests
         # Many directions are resolved by neither public nor private rows.
-        few |= (
-            self.m < tuning.FEW_POOLED * self.radial.dim
-            and len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
+        few |= self.m < tuning.FEW_POOLED * self.radial.dim and is_hidden(
+            len(self.curvature.flattest), self.radial.dim, predicted=1.0, better=1.0
         )
-        first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
-        return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
+        concerns = replace(
+            self.concerns,
+            unresolved=reason == Reason.UNRESOLVED,
+            shifted=shifted,
+            few_rows=few,
+            heavy_tail=heavy,
+        )
+        return concerns.first(len(tail))
 
     @property
     def _public_sq(self) -> float:

@@ -336,6 +336,32 @@ _CONSTANT_SUM = 1e-6  # range of a sum of indicators, a whole number, that round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ListedTerms:
+    """The terms of a result: those of a design, and number columns that are constant in the public rows."""
+
+    terms: tuple[str, ...]  # their names
+    source: IntArray  # (q,), with role and level: as those of a `Design`
+    role: IntArray  # (q,)
+    level: FloatArray  # (q,)
+    varies: BoolArray  # (q,), which of them the model is linear in
+
+    @property
+    def is_constant(self) -> BoolArray:
+        """Which of [intercept, terms] are constant, (q + 1,)."""
+        return np.append(False, ~self.varies)
+
+    def with_constant(self, values: FloatArray, fill: float) -> FloatArray:
+        """Numbers (..., p + 1) of [intercept, varying terms], and `fill` for each other one, (..., q + 1)."""
+        listed = np.full((*values.shape[:-1], len(self.varies) + 1), fill)
+        listed[..., ~self.is_constant] = values
+        return listed
+
+    def matrix_with_constant(self, values: FloatArray) -> FloatArray:
+        """A matrix (p + 1, p + 1) of these, with zeros for each other one, (q + 1, q + 1)."""
+        return self.with_constant(self.with_constant(values, 0.0).T, 0.0).T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
     """The map of columns to terms: numbers as they are, indicators of missing cells, one indicator for each category."""
 
@@ -349,6 +375,7 @@ class Design:
     scale: FloatArray  # (p,)
     # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
     reach: FloatArray
+    listed: ListedTerms
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -398,14 +425,19 @@ class Design:
 
 
 def named_design(
-    design: Design | None, classes: Sequence[float] | None, names: Sequence[str]
+    design: Design | None,
+    terms: Design | ListedTerms | None,
+    classes: Sequence[float] | None,
+    names: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the design of a result as plain values, ready for JSON, with the names of classes that are texts."""
+    """Return a design with the `terms` of a result as plain values, ready for JSON, with the names of classes that are texts."""
     named: dict[str, Any] = (
-        {} if design is None else {"columns": list(design.columns), "terms": list(design.terms)}
+        {}
+        if design is None or terms is None
+        else {"columns": list(design.columns), "terms": list(terms.terms)}
     )
-    if design is not None:
-        named |= {name: getattr(design, name).tolist() for name in ("source", "role", "level")}
+    if design is not None and terms is not None:
+        named |= {name: getattr(terms, name).tolist() for name in ("source", "role", "level")}
         named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
     if design is not None and design.texts:
         named["texts"] = {name: list(listed) for name, listed in design.texts.items()}
@@ -497,6 +529,7 @@ def make_design(
         named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges]
     )
     varies = scale > 0.0
+    is_listed = varies | (role == NUMBER)
     return Design(
         columns=tuple(columns),
         terms=tuple(itertools.compress(named, varies)),
@@ -507,6 +540,13 @@ def make_design(
         center=center[varies],
         scale=scale[varies],
         reach=reach[varies],
+        listed=ListedTerms(
+            terms=tuple(itertools.compress(named, is_listed)),
+            source=source[is_listed],
+            role=role[is_listed],
+            level=level[is_listed],
+            varies=varies[is_listed],
+        ),
         texts=texts or {},
     ), usable
 

@@ -24,7 +24,6 @@ from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.session import Registry, Session
 from fastpubpriv.sources import Rows
@@ -52,9 +51,9 @@ from fastpubpriv.training.problem import (
     Fitted,
     TrainingMethod,
     TrainingProblem,
+    concerns_of_columns,
     counted_bias,
     linearized,
-    rests_on_few,
     shrinkage_bias,
 )
 from fastpubpriv.training.public_fits import (
@@ -258,7 +257,6 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
-    few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], len(center))
     return Fitted(
         mean=exact + problem.from_units(moved),
         covariance=covariance,
@@ -270,7 +268,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
             above=zeros,
             scale=zeros + 1.0,
             rows_std=std,
-            reasons=few,
+            reasons=concerns_of_columns(problem).first(len(center)),
         ),
     )
 

@@ -17,7 +17,7 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import PartReasons
+from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.session import Method
 from fastpubpriv.sources.column_names import NUMBER
@@ -35,6 +35,7 @@ from fastpubpriv.training.public_fits import (
     linear_posterior,
     logistic_posterior,
 )
+from fastpubpriv.training.reasons import Concerns, NullSpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,6 +146,17 @@ class Ends:
     reasons: PartReasons  # (p + 1,)
 
 
+def one_sided(ends: Ends) -> Ends:
+    """Return the intervals, without an end on the far side of zero if classes are separated, or only one of them is seen."""
+    endless = {Reason.SEPARATED, Reason.ONE_CLASS}
+    open_ended = np.array([not endless.isdisjoint(each) for each in ends.reasons])
+    return replace(
+        ends,
+        below=np.where(open_ended & (ends.estimate < 0.0), math.inf, ends.below),
+        above=np.where(open_ended & (ends.estimate >= 0.0), math.inf, ends.above),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
     """Result of a method, in the coordinates of the problem."""
@@ -163,6 +175,13 @@ def make_problem(
 ) -> tuple[TrainingProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)
+    # Folds of cross-validations and subsamples do not depend on the order in which public rows are given, nor on rows of far
+    # smaller weights.
+    keys = table.T[::-1]
+    order = np.lexsort(keys if given is None else np.vstack([keys, -given]))
+    table = table[order]
+    if given is not None:
+        given = given[order]
     share = 1.0
     spread = 1.0
     if given is not None and stated.weight_cap is not None:
@@ -286,6 +305,21 @@ def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
     enough = min(tuning.ROWS_BEHIND, tuning.BEHIND_SHARE * len(problem.posterior.rows))
     return np.asarray((rows_behind(problem) < enough) & (problem.rotation.design.role == NUMBER))
+
+
+def null_space(problem: TrainingProblem) -> NullSpace:
+    """Directions in which the terms of the public rows do not vary."""
+    to_terms = problem.whitener.to_terms.T @ problem.posterior.turn[1:]
+    terms = problem.posterior.rows @ to_terms.T
+    return NullSpace.of(terms - terms.mean(axis=0), problem.rotation.sums, to_terms)
+
+
+def concerns_of_columns(problem: TrainingProblem) -> Concerns:
+    """What public rows show of columns, for a fit without a curvature of the private rows."""
+    return Concerns(
+        collinear=np.append(False, null_space(problem).loads()),
+        few_rows=np.append(False, rests_on_few(problem)),
+    )
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:

@@ -20,17 +20,24 @@ from scipy import linalg, special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions.norms import DRAWS, NormCount
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import LARGEST, RadialPlan, unpacked
+from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, unpacked
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, rotation_map
+from fastpubpriv.training.coordinates import (
+    Rotation,
+    Whitener,
+    mapped_rows,
+    rotation_map,
+    rounding_residual,
+)
 from fastpubpriv.training.exact import (
     ExactStep,
     PooledMoment,
@@ -45,6 +52,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
     PreparedDescent,
 )
 from fastpubpriv.training.problem import Fitted, rows_worth
+from fastpubpriv.training.reasons import Concerns, is_one_class, is_separated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -361,6 +369,8 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         radial=measured,
         squares=np.eye(len(inverse)),
         elsewhere=False,
+        rounding=rounding_residual(known.rows.step, slope, 0.0),
+        concerns=_concerns(known, slope, curvature, measured),
         start_noise=1.0
         if plan.rounds > 1
         else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
@@ -379,6 +389,35 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         ends=fitted.ends,
         deviation=deviation,
     )
+
+
+def _concerns(
+    known: SoftmaxProblem, slope: FloatArray, curvature: PooledMoment, measured: RadialMean
+) -> Concerns:
+    """What released curvature and scores show of the labels."""
+    if measured.reason == Reason.UNRESOLVED:
+        return Concerns()
+    dim = measured.dim
+    dispersion = measured.norms.rms**2 / dim
+    # Mean of 1{y = k} - p_k over private rows for each class k, from the scores of the intercepts.
+    intercepts = curvature.power(0.5).reshape(len(slope), -1, dim)[:, 0]
+    to_missed = np.linalg.pinv(known.contrasts.T) @ intercepts
+    chance = special.softmax(
+        known.public[:, :-1] @ (known.contrasts @ slope * known.rows.step).T, axis=1
+    )
+    # The score of an absent class is minus its chance.
+    one_class = any(
+        is_one_class(
+            float(to_missed[k] @ measured.mean),
+            measured.noise_std * float(np.linalg.norm(to_missed[k])),
+            -chance[:, k],
+            dispersion,
+        )
+        for k in range(len(known.contrasts))
+    )
+    noise = math.sqrt(2.0 * dim) * curvature.plain_noise
+    separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
+    return Concerns(one_class=one_class, separated=separated)
 
 
 def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
