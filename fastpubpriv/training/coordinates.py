@@ -22,7 +22,7 @@ from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_stream
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.inputs import Design
+from fastpubpriv.training.inputs import UNIFORM_SPREAD, Design
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -248,7 +248,6 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
 
 _FLOAT32_WHOLE = 2**24  # whole numbers up to this are exact in single precision
 _LONGEST_LABEL = 1e30
-_SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -333,7 +332,7 @@ def rounding_residual(step: float, coefficients: FloatArray, largest_label: floa
     """Root mean square of the residual that rounding makes: of z to a grid of `step`, and of labels to single precision."""
     # Errors are uniform over a step, with independent signs over the coordinates; a class is a whole number, without an error.
     of_label = largest_label / _FLOAT32_WHOLE
-    return (step * float(np.linalg.norm(coefficients)) + of_label) / _SPREAD
+    return (step * float(np.linalg.norm(coefficients)) + of_label) / UNIFORM_SPREAD
 
 
 def capped(weights: FloatArray, cap: float) -> FloatArray:

@@ -42,6 +42,14 @@ from fastpubpriv.rowwise.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
+from fastpubpriv.training.concerns import (
+    Concerns,
+    is_exact_fit,
+    is_hidden,
+    is_narrower,
+    is_one_class,
+    is_separated,
+)
 from fastpubpriv.training.coordinates import Rotation, rounding_residual
 from fastpubpriv.training.newton import NewtonPlan
 from fastpubpriv.training.problem import (
@@ -54,14 +62,6 @@ from fastpubpriv.training.problem import (
     rows_worth,
 )
 from fastpubpriv.training.public_fits import LogisticPosterior, chances
-from fastpubpriv.training.reasons import (
-    Concerns,
-    is_exact_fit,
-    is_hidden,
-    is_narrower,
-    is_one_class,
-    is_separated,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

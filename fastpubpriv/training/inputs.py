@@ -26,7 +26,9 @@ MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="pu
 MOST_SCALE = 1e150  # maximum scale, whose square is finite
 MOST_RATIO = 1000.0  # maximum ratio of the weights of two classes
 _MOST_CLASSES, _MOST_NAMED = 1000, 6  # maximum number of classes; and of those in a message
-_SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
+UNIFORM_SPREAD = math.sqrt(
+    12.0
+)  # width of a range, in standard deviations of a uniform law over it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -228,7 +230,7 @@ def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
 
 def range_units(low: Any, high: Any) -> tuple[Any, Any]:
     """Return the centers and scales of stated ranges."""
-    return low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
+    return low / 2.0 + high / 2.0, high / UNIFORM_SPREAD - low / UNIFORM_SPREAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -332,7 +334,6 @@ _FARTHEST = 1e6  # maximum absolute value of a standardized number
 # The variance of a coefficient, and of a prediction at a standardized number, is finite.
 LARGEST_COEFFICIENT = float(np.sqrt(np.finfo(np.float64).max)) / _FARTHEST**2
 MOST_LEVELS = 1000
-_CONSTANT_SUM = 1e-6  # range of a sum of indicators, a whole number, that rounding to a grid leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -411,7 +412,8 @@ class Design:
         for places in self.categories():
             total = np.zeros(len(self.terms))
             total[places] = self.scale[places]
-            if np.ptp(terms @ total) < _CONSTANT_SUM:
+            # A sum of indicators is a whole number, up to rounding to a grid.
+            if np.ptp(terms @ total) < tuning.EXACT:
                 constant.append(total)
         return np.array(constant).reshape(len(constant), len(self.terms))
 

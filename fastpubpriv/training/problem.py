@@ -22,6 +22,7 @@ from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.session import Method
 from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
+from fastpubpriv.training.concerns import Concerns, NullSpace
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.training.public_fits import (
@@ -35,7 +36,6 @@ from fastpubpriv.training.public_fits import (
     linear_posterior,
     logistic_posterior,
 )
-from fastpubpriv.training.reasons import Concerns, NullSpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -77,19 +77,19 @@ class PublicLaw:
         return len(self.labels) <= len(self.mean)
 
     @property
-    def seen(self) -> FloatArray:
+    def varying(self) -> FloatArray:
         """1 for each coordinate in which public rows vary, else 0, (D,): predictions of errors are traces over these.
 
         Fewer rows than coordinates do not vary in directions in which others do.
         """
         if self.few:
             return np.ones(len(self.mean))
-        return np.where(np.mean(self.rows**2, axis=0) > tuning.UNVARIED, 1.0, 0.0)
+        return np.where(np.mean(self.rows**2, axis=0) > tuning.FLAT, 1.0, 0.0)
 
     @property
     def spread(self) -> float:
         """Predicted squared error of predictions for rows that vary as public ones do."""
-        return float(self.variance @ self.seen)
+        return float(self.variance @ self.varying)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -643,7 +643,7 @@ class LogisticPosterior(PublicLaw):
     @property
     def excess(self) -> float:
         """Predicted excess of the log-loss over that of the best coefficients."""
-        return 0.5 * float(self.curvature @ (self.seen * self.variance))
+        return 0.5 * float(self.curvature @ (self.varying * self.variance))
 
     def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each; equal without class weights."""

@@ -31,6 +31,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import training_tuning as tuning
+from fastpubpriv.training.concerns import Concerns, is_one_class, is_separated
 from fastpubpriv.training.coordinates import (
     Rotation,
     Whitener,
@@ -52,7 +53,6 @@ from fastpubpriv.training.gradient.gradient_problem import (
     PreparedDescent,
 )
 from fastpubpriv.training.problem import Fitted, rows_worth
-from fastpubpriv.training.reasons import Concerns, is_one_class, is_separated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,6 +21,7 @@ from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
+from fastpubpriv.training.concerns import Concerns, is_too_few
 from fastpubpriv.training.gradient.gradient_problem import (
     Descended,
     Descent,
@@ -39,7 +40,6 @@ from fastpubpriv.training.problem import (
     rows_behind,
 )
 from fastpubpriv.training.public_fits import Posterior
-from fastpubpriv.training.reasons import Concerns, is_too_few
 
 
 @shared_docs

@@ -18,7 +18,6 @@ FOLDED_COLUMNS = 200  # columns up to which so many folds are affordable for eig
 # least eigenvalue of the covariance, and that of a flat direction, over the largest
 LEAST_VARIANCE = 1e-6
 FLAT = 1e-10
-UNVARIED = 1e-6  # mean square of public rows below which they do not vary along a unit coordinate
 NEXT_TO_NONE = 60  # public rows below which they may be too few to estimate errors and residuals
 SOME_ROWS = 1000  # maximum number of public rows for quantiles and shares
 CLIP_QUANTILE = 0.9  # quantile of the norms of public rows that is the clip of private ones
@@ -125,15 +124,12 @@ BY_CHANCE = 1e-3
 FEW_BEHIND = 0.1
 HIDDEN = 0.05
 # Reasons: entry of a unit direction from which a term takes part in it; dispersion of classes that are separated, where slopes of
-# 6 standard deviations have .51 and more, and infinite ones .3 to .45; residual over the labels' deviation, and over that of
-# rounding, below which labels are exact: a count of norms has octaves.
+# 6 standard deviations have .51 and more, and infinite ones .3 to .45; residual over the labels' deviation below which labels are
+# exact; and ratio of the scales of a column in public and private rows from which it is shifted.
 LOADING = 0.1
 SEPARATED = 0.5
 EXACT = 1e-6
-NARROWER = (
-    3.0  # ratio of the scales of a column in public and private rows from which it is shifted
-)
-UNTOLD = 2.0
+NARROWER = 3.0
 # relative error of a second-order change; share of a step that is taken as linear
 BENT_OFF = 0.6
 SLIGHT = 1e-4

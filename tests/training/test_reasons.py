@@ -8,7 +8,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, linear_regression, logistic_regression, train
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.training import reasons
+from fastpubpriv.training.concerns import Concerns
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 BUDGET = ZCDP(0.5)
@@ -344,7 +344,7 @@ def test_columns_in_other_units_give_the_same_bits_in_these(loss):
 
 def test_the_first_reason_of_a_part_is_named():
     """In the order of the fields, and for each part alone."""
-    found = reasons.Concerns(
+    found = Concerns(
         collinear=np.array([False, True, True]),
         shifted=True,
         heavy_tail=np.array([True, True, True]),

@@ -106,7 +106,8 @@ def is_separated(trace: float, noise: float, dispersion: float, *, held: bool = 
 
 def is_exact_fit(residual: float, rounding: float) -> bool:
     """Whether labels follow from the columns: residuals, in units of the labels' deviation, are those of rounding or none."""
-    return residual < max(tuning.EXACT, tuning.UNTOLD * rounding)
+    # Twice, as the shells of a count of norms are that wide.
+    return residual < max(tuning.EXACT, 2.0 * rounding)
 
 
 def is_hidden(unseen: int, dim: int, predicted: float, better: float) -> bool:
