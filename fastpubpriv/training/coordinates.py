@@ -267,7 +267,6 @@ class Rotation:
     weight_cap: float | None = None
     # (k, p), see `Design.constant_sums`: a row in which one of them differs is ignored
     sums: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
-    total: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,), their constants
     # the map of plain numeric columns, with their units, or None
     _merged: RowMap | None = field(init=False, repr=False)
 
@@ -319,9 +318,10 @@ class Rotation:
 
     def _is_unnamed(self, terms: FloatArray) -> BoolArray:
         """Whether rows of terms (k, p) have a category that no public row has, (k,)."""
-        # Indicators sum to 1 in standardized units too, or else to 0.
+        # The sum of the indicators is 1, or else 0.
+        centers = np.where(self.sums > 0.0, self.design.center, 0.0).sum(axis=1)
         with np.errstate(all="ignore"):
-            return np.asarray(np.any(np.abs(terms @ self.sums.T - self.total) > 0.5, axis=1))
+            return np.asarray(np.any(terms @ self.sums.T + centers < 0.5, axis=1))
 
     def labels(self, predictions: FloatArray) -> FloatArray:
         """Convert labels to the unit of the fit."""

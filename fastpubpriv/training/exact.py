@@ -395,13 +395,9 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
         return False
     squares = np.einsum("ij,jk,ik->i", to_terms, moment.plain, to_terms) / share
     lengths_sq = np.sum(to_terms**2, axis=1)
-    if np.any(
-        is_narrower(
-            squares - (mean - problem.whitener.mean) ** 2 + moment.clipped / share * lengths_sq,
-            public.var(axis=0),
-            math.sqrt(2.0) * moment.plain_noise / share * lengths_sq,
-        )
-    ):
+    variance = squares - (mean - problem.whitener.mean) ** 2 + moment.clipped / share * lengths_sq
+    noise = math.sqrt(2.0) * moment.plain_noise / share * lengths_sq
+    if np.any(is_narrower(variance, public.var(axis=0), noise)):
         return True
     # Rows of categories that no public row has are ignored, so that the curvature along the intercept is their complement.
     if problem.rotation.weighted or not len(problem.rotation.sums):
@@ -433,15 +429,12 @@ def concerns_of(
     dispersion = mean_square / (4.0 * float(np.mean(known.energy)))
     axis = curvature.power(0.5) @ known.turn[0]
     predictors = known.rows @ start
-    one_class = any(
-        is_one_class(
-            float(axis @ radial.mean),
-            radial.noise_std * float(np.linalg.norm(axis)),
-            factors(problem.loss, predictors, np.full(len(predictors), label)),
-            dispersion,
-        )
-        for label in (0.0, 1.0)
-    )
+    score = float(axis @ radial.mean)
+    score_noise = radial.noise_std * float(np.linalg.norm(axis))
+    of_class = [
+        factors(problem.loss, predictors, np.full(len(predictors), label)) for label in (0.0, 1.0)
+    ]
+    one_class = any(is_one_class(score, score_noise, each, dispersion) for each in of_class)
     noise = math.sqrt(2.0 * dim) * eta
     separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
     return replace(concerns, one_class=one_class, separated=separated)
@@ -830,9 +823,9 @@ class ExactStep:
         few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
         few |= rests
         # Many directions are resolved by neither public nor private rows.
-        few |= self.m < tuning.FEW_POOLED * self.radial.dim and is_hidden(
-            len(self.curvature.flattest), self.radial.dim, predicted=1.0, better=1.0
-        )
+        if self.m < tuning.FEW_POOLED * self.radial.dim:
+            unseen = len(self.curvature.flattest)
+            few |= is_hidden(unseen, self.radial.dim, predicted=1.0, better=1.0)
         concerns = replace(
             self.concerns,
             unresolved=reason == Reason.UNRESOLVED,

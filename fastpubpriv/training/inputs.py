@@ -428,17 +428,14 @@ class Design:
 
 def named_design(
     design: Design | None,
-    terms: Design | ListedTerms | None,
+    terms: Any,  # the same, or its `ListedTerms`
     classes: Sequence[float] | None,
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return a design with the `terms` of a result as plain values, ready for JSON, with the names of classes that are texts."""
-    named: dict[str, Any] = (
-        {}
-        if design is None or terms is None
-        else {"columns": list(design.columns), "terms": list(terms.terms)}
-    )
-    if design is not None and terms is not None:
+    named: dict[str, Any] = {}
+    if design is not None:
+        named = {"columns": list(design.columns), "terms": list(terms.terms)}
         named |= {name: getattr(terms, name).tolist() for name in ("source", "role", "level")}
         named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
     if design is not None and design.texts:
@@ -532,6 +529,14 @@ def make_design(
     )
     varies = scale > 0.0
     is_listed = varies | (role == NUMBER)
+    names_of_listed = tuple(itertools.compress(named, is_listed))
+    listed = ListedTerms(
+        terms=names_of_listed,
+        source=source[is_listed],
+        role=role[is_listed],
+        level=level[is_listed],
+        varies=varies[is_listed],
+    )
     return Design(
         columns=tuple(columns),
         terms=tuple(itertools.compress(named, varies)),
@@ -542,13 +547,7 @@ def make_design(
         center=center[varies],
         scale=scale[varies],
         reach=reach[varies],
-        listed=ListedTerms(
-            terms=tuple(itertools.compress(named, is_listed)),
-            source=source[is_listed],
-            role=role[is_listed],
-            level=level[is_listed],
-            varies=varies[is_listed],
-        ),
+        listed=listed,
         texts=texts or {},
     ), usable
 

@@ -257,6 +257,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
+    reasons = concerns_of_columns(problem).first(len(center))
     return Fitted(
         mean=exact + problem.from_units(moved),
         covariance=covariance,
@@ -268,7 +269,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
             above=zeros,
             scale=zeros + 1.0,
             rows_std=std,
-            reasons=concerns_of_columns(problem).first(len(center)),
+            reasons=reasons,
         ),
     )
 

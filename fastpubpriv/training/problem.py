@@ -150,11 +150,9 @@ def one_sided(ends: Ends) -> Ends:
     """Return the intervals, without an end on the far side of zero if classes are separated, or only one of them is seen."""
     endless = {Reason.SEPARATED, Reason.ONE_CLASS}
     open_ended = np.array([not endless.isdisjoint(each) for each in ends.reasons])
-    return replace(
-        ends,
-        below=np.where(open_ended & (ends.estimate < 0.0), math.inf, ends.below),
-        above=np.where(open_ended & (ends.estimate >= 0.0), math.inf, ends.above),
-    )
+    below = np.where(open_ended & (ends.estimate < 0.0), math.inf, ends.below)
+    above = np.where(open_ended & (ends.estimate >= 0.0), math.inf, ends.above)
+    return replace(ends, below=below, above=above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -175,13 +173,7 @@ def make_problem(
 ) -> tuple[TrainingProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)
-    # Folds of cross-validations and subsamples do not depend on the order in which public rows are given, nor on rows of far
-    # smaller weights.
-    keys = table.T[::-1]
-    order = np.lexsort(keys if given is None else np.vstack([keys, -given]))
-    table = table[order]
-    if given is not None:
-        given = given[order]
+    table, given = _in_order(table, given)
     share = 1.0
     spread = 1.0
     if given is not None and stated.weight_cap is not None:
@@ -229,12 +221,9 @@ def make_problem(
     if counted is not None and stated.weight_cap is not None:
         posterior = _of_unequal_rows(posterior, counted[importance.sample])
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
-    row_map, step = rotation_map(
-        posterior.turn[1:].T @ whitener.root.T,
-        whitener.mean,
-        posterior.turn[0],
-        tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1]),
-    )
+    radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
+    matrix = posterior.turn[1:].T @ whitener.root.T
+    row_map, step = rotation_map(matrix, whitener.mean, posterior.turn[0], radius)
     rotation = Rotation(
         design=design,
         row_map=row_map,
@@ -244,20 +233,25 @@ def make_problem(
         classes=pair,
         weight_cap=stated.weight_cap,
         sums=sums,
-        total=sums @ terms[0],
     )
+    complete = len(used) / len(table)
     made = TrainingProblem(
-        loss=loss,
-        whitener=whitener,
-        posterior=posterior,
-        rotation=rotation,
-        n_priv=n_priv,
-        weight_share=share,
-        weight_spread=spread,
-        tails=stated.tails,
-        complete=len(used) / len(table),
+        loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
     )
     return made, len(used)
+
+
+def _in_order(
+    table: FloatArray, weights: FloatArray | None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Sorted rows (m, width) and their weights: folds and subsamples do not depend on the order in which rows are given."""
+    keys = table.T[::-1]
+    if weights is None:
+        return table[np.lexsort(keys)], None
+    order = np.lexsort(
+        [*keys, -weights]
+    )  # the heaviest first, so that light ones move none of these
+    return table[order], weights[order]
 
 
 def _of_unequal_rows(

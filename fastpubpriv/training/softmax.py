@@ -153,19 +153,16 @@ class SoftmaxProblem:
         assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
         dim = self.dim
-        row_map, step = rotation_map(
-            np.vstack([np.zeros(len(self.whitener.mean)), self.whitener.root.T]),
-            self.whitener.mean,
-            np.eye(dim)[0],
-            tuning.FAR_ROWS * longest + math.sqrt(dim),
-        )
+        radius = tuning.FAR_ROWS * longest + math.sqrt(dim)
+        mean = self.whitener.mean
+        matrix = np.vstack([np.zeros(len(mean)), self.whitener.root.T])
+        row_map, step = rotation_map(matrix, mean, np.eye(dim)[0], radius)
         return Rotation(
             design=units.design,
             row_map=row_map,
             step=step,
             classes=units.classes,
             sums=self.sums,
-            total=self.sums @ self.problem.x[0, 1:],
         )
 
     @cached_property
@@ -405,16 +402,11 @@ def _concerns(
     chance = special.softmax(
         known.public[:, :-1] @ (known.contrasts @ slope * known.rows.step).T, axis=1
     )
+    missed = to_missed @ measured.mean
+    noises = measured.noise_std * np.linalg.norm(to_missed, axis=1)
     # The score of an absent class is minus its chance.
-    one_class = any(
-        is_one_class(
-            float(to_missed[k] @ measured.mean),
-            measured.noise_std * float(np.linalg.norm(to_missed[k])),
-            -chance[:, k],
-            dispersion,
-        )
-        for k in range(len(known.contrasts))
-    )
+    by_class = zip(missed.tolist(), noises.tolist(), -chance.T, strict=True)
+    one_class = any(is_one_class(*each, dispersion) for each in by_class)
     noise = math.sqrt(2.0 * dim) * curvature.plain_noise
     separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
     return Concerns(one_class=one_class, separated=separated)
