@@ -156,7 +156,7 @@ The rows are made up.
     The method and loss that were used.
 [model_terms] terms : tuple of str
     Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
-    constant in the public rows has no term.
+    constant in the public rows has no term, or one with a coefficient of NaN in a TrainingResult.
 [model_classes] classes : (k,) float64
     The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
 [model_design] design : mapping

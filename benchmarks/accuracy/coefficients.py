@@ -6,6 +6,7 @@ the split, for terms that vary in the public rows. As intervals also include sam
 
 from __future__ import annotations
 
+import itertools
 import warnings
 import zlib
 from collections import Counter
@@ -129,22 +130,30 @@ def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]
             x[m:], y[m:], x_pub=x[:m], y_pub=y[:m], budget=BUDGETS[setting.budget], method=setting.method,
             random_state=seed, progress=False, threads=1,
         )  # fmt: skip
-        kept = [int(term.removeprefix("x")) for term in result.terms]
+        kept = columns_of(result)
         return result, LeastSquares.of(x[:, kept], y), LeastSquares.of(x[:m][:, kept], y[:m])
+
+
+def columns_of(result: Any) -> list[int]:
+    """Return the columns with a coefficient: all but those that are constant in the public rows."""
+    slopes = np.isfinite(result.coefficients)
+    return [int(term.removeprefix("x")) for term in itertools.compress(result.terms, slopes)]
 
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
     """Return coverage, reasons and relative width per term of one split, and the excess of the private and of the public fit."""
     data = labeled(setting.table)
     result, truth, public = _both(setting, seed)
-    kept = [int(term.removeprefix("x")) for term in result.terms]
-    lower, upper = result.confidence_interval(0.95)
+    kept = columns_of(result)
+    has_slope = np.isfinite(result.coefficients)
+    lower, upper = (ends[has_slope] for ends in result.confidence_interval(0.95))
+    parts = itertools.compress(result.part_reasons[1:], has_slope)
     return {
         "terms": [data.names[j] for j in kept], "method": result.method,
-        "reasons": [", ".join(own) or "ok" for own in result.part_reasons[1:]],
+        "reasons": [", ".join(own) or "ok" for own in parts],
         "covered": ((lower <= truth.coefficients) & (truth.coefficients <= upper)).tolist(),
         "width": ((upper - lower) / (3.92 * np.maximum(truth.deviations, 1e-300))).tolist(),
-        "excess": truth.excess(result.coefficients), "public excess": truth.excess(public.coefficients),
+        "excess": truth.excess(result.coefficients[has_slope]), "public excess": truth.excess(public.coefficients),
     }  # fmt: skip
 
 

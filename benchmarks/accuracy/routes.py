@@ -10,6 +10,7 @@ that of noise and sampling; errors do not increase with the budget.
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -75,19 +76,22 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
         auto = fitted()
         newton = fitted(method="newton")
         light = fitted(tails="light")
-        kept = [int(term.removeprefix("x")) for term in auto.terms]
+        kept = coefficients.columns_of(auto)
+        has_slope = np.isfinite(auto.coefficients)
         truth, public = (
             coefficients.LeastSquares.of(x[:rows, kept], y[:rows]) for rows in (len(y), m)
         )
-        lower, upper = auto.confidence_interval()
-    need = 3.92 * np.sqrt(truth.deviations**2 + np.diag(auto.noise_covariance)[1:])
+        lower, upper = (ends[has_slope] for ends in auto.confidence_interval())
+    noise_sq = np.diag(auto.noise_covariance)[1:][has_slope]
+    need = 3.92 * np.sqrt(truth.deviations**2 + noise_sq)
     return {
-        "auto": truth.excess(auto.coefficients), "newton": truth.excess(newton.coefficients),
-        "light": truth.excess(light.coefficients), "public": truth.excess(public.coefficients),
+        "auto": truth.excess(auto.coefficients[has_slope]),
+        "newton": truth.excess(newton.coefficients[has_slope]),
+        "light": truth.excess(light.coefficients[has_slope]), "public": truth.excess(public.coefficients),
         "width": float(np.median((upper - lower) / need)),
         "sampled": float(np.median((upper - lower) / truth.deviations)) / 3.92,
         "covered": float(np.mean((lower <= truth.coefficients) & (truth.coefficients <= upper))),
-        "ok": float(np.mean([not own for own in auto.part_reasons[1:]])),
+        "ok": float(np.mean([not own for own in itertools.compress(auto.part_reasons[1:], has_slope)])),
         "dim": len(auto.coefficients) + 1.0,
     }  # fmt: skip
 

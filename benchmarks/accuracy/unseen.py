@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import warnings
 import zlib
 from collections import Counter
@@ -126,13 +127,15 @@ def answers(table: str, rows: Any, budget: str, seed: int) -> Iterator[Part]:
     if np.linalg.cond(design) < COLLINEAR and public[names[-1]].nunique() > 1:
         truth = np.linalg.lstsq(design, values[:, -1], rcond=None)[0][1:] / std[:-1]
         fit = fpp.linear_regression(private, label=names[-1], **shared)
-        terms = [names[:-1].index(term) for term in fit.terms]
-        low, high = fit.confidence_interval()
+        has_slope = np.isfinite(fit.coefficients)
+        terms = [names[:-1].index(term) for term in itertools.compress(fit.terms, has_slope)]
+        low, high = (ends[has_slope] for ends in fit.confidence_interval())
         truth = truth[terms]
         inside = (low <= truth) & (truth <= high)
-        error = fit.coefficients - truth
+        error = fit.coefficients[has_slope] - truth
+        parts = tuple(itertools.compress(fit.part_reasons[1:], has_slope))
         yield from parts_of(
-            "coefficient", n, table, fit.part_reasons[1:], error, fit.standard_error, inside
+            "coefficient", n, table, parts, error, fit.standard_error[has_slope], inside
         )
 
 

@@ -104,8 +104,8 @@ class LinearModel(Result):
     public_coefficients: FloatArray
     public_intercept: Any
     interval_center: FloatArray = dataclasses.field(metadata=shape("all"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("all"))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("all"))
+    tail_below: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
+    tail_above: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
     method: str
     loss: str
     terms: tuple[str, ...]
@@ -155,11 +155,17 @@ class LinearModel(Result):
         self, known: FloatArray, std: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
+        # Without a coefficient, that of a constant column, nothing is to be contained.
         half = normal_quantile(0.5 + level / 2.0) * std
         lower = self.interval_center - self.tail_below - half
-        return np.minimum(known, lower), np.maximum(
-            known, self.interval_center + self.tail_above + half
-        )
+        upper = self.interval_center + self.tail_above + half
+        lower = np.where(known < lower, known, lower)
+        return lower, np.where(known > upper, known, upper)
+
+    @property
+    def _has_slope(self) -> Any:
+        """Which terms have a coefficient, (terms,): all but constant columns."""
+        return ~np.isnan(np.atleast_2d(self.coefficients)).all(axis=0)
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,) labels or log-odds, or (n, outputs) scores of classes.
@@ -168,7 +174,11 @@ class LinearModel(Result):
         """
         with np.errstate(all="ignore"):
             terms = terms_of(rows, self.dim, self.columns, self.design)
-            scores: FloatArray = self.intercept + terms @ self.coefficients.T
+            slopes = self.coefficients
+            if not self._has_slope.all():
+                terms = terms[:, self._has_slope]
+                slopes = slopes[..., self._has_slope]
+            scores: FloatArray = self.intercept + terms @ slopes.T
         return scores[:, 0] if scores.shape[1:] == (1,) else scores
 
     def predict(self, rows: Any) -> Any:
@@ -219,9 +229,13 @@ class TrainingResult(LinearModel):
     "shifted": public rows have another distribution (`public_drift` above 2, a released mean outside their range, or categories
     that none of them has), and were not pooled. "few_rows": too few public rows for the number of coefficients, or directions in
     which private rows hardly vary; with tails="light", and for the Huber loss, a term that few public rows support. "unresolved":
-    noise hides the norms of the scores. "few_public_rows" for all parts if there are fewer than two public rows per coefficient
-    (five for classes): the scale of residuals and how close a step comes to the optimum are then hardly known: no
-    intervals (NaN). "wide": the public rows alone were predicted to be more accurate.
+    noise hides the norms of the scores. "constant": no public row differs in the column, whose coefficient is NaN, its interval
+    infinite, and its part in a prediction 0. "collinear": a combination of columns is constant in public rows, and private ones
+    do not show that it varies. "one_class" and "separated": private rows have one of the classes alone, or are told apart nearly
+    without error; intervals then have no end on the far side of zero. "exact_fit": labels are linear in the columns, up to
+    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes): the
+    scale of residuals and how close a step comes to the optimum are then hardly known: no intervals (NaN).
+    "wide": the public rows alone were predicted to be more accurate.
 
     Attributes
     ----------
@@ -273,12 +287,12 @@ class TrainingResult(LinearModel):
     ([1.0, -2.0], [1.0])
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("terms"))
+    coefficients: FloatArray = dataclasses.field(metadata=shape("terms", missing=math.nan))
     intercept: float
     covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     noise_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     rows_error: FloatArray = dataclasses.field(metadata=shape("all"))
-    public_coefficients: FloatArray = dataclasses.field(metadata=shape("terms"))
+    public_coefficients: FloatArray = dataclasses.field(metadata=shape("terms", missing=math.nan))
     public_intercept: float
     public_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     public_drift: float
@@ -311,8 +325,9 @@ class TrainingResult(LinearModel):
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard error of each coefficient, (terms,); NaN if there are "few_public_rows"."""
-        return np.sqrt(np.diag(self.covariance)[1:]) * self._known
+        """Standard error of each coefficient, (terms,); NaN if there are "few_public_rows", or if it is "constant"."""
+        std = np.sqrt(np.diag(self.covariance)[1:]) * self._known
+        return np.where(self._has_slope, std, np.nan)
 
     @property
     def intercept_error(self) -> float:
@@ -322,7 +337,9 @@ class TrainingResult(LinearModel):
     @property
     def privacy_share(self) -> float:
         """Share of the coefficients' variance due to privacy noise, averaged over the coefficients."""
-        return float(np.mean(np.diag(self.noise_covariance)[1:] / np.diag(self.covariance)[1:]))
+        has_slope = np.append(False, self._has_slope)
+        noise = np.diag(self.noise_covariance)[has_slope]
+        return float(np.mean(noise / np.diag(self.covariance)[has_slope]))
 
     def confidence_interval(
         self, level: float = 0.95, *, of: Literal["population", "rows"] = "population"
@@ -359,12 +376,14 @@ class TrainingResult(LinearModel):
                 "prediction_interval is for labels that are numbers: use predict_proba"
             )
         terms = terms_of(rows, self.dim, self.columns, self.design)
+        terms[:, ~self._has_slope] = 0.0
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         middle = self.predict(rows)
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one)
         if Reason.SHIFTED not in self.reasons:
             # In directions that noise dominates, the public fit gives a tighter bound on the error of a prediction.
-            away = middle - terms @ self.public_coefficients - self.public_intercept
+            alone_slopes = np.where(self._has_slope, self.public_coefficients, 0.0)
+            away = middle - terms @ alone_slopes - self.public_intercept
             alone = np.einsum("ij,jk,ik->i", with_one, self.public_covariance, with_one)
             variance = np.fmin(variance, alone + away**2)
         level = validation.confidence_level(level)

@@ -49,6 +49,21 @@ class Reason(StrEnum):
         "unreliable",
         "rows are equal, or those that differ are too few to be seen: no interval without bounds",
     )
+    COLLINEAR = (
+        "collinear",
+        "unreliable",
+        "columns agree wherever rows show it: their common effect cannot be divided among them",
+    )
+    ONE_CLASS = (
+        "one_class",
+        "unreliable",
+        "rows of one of the classes are too few to be seen: how the classes differ is not known",
+    )
+    SEPARATED = (
+        "separated",
+        "unreliable",
+        "the columns tell the classes apart in nearly all rows: coefficients have no upper limit",
+    )
     FALLBACK = (
         "fallback",
         "unreliable",
@@ -68,6 +83,11 @@ class Reason(StrEnum):
         "poor_fit",
         "unreliable",
         "private rows differ from it by more than noise and chance explain",
+    )
+    EXACT_FIT = (
+        "exact_fit",
+        "caution",
+        "labels follow from the columns exactly: the interval is that of rounding alone",
     )
     SHIFTED = (
         "shifted",

@@ -47,7 +47,7 @@ from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.column_names import MISSING, NUMBER
-from fastpubpriv.sources.open import public_rows, without_column
+from fastpubpriv.sources.open import labels_of_table, names_of_table, public_rows, without_column
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
@@ -131,6 +131,9 @@ class PublicPrivateEstimator(BaseEstimator):
         if hasattr(self, "n_features_in_"):
             del self.n_features_in_
         validate_data(self, x, skip_check_array=True)
+        named_by_public = not hasattr(self, "n_features_in_")
+        if named_by_public:
+            self._take_features(x_pub)
         names = inspect.signature(call).parameters
         settings = {
             name: value for name, value in self.get_params(deep=False).items() if name in names
@@ -144,11 +147,29 @@ class PublicPrivateEstimator(BaseEstimator):
         ):
             self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
         purchase.warn_of_scores()
-        if not hasattr(self, "n_features_in_"):
-            self.n_features_in_: int = self.result_.dim
-            if self.result_.columns is not None:
-                self.feature_names_in_ = np.array(self.result_.columns, dtype=object)
+        if named_by_public:
+            self._order_features(self.result_.columns)
         return self.result_
+
+    def _take_features(self, x_pub: Any) -> None:
+        """Set the number of columns, and names that are texts, from the public rows alone."""
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        names = names_of_table(x_pub)
+        # A column of text has a name, so that only rows without names are read.
+        self.n_features_in_: int = public_rows(x_pub).shape[1] if names is None else len(names)
+        labels = labels_of_table(x_pub)
+        if labels is not None and all(isinstance(label, str) for label in labels):
+            self.feature_names_in_: Any = np.array(labels, dtype=object)
+
+    def _order_features(self, columns: tuple[str, ...] | None) -> None:
+        """Put the names in the order of the private rows' `columns`; remove them if these have no such names."""
+        if not hasattr(self, "feature_names_in_"):
+            return
+        if columns is None or set(columns) != set(self.feature_names_in_):
+            del self.feature_names_in_
+        else:
+            self.feature_names_in_ = np.array(columns, dtype=object)
 
     def _rows(self, x: Any) -> FloatArray:
         """Return the rows to predict for, in the columns of the fit; this call does not protect them."""
@@ -509,8 +530,9 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
             result.design["source"], result.design["role"], result.coefficients, strict=True
         )
         for source, role, coefficient in terms:
-            if role != MISSING:
-                coefficients[source] = coefficient if role == NUMBER else np.nan
+            if role == MISSING or (role == NUMBER and np.isnan(coefficient)):
+                continue
+            coefficients[source] = coefficient if role == NUMBER else np.nan
         self.coef_, self.intercept_ = coefficients, result.intercept
         if classes is not None:
             self.classes_, self.coef_, self.intercept_ = (

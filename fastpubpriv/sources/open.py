@@ -264,6 +264,16 @@ def names_of_table(x_pub: Any) -> list[str] | None:
         )
 
 
+def labels_of_table(x_pub: Any) -> list[Any] | None:
+    """Return the column labels of public data as they are, of any type; that of a series is its name."""
+    source = source_of(x_pub)
+    if tables.is_series(source):
+        return [source.name]
+    labels = names_of_source(source) if tables.is_frame(source) else names_of_table(x_pub)
+    left_out = left_out_of(x_pub)
+    return None if labels is None else [label for label in labels if label not in left_out]
+
+
 def left_out_of(table: Any) -> frozenset[str]:
     """Return the names of the columns of the source of `table` that are no columns of `table`."""
     return table.left_out if isinstance(table, DerivedTable) else frozenset()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.kernels.rows import rows_single
 from fastpubpriv.rowwise.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
@@ -22,7 +22,7 @@ from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_stream
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.inputs import Design
+from fastpubpriv.training.inputs import UNIFORM_SPREAD, Design
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -91,40 +91,64 @@ def risen(values: FloatArray) -> FloatArray:
     return np.repeat(np.array(means, dtype=np.float64), counts)
 
 
+def complement(sums: FloatArray | None) -> FloatArray | None:
+    """Orthonormal basis (p, p - k) of the directions across `sums` (k, p); None without sums."""
+    if sums is None or not len(sums):
+        return None
+    return np.asarray(np.linalg.qr(sums.T, mode="complete")[0][:, len(sums) :])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whitener:
-    """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
+    """x = [1, (terms - mean) root]: about uncorrelated coordinates of unit variance after an intercept.
+
+    Sums of terms that are constant have no coordinate: a row has r + 1 of them, r <= p.
+    """
 
     mean: FloatArray  # (p,), of the standardized public terms
-    root: FloatArray  # (p, p), the inverse square root of their covariance
-    inverse: FloatArray  # (p, p), the inverse of their covariance
+    root: FloatArray  # (p, r), an inverse square root of their covariance
+    ridge_of_terms: FloatArray  # (r, r), the squared norm of coefficients of the terms
     # squared share of the differences between directions of the public rows, and so of their error, that is used
     confirmed: float
 
     @classmethod
-    def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
-        """Return the whitener of public terms (m, p) with weights (m,)."""
+    def of(cls, terms: FloatArray, weights: FloatArray, sums: FloatArray | None = None) -> Whitener:
+        """Return the whitener of public terms (m, p) with weights (m,); `sums` (k, p) of terms that are constant are null."""
         mean: FloatArray = np.average(terms, axis=0, weights=weights)
-        values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
-        # A row with a category that no public row has leaves the subspace of the public rows: it must not seem to be far out.
+        centered = (terms - mean) * np.sqrt(weights)[:, None]
+        basis = complement(sums)
+        values, vectors, confirmed = principal_variances(
+            centered if basis is None else centered @ basis
+        )
+        # Private rows may vary where public ones do not: they must not seem to be far out.
         flat = values < tuning.FLAT * values[-1]
         values = np.where(
             flat, values.mean(), np.maximum(values, tuning.LEAST_VARIANCE * values[-1])
         )
         root = (vectors / np.sqrt(values)) @ vectors.T
-        inverse = (vectors / values) @ vectors.T
-        return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
+        ridge_of_terms = (vectors / values) @ vectors.T
+        return cls(
+            mean=mean,
+            root=root if basis is None else basis @ root,
+            ridge_of_terms=ridge_of_terms,
+            confirmed=confirmed,
+        )
 
     def __call__(self, terms: FloatArray) -> FloatArray:
-        """Map public terms (m, p) to (m, p + 1)."""
+        """Map public terms (m, p) to (m, r + 1)."""
         return np.hstack([np.ones((len(terms), 1)), (terms - self.mean) @ self.root])
 
     def ridge(self, intercept: float) -> FloatArray:
-        """Return the precision (p + 1, p + 1), in these coordinates, of independent unit-variance coefficients of the terms."""
-        matrix = np.zeros((len(self.mean) + 1,) * 2)
+        """Return the precision (r + 1, r + 1), in these coordinates, of independent unit-variance coefficients of the terms."""
+        matrix = np.zeros((self.root.shape[1] + 1,) * 2)
         matrix[0, 0] = intercept
-        matrix[1:, 1:] = self.inverse
+        matrix[1:, 1:] = self.ridge_of_terms
         return matrix
+
+    @property
+    def to_terms(self) -> FloatArray:
+        """Map (r, p) from coordinates after the intercept to centered terms."""
+        return np.asarray(np.linalg.pinv(self.root))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,6 +265,8 @@ class Rotation:
     classes: tuple[float, ...] | None = None
     # rows have a weight after the label, which becomes min(weight, cap) / cap
     weight_cap: float | None = None
+    # (k, p), see `Design.constant_sums`: a row in which one of them differs is ignored
+    sums: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     # the map of plain numeric columns, with their units, or None
     _merged: RowMap | None = field(init=False, repr=False)
 
@@ -282,15 +308,31 @@ class Rotation:
             cells = np.ascontiguousarray(
                 self.design.standardize(cells.astype(np.float64, copy=False))
             )
+            if len(self.sums):
+                cells[self._is_unnamed(cells)] = np.nan
         rows_single(cells, self._merged or self.row_map, out)
         out[:, self.row_map.out_dim] = self.labels(chunk[:, label].astype(np.float64))
         if self.weight_cap is not None:
             out[:, -1] = capped(chunk[:, -1].astype(np.float64), self.weight_cap)
         return out
 
+    def _is_unnamed(self, terms: FloatArray) -> BoolArray:
+        """Whether rows of terms (k, p) have a category that no public row has, (k,)."""
+        # The sum of the indicators is 1, or else 0.
+        centers = np.where(self.sums > 0.0, self.design.center, 0.0).sum(axis=1)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.any(terms @ self.sums.T + centers < 0.5, axis=1))
+
     def labels(self, predictions: FloatArray) -> FloatArray:
         """Convert labels to the unit of the fit."""
         return label_values(predictions, self.label_center, self.label_scale, self.classes)
+
+
+def rounding_residual(step: float, coefficients: FloatArray, largest_label: float) -> float:
+    """Root mean square of the residual that rounding makes: of z to a grid of `step`, and of labels to single precision."""
+    # Errors are uniform over a step, with independent signs over the coordinates; a class is a whole number, without an error.
+    of_label = largest_label / _FLOAT32_WHOLE
+    return (step * float(np.linalg.norm(coefficients)) + of_label) / UNIFORM_SPREAD
 
 
 def capped(weights: FloatArray, cap: float) -> FloatArray:

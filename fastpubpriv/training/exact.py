@@ -36,13 +36,21 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.reasons import PartReasons, Reason, first_of
+from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.rowwise.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation
+from fastpubpriv.training.concerns import (
+    Concerns,
+    is_exact_fit,
+    is_hidden,
+    is_narrower,
+    is_one_class,
+    is_separated,
+)
+from fastpubpriv.training.coordinates import Rotation, rounding_residual
 from fastpubpriv.training.newton import NewtonPlan
 from fastpubpriv.training.posterior import (
     Average,
@@ -60,6 +68,8 @@ from fastpubpriv.training.problem import (
     Ends,
     Fitted,
     TrainingProblem,
+    null_space,
+    one_sided,
     own_fit,
     rows_behind,
     rows_worth,
@@ -379,24 +389,60 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     share = float(axis @ moment.plain @ axis)
     if not share > tuning.SIGNIFICANT * moment.plain_noise:
         return False
-    back = np.linalg.inv(problem.whitener.root)
-    to_terms = back @ turn[1:]
+    to_terms = problem.whitener.to_terms.T @ turn[1:]
     mean = problem.whitener.mean + to_terms @ (moment.plain @ axis) / share
     unsure = (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) / share
     doubt = unsure * np.sqrt(np.sum(to_terms**2, axis=1))
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
-    design = problem.rotation.design
-    for places in design.categories():
-        named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
-        whole = float(
-            np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places])
-        )
-        doubt = unsure * float(np.linalg.norm(design.scale[places] @ to_terms[places]))
-        if named < min(whole, 1.0) - tuning.UNNAMED - doubt:
-            return True
-    return False
+    if problem.loss.classes:  # whose curvature is no second moment of rows
+        return False
+    squares = np.einsum("ij,jk,ik->i", to_terms, moment.plain, to_terms) / share
+    lengths_sq = np.sum(to_terms**2, axis=1)
+    variance = squares - (mean - problem.whitener.mean) ** 2 + moment.clipped / share * lengths_sq
+    noise = math.sqrt(2.0) * moment.plain_noise / share * lengths_sq
+    if np.any(is_narrower(variance, public.var(axis=0), noise)):
+        return True
+    # Rows of categories that no public row has are ignored, so that the curvature along the intercept is their complement.
+    if problem.rotation.weighted or not len(problem.rotation.sums):
+        return False
+    doubt = tuning.SIGNIFICANT * moment.plain_noise + moment.clipped
+    return share < problem.complete - tuning.UNNAMED - doubt
+
+
+def concerns_of(
+    problem: TrainingProblem,
+    curvature: PooledMoment,
+    radial: RadialMean,
+    start: FloatArray,
+    rounding: float,
+) -> Concerns:
+    """What released curvature and scores at coefficients `start` show of columns and labels."""
+    known = problem.posterior
+    dim = problem.dim
+    eta = curvature.plain_noise
+    collinear = null_space(problem).loads(curvature.plain, 2.0 * eta * math.sqrt(dim))
+    concerns = Concerns(collinear=np.append(False, collinear))
+    # Squared scores have the factor w^2 of a weight, and curvatures w: they are not compared.
+    if radial.reason == Reason.UNRESOLVED or problem.rotation.weighted:
+        return concerns
+    mean_square = radial.norms.rms**2 / dim
+    if not isinstance(known, LogisticPosterior):
+        return replace(concerns, exact_fit=is_exact_fit(math.sqrt(mean_square), rounding))
+    # Scores have a factor of 4 and curvatures too, so that their ratio has one.
+    dispersion = mean_square / (4.0 * float(np.mean(known.energy)))
+    axis = curvature.power(0.5) @ known.turn[0]
+    predictors = known.rows @ start
+    score = float(axis @ radial.mean)
+    score_noise = radial.noise_std * float(np.linalg.norm(axis))
+    of_class = [
+        factors(problem.loss, predictors, np.full(len(predictors), label)) for label in (0.0, 1.0)
+    ]
+    one_class = any(is_one_class(score, score_noise, each, dispersion) for each in of_class)
+    noise = math.sqrt(2.0 * dim) * eta
+    separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
+    return replace(concerns, one_class=one_class, separated=separated)
 
 
 def shape_of_squares(radial: RadialMean) -> FloatArray:
@@ -490,6 +536,11 @@ def learn_exact(
     alone: Any = known.mean
     if not isinstance(known, LogisticPosterior):
         alone = np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
+    rounding = rounding_residual(
+        rotation.step,
+        start.mean,
+        0.0 if problem.loss.classes else float(np.abs(known.labels).max()),
+    )
     step = ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
@@ -505,6 +556,8 @@ def learn_exact(
         squares=shape_of_squares(radial),
         excess_unit=problem.excess_unit,
         elsewhere=is_elsewhere(problem, curvature),
+        rounding=rounding,
+        concerns=concerns_of(problem, curvature, radial, start.mean, rounding),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )
     return step.fitted()
@@ -531,6 +584,8 @@ class ExactStep:
     radial: RadialMean
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
     elsewhere: bool  # see `is_elsewhere`
+    rounding: float  # see `rounding_residual`; at worst all of it lies along one direction
+    concerns: Concerns  # reasons that do not depend on the step
     # mean score of public rows at coefficients (D,), for a loss that is not quadratic
     mean_score: Callable[[FloatArray], FloatArray] | None = None
 
@@ -700,6 +755,7 @@ class ExactStep:
             + self._far_out(to_user)
             + self._clipped
             + tuning.BENT_OFF * np.abs(bent_user)
+            + self.rounding * lengths
         )
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
@@ -754,7 +810,12 @@ class ExactStep:
             ends = self._no_wider(ends, std)
         noise = (1.0 - worth) ** 2 * self._noise_sq * self._inverse
         return Fitted(
-            mean=mean, covariance=covariance, noise=noise, drift=drift, ends=ends, excess=excess
+            mean=mean,
+            covariance=covariance,
+            noise=noise,
+            drift=drift,
+            ends=one_sided(ends),
+            excess=excess,
         )
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
@@ -806,16 +867,19 @@ class ExactStep:
         # Along a whitened direction the average curvature is one: unseen ones are not rare if that is hidden by noise.
         if self.curvature.raised < 1.0:
             few |= rests
-        many = len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
-        if many and self.m < tuning.FEW_POOLED * self.radial.dim:
+        if self.m < tuning.FEW_POOLED * self.radial.dim:
             # Neither public nor private rows resolve these directions, which matters if the loss may be far from its least.
-            few |= excess.predicted > tuning.MUCH * excess.alternative
-        first = [
-            (reason == Reason.UNRESOLVED, reason),
-            (excess.is_fallback, Reason.FALLBACK),
-            (shifted, Reason.SHIFTED),
-        ]
-        return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
+            unseen = len(self.curvature.flattest)
+            few |= is_hidden(unseen, self.radial.dim, excess.predicted, excess.alternative)
+        concerns = replace(
+            self.concerns,
+            unresolved=reason == Reason.UNRESOLVED,
+            fallback=excess.is_fallback,
+            shifted=shifted,
+            few_rows=few,
+            heavy_tail=heavy,
+        )
+        return concerns.first(len(tail))
 
     @property
     def _public_sq(self) -> float:

@@ -26,7 +26,9 @@ MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="pu
 MOST_SCALE = 1e150  # maximum scale, whose square is finite
 MOST_RATIO = 1000.0  # maximum ratio of the weights of two classes
 _MOST_CLASSES, _MOST_NAMED = 1000, 6  # maximum number of classes; and of those in a message
-_SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
+UNIFORM_SPREAD = math.sqrt(
+    12.0
+)  # width of a range, in standard deviations of a uniform law over it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -228,7 +230,7 @@ def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
 
 def range_units(low: Any, high: Any) -> tuple[Any, Any]:
     """Return the centers and scales of stated ranges."""
-    return low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
+    return low / 2.0 + high / 2.0, high / UNIFORM_SPREAD - low / UNIFORM_SPREAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -335,6 +337,32 @@ MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ListedTerms:
+    """The terms of a result: those of a design, and number columns that are constant in the public rows."""
+
+    terms: tuple[str, ...]  # their names
+    source: IntArray  # (q,), with role and level: as those of a `Design`
+    role: IntArray  # (q,)
+    level: FloatArray  # (q,)
+    varies: BoolArray  # (q,), which of them the model is linear in
+
+    @property
+    def is_constant(self) -> BoolArray:
+        """Which of [intercept, terms] are constant, (q + 1,)."""
+        return np.append(False, ~self.varies)
+
+    def with_constant(self, values: FloatArray, fill: float) -> FloatArray:
+        """Numbers (..., p + 1) of [intercept, varying terms], and `fill` for each other one, (..., q + 1)."""
+        listed = np.full((*values.shape[:-1], len(self.varies) + 1), fill)
+        listed[..., ~self.is_constant] = values
+        return listed
+
+    def matrix_with_constant(self, values: FloatArray) -> FloatArray:
+        """A matrix (p + 1, p + 1) of these, with zeros for each other one, (q + 1, q + 1)."""
+        return self.with_constant(self.with_constant(values, 0.0).T, 0.0).T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
     """The map of columns to terms: numbers as they are, indicators of missing cells, one indicator for each category."""
 
@@ -348,6 +376,7 @@ class Design:
     scale: FloatArray  # (p,)
     # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
     reach: FloatArray
+    listed: ListedTerms
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -377,6 +406,17 @@ class Design:
         for column in np.unique(self.source[of_category]):
             yield np.flatnonzero(of_category & (self.source == column))
 
+    def constant_sums(self, terms: FloatArray) -> FloatArray:
+        """Sums (k, p) of all levels of a column, one for each, that are constant in standardized public terms (m, p)."""
+        constant = []
+        for places in self.categories():
+            total = np.zeros(len(self.terms))
+            total[places] = self.scale[places]
+            # A sum of indicators is a whole number, up to rounding to a grid.
+            if np.ptp(terms @ total) < tuning.EXACT:
+                constant.append(total)
+        return np.array(constant).reshape(len(constant), len(self.terms))
+
     def about_the_mean(self, slopes: FloatArray, intercept: FloatArray, shares: FloatArray) -> None:
         """Center slopes (p, k) of categories, in place, at their mean over public rows, whose terms have means `shares` (p,)."""
         # A constant can be moved from all levels of a column to the intercepts (k,).
@@ -387,14 +427,16 @@ class Design:
 
 
 def named_design(
-    design: Design | None, classes: Sequence[float] | None, names: Sequence[str]
+    design: Design | None,
+    terms: Any,  # the same, or its `ListedTerms`
+    classes: Sequence[float] | None,
+    names: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the design of a result as plain values, ready for JSON, with the names of classes that are texts."""
-    named: dict[str, Any] = (
-        {} if design is None else {"columns": list(design.columns), "terms": list(design.terms)}
-    )
+    """Return a design with the `terms` of a result as plain values, ready for JSON, with the names of classes that are texts."""
+    named: dict[str, Any] = {}
     if design is not None:
-        named |= {name: getattr(design, name).tolist() for name in ("source", "role", "level")}
+        named = {"columns": list(design.columns), "terms": list(terms.terms)}
+        named |= {name: getattr(terms, name).tolist() for name in ("source", "role", "level")}
         named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
     if design is not None and design.texts:
         named["texts"] = {name: list(listed) for name, listed in design.texts.items()}
@@ -486,6 +528,15 @@ def make_design(
         named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges]
     )
     varies = scale > 0.0
+    is_listed = varies | (role == NUMBER)
+    names_of_listed = tuple(itertools.compress(named, is_listed))
+    listed = ListedTerms(
+        terms=names_of_listed,
+        source=source[is_listed],
+        role=role[is_listed],
+        level=level[is_listed],
+        varies=varies[is_listed],
+    )
     return Design(
         columns=tuple(columns),
         terms=tuple(itertools.compress(named, varies)),
@@ -496,6 +547,7 @@ def make_design(
         center=center[varies],
         scale=scale[varies],
         reach=reach[varies],
+        listed=listed,
         texts=texts or {},
     ), usable
 

@@ -24,7 +24,6 @@ from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.session import Registry, Session
 from fastpubpriv.sources import Rows
@@ -52,9 +51,9 @@ from fastpubpriv.training.problem import (
     Fitted,
     TrainingMethod,
     TrainingProblem,
+    concerns_of_columns,
     counted_bias,
     own_fit,
-    rests_on_few,
     shrinkage_bias,
 )
 from fastpubpriv.training.public_fits import (
@@ -247,11 +246,11 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     exact, covariance = own_fit(problem)
     center = problem.in_units(exact)
     shrunk = problem.in_units(known.mean)
-    zeros = np.zeros(problem.dim)
+    zeros = np.zeros(len(center))
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
-    few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], problem.dim)
+    reasons = concerns_of_columns(problem).first(len(center))
     return Fitted(
         mean=exact + problem.from_units(moved),
         covariance=covariance,
@@ -263,7 +262,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
             above=zeros,
             scale=zeros + 1.0,
             rows_std=std,
-            reasons=few,
+            reasons=reasons,
         ),
     )
 

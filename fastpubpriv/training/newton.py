@@ -86,6 +86,7 @@ class NewtonState:
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
+        self._varying = posterior.varying
         # Measurements of the coefficients, their variances, where they started and the squared errors predicted there.
         self._measured: list[tuple[FloatArray, FloatArray, FloatArray, float]] = []
         # Mean and variance (D,) of the coefficients, from public rows and measurements together.
@@ -108,7 +109,7 @@ class NewtonState:
     @property
     def error(self) -> float:
         """Predicted squared error, including the disagreement with public rows."""
-        return float(self.variance.sum()) + self._disagreement
+        return float(self.variance @ self._varying) + self._disagreement
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """Pool a measurement of the coefficients, made at the current ones, and update the state."""
@@ -316,6 +317,7 @@ def _simulated(
     bounds = [bound for _, bound in plans]
     steps = np.array([count for count, _ in plans])
     error = np.full(len(plans), posterior.spread)
+    varying = posterior.varying
     variance = np.tile(posterior.variance, (len(plans), 1))
     pooled = np.zeros((len(plans), len(posterior.variance)))
     laws = [bound.at(math.sqrt(unit + posterior.spread)) for bound in bounds]
@@ -353,7 +355,7 @@ def _simulated(
         variance[on:] = 1.0 / (
             1.0 / posterior.variance + 1.0 / (1.0 / pooled[on:] + sampling[:, None])
         )
-        error[on:] = np.add.reduce(variance[on:], axis=1)
+        error[on:] = np.add.reduce(variance[on:] * varying, axis=1)
         sizes = np.sqrt(unit + error[on:]).tolist()
         laws[on:] = [bound.at(size) for bound, size in zip(bounds[on:], sizes, strict=True)]
     return error.reshape(len(noises), -1).tolist()
@@ -381,7 +383,7 @@ def plan_logistic(
             variance = 1.0 / (
                 1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h))
             )
-        predicted = 0.5 * float(h @ variance)
+        predicted = 0.5 * float(h @ (posterior.varying * variance))
         if best is None or predicted < best.predicted:
             best = NewtonPlan(steps=steps, predicted=predicted, public_excess=posterior.excess)
     assert best is not None

@@ -17,11 +17,12 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import PartReasons
+from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.session import Method
 from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
+from fastpubpriv.training.concerns import Concerns, NullSpace
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.training.posterior import LossExcess
@@ -68,6 +69,7 @@ class TrainingProblem:
     # mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights
     weight_spread: float = 1.0
     tails: str = "any"  # whether residuals may have long tails
+    complete: float = 1.0  # share of the public rows that are usable
 
     @property
     def exact(self) -> bool:
@@ -102,8 +104,8 @@ class TrainingProblem:
     def to_user(self) -> FloatArray:
         """Matrix (p + 1, D) from coordinates to [intercept, coefficients of the terms], in the units of the table."""
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
-        matrix = np.empty_like(self.posterior.turn)
         design = self.rotation.design
+        matrix = np.empty((len(design.terms) + 1, self.dim))
         matrix[1:] = slopes / design.scale[:, None]
         moved = design.center / design.scale + self.whitener.mean
         matrix[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
@@ -153,6 +155,15 @@ class Ends:
     reasons: PartReasons  # (p + 1,)
 
 
+def one_sided(ends: Ends) -> Ends:
+    """Return the intervals, without an end on the far side of zero if classes are separated, or only one of them is seen."""
+    endless = {Reason.SEPARATED, Reason.ONE_CLASS}
+    open_ended = np.array([not endless.isdisjoint(each) for each in ends.reasons])
+    below = np.where(open_ended & (ends.estimate < 0.0), math.inf, ends.below)
+    above = np.where(open_ended & (ends.estimate >= 0.0), math.inf, ends.above)
+    return replace(ends, below=below, above=above)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
     """Result of a method, in the coordinates of the problem."""
@@ -172,6 +183,7 @@ def make_problem(
 ) -> tuple[TrainingProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)
+    table, given = _in_order(table, given)
     share = 1.0
     spread = 1.0
     if given is not None and stated.weight_cap is not None:
@@ -188,8 +200,9 @@ def make_problem(
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
+    sums = design.constant_sums(terms)
     whitener = Whitener.of(
-        terms, weights if counted is None else weights * counted / counted.mean()
+        terms, weights if counted is None else weights * counted / counted.mean(), sums
     )
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
@@ -218,12 +231,9 @@ def make_problem(
     if counted is not None and stated.weight_cap is not None:
         posterior = _of_unequal_rows(posterior, counted[importance.sample])
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
-    row_map, step = rotation_map(
-        posterior.turn[1:].T @ whitener.root,
-        whitener.mean,
-        posterior.turn[0],
-        tuning.FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
-    )
+    radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
+    matrix = posterior.turn[1:].T @ whitener.root.T
+    row_map, step = rotation_map(matrix, whitener.mean, posterior.turn[0], radius)
     rotation = Rotation(
         design=design,
         row_map=row_map,
@@ -232,9 +242,26 @@ def make_problem(
         label_scale=scale,
         classes=pair,
         weight_cap=stated.weight_cap,
+        sums=sums,
     )
-    made = TrainingProblem(loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails)
+    complete = len(used) / len(table)
+    made = TrainingProblem(
+        loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
+    )
     return made, len(used)
+
+
+def _in_order(
+    table: FloatArray, weights: FloatArray | None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Sorted rows (m, width) and their weights: folds and subsamples do not depend on the order in which rows are given."""
+    keys = table.T[::-1]
+    if weights is None:
+        return table[np.lexsort(keys)], None
+    order = np.lexsort(
+        [*keys, -weights]
+    )  # the heaviest first, so that light ones move none of these
+    return table[order], weights[order]
 
 
 def _of_unequal_rows(
@@ -282,6 +309,21 @@ def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
     enough = min(tuning.ROWS_BEHIND, tuning.BEHIND_SHARE * len(problem.posterior.rows))
     return np.asarray((rows_behind(problem) < enough) & (problem.rotation.design.role == NUMBER))
+
+
+def null_space(problem: TrainingProblem) -> NullSpace:
+    """Directions in which the terms of the public rows do not vary."""
+    to_terms = problem.whitener.to_terms.T @ problem.posterior.turn[1:]
+    terms = problem.posterior.rows @ to_terms.T
+    return NullSpace.of(terms - terms.mean(axis=0), problem.rotation.sums, to_terms)
+
+
+def concerns_of_columns(problem: TrainingProblem) -> Concerns:
+    """What public rows show of columns, for a fit without a curvature of the private rows."""
+    return Concerns(
+        collinear=np.append(False, null_space(problem).loads()),
+        few_rows=np.append(False, rests_on_few(problem)),
+    )
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:

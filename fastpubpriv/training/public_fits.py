@@ -72,9 +72,24 @@ class PublicLaw:
         return np.diag(self.variance)
 
     @property
+    def few(self) -> bool:
+        """Whether there are no more public rows than coordinates, so that a linear model fits them exactly."""
+        return len(self.labels) <= len(self.mean)
+
+    @property
+    def varying(self) -> FloatArray:
+        """1 for each coordinate in which public rows vary, else 0, (D,): predictions of errors are traces over these.
+
+        Fewer rows than coordinates do not vary in directions in which others do.
+        """
+        if self.few:
+            return np.ones(len(self.mean))
+        return np.where(np.mean(self.rows**2, axis=0) > tuning.FLAT, 1.0, 0.0)
+
+    @property
     def spread(self) -> float:
-        """Predicted squared error of the coefficients."""
-        return float(self.variance.sum())
+        """Predicted squared error of predictions for rows that vary as public ones do."""
+        return float(self.variance @ self.varying)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,11 +108,6 @@ class Posterior(PublicLaw):
     blank: bool = False
     # of the Huber loss, in the unit of the labels; None for the squared loss
     threshold: float | None = None
-
-    @property
-    def few(self) -> bool:
-        """Whether there are no more public rows than coordinates, so that a linear model fits them exactly."""
-        return len(self.labels) <= len(self.mean)
 
     @property
     def unexplained(self) -> float:
@@ -580,7 +590,7 @@ class LogisticPosterior(PublicLaw):
     @property
     def excess(self) -> float:
         """Predicted excess of the log-loss over that of the best coefficients."""
-        return 0.5 * float(self.curvature @ self.variance)
+        return 0.5 * float(self.curvature @ (self.varying * self.variance))
 
     def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each; equal without class weights."""

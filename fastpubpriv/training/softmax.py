@@ -20,16 +20,24 @@ from scipy import linalg, special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions.norms import DRAWS, NormCount
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import LARGEST, RadialPlan, unpacked
+from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, unpacked
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, rotation_map
+from fastpubpriv.training.concerns import Concerns, is_one_class, is_separated
+from fastpubpriv.training.coordinates import (
+    Rotation,
+    Whitener,
+    mapped_rows,
+    rotation_map,
+    rounding_residual,
+)
 from fastpubpriv.training.exact import (
     ExactStep,
     PooledMoment,
@@ -122,7 +130,20 @@ class SoftmaxProblem:
         """The whitener of the public terms."""
         design = self.problem.units.design
         assert design is not None
-        return Whitener.of(self.problem.x[:, 1:], design.leverage_weights(self.problem.x[:, 1:]))
+        terms = self.problem.x[:, 1:]
+        return Whitener.of(terms, design.leverage_weights(terms), self.sums)
+
+    @cached_property
+    def sums(self) -> FloatArray:
+        """Sums (k, p) of terms that are constant in public rows."""
+        design = self.problem.units.design
+        assert design is not None
+        return design.constant_sums(self.problem.x[:, 1:])
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates of a row, with the intercept."""
+        return len(self.whitener.ridge_of_terms) + 1
 
     @cached_property
     def rows(self) -> Rotation:
@@ -131,14 +152,18 @@ class SoftmaxProblem:
         units = self.problem.units
         assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
-        dim = u.shape[1]
-        row_map, step = rotation_map(
-            np.vstack([np.zeros(dim - 1), self.whitener.root]),
-            self.whitener.mean,
-            np.eye(dim)[0],
-            tuning.FAR_ROWS * longest + math.sqrt(dim),
+        dim = self.dim
+        radius = tuning.FAR_ROWS * longest + math.sqrt(dim)
+        mean = self.whitener.mean
+        matrix = np.vstack([np.zeros(len(mean)), self.whitener.root.T])
+        row_map, step = rotation_map(matrix, mean, np.eye(dim)[0], radius)
+        return Rotation(
+            design=units.design,
+            row_map=row_map,
+            step=step,
+            classes=units.classes,
+            sums=self.sums,
         )
-        return Rotation(design=units.design, row_map=row_map, step=step, classes=units.classes)
 
     @cached_property
     def public(self) -> FloatArray:
@@ -151,9 +176,18 @@ class SoftmaxProblem:
     def _to_fit(self) -> FloatArray:
         """Matrix (D, width) by which coefficients are multiplied for those in the units of the fit."""
         white = self.whitener
-        matrix = np.eye(len(white.mean) + 1)
-        matrix[1:, 1:] = white.root
-        matrix[1:, 0] = -white.root @ white.mean
+        matrix = np.eye(self.dim, len(white.mean) + 1)
+        matrix[1:, 1:] = white.root.T
+        matrix[1:, 0] = -white.root.T @ white.mean
+        return matrix
+
+    @property
+    def _from_fit(self) -> FloatArray:
+        """Matrix (width, D) by which weights in the units of the fit are multiplied for coefficients of the same predictions."""
+        white = self.whitener
+        matrix = np.eye(len(white.mean) + 1, self.dim)
+        matrix[1:, 1:] = white.to_terms.T
+        matrix[1:, 0] = white.mean
         return matrix
 
     @cached_property
@@ -173,7 +207,7 @@ class SoftmaxProblem:
     def start(self) -> FloatArray:
         """The public fit, (K - 1, D)."""
         alone = self.problem.public.weights
-        return np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
+        return np.linalg.pinv(self.contrasts) @ alone @ self._from_fit
 
     @cached_property
     def laws(self) -> PublicLaws:
@@ -238,18 +272,16 @@ class SoftmaxPlan:
 
 def knows(problem: GradientProblem) -> bool:
     """Whether public rows are enough, and coefficients few enough, for exact coefficients."""
-    free = (problem.outputs - 1) * problem.units.width
-    return (
-        problem.units.design is not None
-        and free <= tuning.MOST_COEFFICIENTS
-        and len(problem.y) >= tuning.FEW_OF_CLASSES * free
-    )
+    if problem.units.design is None:
+        return False
+    free, _ = _widths(problem)
+    return free <= tuning.MOST_COEFFICIENTS and len(problem.y) >= tuning.FEW_OF_CLASSES * free
 
 
 def _widths(problem: GradientProblem) -> tuple[int, int]:
     """Return the widths of a score and of a packed second derivative."""
     free = problem.outputs - 1
-    dim = problem.units.width
+    dim = SoftmaxProblem(problem=problem).dim
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 
@@ -351,6 +383,8 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         radial=measured,
         squares=np.eye(len(inverse)),
         elsewhere=False,
+        rounding=rounding_residual(known.rows.step, slope, 0.0),
+        concerns=_concerns(known, slope, curvature, measured),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )
     fitted = step.fitted()
@@ -367,6 +401,30 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         deviation=deviation,
         excess=fitted.excess,
     )
+
+
+def _concerns(
+    known: SoftmaxProblem, slope: FloatArray, curvature: PooledMoment, measured: RadialMean
+) -> Concerns:
+    """What released curvature and scores show of the labels."""
+    if measured.reason == Reason.UNRESOLVED:
+        return Concerns()
+    dim = measured.dim
+    dispersion = measured.norms.rms**2 / dim
+    # Mean of 1{y = k} - p_k over private rows for each class k, from the scores of the intercepts.
+    intercepts = curvature.power(0.5).reshape(len(slope), -1, dim)[:, 0]
+    to_missed = np.linalg.pinv(known.contrasts.T) @ intercepts
+    chance = special.softmax(
+        known.public[:, :-1] @ (known.contrasts @ slope * known.rows.step).T, axis=1
+    )
+    missed = to_missed @ measured.mean
+    noises = measured.noise_std * np.linalg.norm(to_missed, axis=1)
+    # The score of an absent class is minus its chance.
+    by_class = zip(missed.tolist(), noises.tolist(), -chance.T, strict=True)
+    one_class = any(is_one_class(*each, dispersion) for each in by_class)
+    noise = math.sqrt(2.0 * dim) * curvature.plain_noise
+    separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
+    return Concerns(one_class=one_class, separated=separated)
 
 
 def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:

@@ -22,11 +22,11 @@ from fastpubpriv.results.models import (
     DescentResult,
     TrainingResult,
 )
-from fastpubpriv.results.reasons import PartReasons, Reason, first_of
+from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
-from fastpubpriv.training import training_tuning as tuning
+from fastpubpriv.training.concerns import Concerns, is_too_few
 from fastpubpriv.training.gradient.gradient_problem import (
     Descended,
     Descent,
@@ -35,14 +35,14 @@ from fastpubpriv.training.gradient.gradient_problem import (
     make_gradient_problem,
 )
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
-from fastpubpriv.training.inputs import TAILS, named_design, open_inputs
+from fastpubpriv.training.inputs import TAILS, ListedTerms, named_design, open_inputs
 from fastpubpriv.training.posterior import LossExcess
 from fastpubpriv.training.problem import (
     Fitted,
     TrainingProblem,
+    concerns_of_columns,
     label_quantiles,
     make_problem,
-    rests_on_few,
     rows_behind,
 )
 from fastpubpriv.training.public_fits import Posterior
@@ -132,7 +132,7 @@ def train(
     less weight, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
     the private rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A
     private cell that is missing becomes the public median, with an indicator term, if more than 1 % of the public cells of its
-    column are missing too; else its row is ignored.
+    column are missing too; else its row is ignored. Newton steps also ignore rows of a category that no public row has.
 
     Examples
     --------
@@ -367,16 +367,18 @@ def _fit(
     with run.paid() if plan.reads else contextlib.nullcontext():
         learned = chosen.learn(run, problem, plan)
         row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
+        design = row_map.design
+        terms = design.listed if design is not None and not descent else design
         shared = {
             **run.fields(n_pub),
             "dim": dim,
             "columns": columns,
             "method": chosen.name,
-            "terms": tuple(names) if row_map.design is None else row_map.design.terms,
+            "terms": tuple(names) if terms is None else terms.terms,
             "classes": frozen(row_map.classes or ()),
-            "design": named_design(row_map.design, row_map.classes, stated.class_names),
+            "design": named_design(design, terms, row_map.classes, stated.class_names),
         }
-        origins = {"scales": "none" if row_map.design is None else stated.origin}
+        origins = {"scales": "none" if design is None else stated.origin}
         if isinstance(problem, TrainingProblem):
             return session.warned(
                 name, _training_result(run, problem, plan, learned, origins, shared)
@@ -411,23 +413,30 @@ def _training_result(
     if rotation.weighted:
         released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
         origins["sum of weights"] = "released" if released else "public rows"
+    zeros = np.zeros(len(coefficients))
+    rows_error = np.sqrt(np.diag(covariance)) if ends is None else ends.rows_std
+    listed = rotation.design.listed
     return TrainingResult(
-        coefficients=coefficients[1:],
+        coefficients=listed.with_constant(coefficients, math.nan)[1:],
         intercept=float(coefficients[0]),
-        covariance=covariance,
-        noise_covariance=scale * problem.covariance_in_units(fitted.noise),
-        rows_error=np.sqrt(np.diag(covariance)) if ends is None else ends.rows_std,
-        interval_center=coefficients if ends is None else ends.center,
-        tail_below=np.zeros(len(coefficients)) if ends is None else ends.below,
-        tail_above=np.zeros(len(coefficients)) if ends is None else ends.above,
-        public_coefficients=alone[1:],
+        covariance=listed.matrix_with_constant(covariance),
+        noise_covariance=listed.matrix_with_constant(
+            scale * problem.covariance_in_units(fitted.noise)
+        ),
+        rows_error=listed.with_constant(rows_error, 0.0),
+        interval_center=listed.with_constant(coefficients if ends is None else ends.center, 0.0),
+        tail_below=listed.with_constant(zeros if ends is None else ends.below, math.inf),
+        tail_above=listed.with_constant(zeros if ends is None else ends.above, math.inf),
+        public_coefficients=listed.with_constant(alone, math.nan)[1:],
         public_intercept=float(alone[0]),
-        public_covariance=problem.covariance_in_units(public.covariance, bias=public.bias),
+        public_covariance=listed.matrix_with_constant(
+            problem.covariance_in_units(public.covariance, bias=public.bias)
+        ),
         public_drift=fitted.drift,
         loss=problem.loss.name,
-        rows_behind=rows_behind(problem),
+        rows_behind=listed.with_constant(np.append(0.0, rows_behind(problem)), 0.0)[1:],
         reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
-        part_reasons=_reasons(problem, fitted),
+        part_reasons=_with_constant(listed, _reasons(problem, fitted)),
         predicted_excess=float(excess.predicted) * problem.unit,
         public_excess=excess.public * problem.unit,
         constant_excess=_finite(excess.constant, problem.unit),
@@ -441,12 +450,21 @@ def _training_result(
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Return the reasons of the intercept and of each term."""
     parts = len(problem.to_user)
-    least = tuning.FEW_OF_CLASSES if problem.loss.classes else tuning.FEW
-    if len(problem.posterior.labels) < least * problem.dim:
-        return ((Reason.FEW_PUBLIC_ROWS,),) * parts
+    m = len(problem.posterior.labels)
+    if is_too_few(m, problem.dim, classes=problem.loss.classes):
+        return Concerns(few_public_rows=True).first(parts)
     if fitted.ends is not None:
         return fitted.ends.reasons
-    return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
+    return concerns_of_columns(problem).first(parts)
+
+
+def _with_constant(listed: ListedTerms, reasons: PartReasons) -> PartReasons:
+    """Return the reasons of [intercept, terms] of a result from those of [intercept, varying terms]."""
+    of_varying = iter(reasons)
+    return tuple(
+        (Reason.CONSTANT,) if constant else next(of_varying)
+        for constant in listed.is_constant.tolist()
+    )
 
 
 def _descent_result(

@@ -125,6 +125,13 @@ BY_CHANCE = 1e-3
 # share of the rows that determine a coefficient; share of these that noise may hide
 FEW_BEHIND = 0.1
 HIDDEN = 0.05
+# Reasons: entry of a unit direction from which a term takes part in it; dispersion of classes that are separated, where slopes of
+# 6 standard deviations have .51 and more, and infinite ones .3 to .45; residual over the labels' deviation below which labels are
+# exact; and ratio of the scales of a column in public and private rows from which it is shifted.
+LOADING = 0.1
+SEPARATED = 0.5
+EXACT = 1e-6
+NARROWER = 3.0
 # relative error of a second-order change; share of a step that is taken as linear
 BENT_OFF = 0.6
 SLIGHT = 1e-4

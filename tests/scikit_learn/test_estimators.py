@@ -439,11 +439,16 @@ FORMS = {
     "list of numbers": lambda x, folder: x.tolist(),
     "list of lists": lambda x, folder: x[:, None].tolist(),
     "Series": lambda x, folder: pd.Series(x, name="age"),
+    "Series without a name": lambda x, folder: pd.Series(x),
+    "polars Series": lambda x, folder: pl.Series("age", x),
     "frame": lambda x, folder: pd.DataFrame({"age": x}),
     "LazyFrame": lambda x, folder: pl.LazyFrame({"age": x}),
     "Rows": lambda x, folder: private_rows(x),
     "path": lambda x, folder: written(x, folder),
 }
+
+
+NAMED_FORMS = "Series", "polars Series", "frame", "LazyFrame", "path"
 
 
 def written(x, folder):
@@ -472,14 +477,53 @@ def test_rows_of_every_form_are_fitted_and_asked_about(kind, form, tmp_path):
     )
     public = public or {"X_pub": COLUMN[:100, None]}
     plain = made(kind).fit(COLUMN[100:, None], label[100:], **public)
-    if form in ("Series", "frame", "LazyFrame", "path"):
+    if form in NAMED_FORMS:
         public["X_pub"] = pd.DataFrame({"age": COLUMN[:100]})
     x = FORMS[form](COLUMN[100:], tmp_path)
     model = made(kind).fit(x, label[100:], **public)
     assert model.n_features_in_ == 1
     assert list(getattr(model, "feature_names_in_", ["age"])) == ["age"]
-    assert hasattr(model, "feature_names_in_") == (form in ("Series", "frame", "LazyFrame", "path"))
+    assert hasattr(model, "feature_names_in_") == (form in NAMED_FORMS)
     np.testing.assert_array_equal(answer(model, x), answer(plain, COLUMN[100:, None]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_column_of_every_form_is_fitted_and_predicted_for_one_debit(kind, form, tmp_path):
+    label = np.where(COLUMN > 40.0, 1.0, 0.0)
+    ledger = ledger_of(tmp_path, 10.0)
+    labels = (label[100:],) if "Regression" in kind.__name__ else ()
+    public = {"X_pub": pd.Series(COLUMN[:100]) if "Series" in form else COLUMN[:100, None]}
+    if labels:
+        public["y_pub"] = label[:100]
+    x = FORMS[form](COLUMN[100:], tmp_path)
+    model = made(kind).set_params(ledger=ledger).fit(x, *labels, **public)
+    assert model.n_features_in_ == 1
+    assert np.isfinite(answer(model, x)).all()
+    assert len(entries_of(ledger)) == 1
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
+def test_names_are_in_the_order_of_the_private_rows(tmp_path):
+    rows, label = table()
+    rows[100:].to_parquet(tmp_path / "rows.parquet")
+    public = rows.loc[:99, ["income", "age", "height"]]
+    model = made(ours.SemiPrivateLinearRegression).fit(
+        str(tmp_path / "rows.parquet"), label[100:], X_pub=public, y_pub=label[:100]
+    )
+    assert model.feature_names_in_.tolist() == list(NAMES)
+    np.testing.assert_allclose(model.coef_[:2], [2.0, -1.0], atol=0.1)  # of age and height
+
+
+def test_the_number_of_columns_is_taken_from_the_public_rows_before_the_debit(monkeypatch):
+    model = made(ours.SemiPrivateLinearRegression)
+    found = []
+    monkeypatch.setattr(
+        base, "linear_regression", lambda *_, **given: found.append(model.n_features_in_)
+    )
+    with pytest.raises(AttributeError):  # no result
+        model.fit(pd.Series(COLUMN), COLUMN, X_pub=COLUMN[:100], y_pub=COLUMN[:100])
+    assert found == [1]
 
 
 def test_rows_with_other_columns_than_those_of_the_fit_are_refused():

@@ -345,7 +345,9 @@ def test_columns_that_agree_in_public_rows_but_for_a_few_private_ones():
     both[200:][rng.random(19_800) < 0.01] += 1.0
     x = np.column_stack([x, both, rng.normal(size=len(x))])
     result = fitted(x, x[:, 3] + 0.3 * x[:, 0] + rng.normal(size=len(x)), 200, budget=ZCDP(0.5))
-    assert [own == ("few_rows",) for own in result.part_reasons[1:]] == [True, True, True, False]
+    # Their variation along the combination that is constant in public rows is below the noise of the curvature.
+    assert result.part_reasons[1:4] == (("collinear",),) * 3
+    assert "collinear" not in result.part_reasons[4]
 
 
 def test_the_plan_is_known_before_the_debit():

@@ -256,7 +256,7 @@ def test_rain_by_the_hour():
             budget=BUDGET,
             method="newton",
         )
-        assert result.part_reasons[1] in (("heavy_tail",), ("shifted",))
+        assert result.part_reasons[1] in (("few_rows",), ("heavy_tail",), ("shifted",))
         lower, upper = result.confidence_interval()
         hits += lower[2] < truth[2] < upper[2]
         assert np.all(np.abs(result.coefficients[:2] - truth[:2]) < 0.1)

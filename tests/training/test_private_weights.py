@@ -301,10 +301,12 @@ def test_equal_weights_change_no_bit_and_zero_leaves_out(function, y, method):
     np.testing.assert_array_equal(zero.covariance, left.covariance)
 
 
+# One step of the strength of a prior of classes, which is chosen among factors of 3.2, is .44 deviations here.
 @pytest.mark.parametrize(
-    ("function", "y"), [(linear_regression, Y_OF_STATED), (logistic_regression, RARE)]
+    ("function", "y", "near"),
+    [(linear_regression, Y_OF_STATED, 0.3), (logistic_regression, RARE, 0.6)],
 )
-def test_public_rows_of_another_law_are_weighted_back(function, y):
+def test_public_rows_of_another_law_are_weighted_back(function, y, near):
     # Two thirds of the public rows have shuffled labels: with a small weight they hardly count, and neither does their number.
     given = {**split_of_stated(y, 900), "method": "throw_away"}
     bad = np.arange(900) % 3 > 0
@@ -316,7 +318,7 @@ def test_public_rows_of_another_law_are_weighted_back(function, y):
     weighted = seeded(function, **given, weights_pub=np.where(bad, 1e-4, 1.0))
     plain = seeded(function, **given)
     apart = np.abs(weighted.coefficients - alone.coefficients) / alone.standard_error
-    assert np.all(apart < 0.3)
+    assert np.all(apart < near)
     assert np.max(np.abs(plain.coefficients - alone.coefficients) / alone.standard_error) > 2.0
     np.testing.assert_allclose(weighted.standard_error, alone.standard_error, rtol=0.1)
 

@@ -1,0 +1,379 @@
+"""Reasons of a regression: on a table for each, the one that is named is the right one, and the only one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, linear_regression, logistic_regression, train
+from fastpubpriv.results.models import TrainingResult
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.training.concerns import Concerns
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
+BUDGET = ZCDP(0.5)
+
+
+def normal_rows(n=8000, seed=0):
+    """Three independent normal columns, and labels of unit noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    return x, x @ [1.0, -0.7, 0.4] + rng.normal(size=n)
+
+
+def fitted(x, y, m, function=linear_regression, **given):
+    """The fit with the first m rows public."""
+    return fitted_with(x[:m], y[:m], x[m:], y[m:], function, **given)
+
+
+def fitted_with(x_pub, y_pub, x, y, function=linear_regression, **given):
+    given = {"budget": BUDGET, "method": "newton", **given}
+    return seeded(function, x, y, x_pub=x_pub.copy(), y_pub=y_pub.copy(), **given)
+
+
+def named(result):
+    """All reasons of the result and of its parts."""
+    return {*result.reasons, *(reason for part in result.part_reasons for reason in part)}
+
+
+def test_rows_without_a_fault_have_no_reason():
+    x, y = normal_rows()
+    assert fitted(x, y, 100).status == "ok"
+
+
+def test_a_column_that_does_not_vary_is_constant():
+    x, y = normal_rows()
+    x = np.insert(x, 1, 4.0, axis=1)
+    result = fitted(x, y, 100)
+    assert [part == ("constant",) for part in result.part_reasons] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert named(result) == {"constant"}
+
+
+def test_a_constant_column_has_no_coefficient_and_an_infinite_interval():
+    x, y = normal_rows()
+    result = fitted(np.insert(x, 1, 4.0, axis=1), y, 100)
+    lower, upper = result.confidence_interval()
+    assert np.isnan(result.coefficients[1])
+    assert (lower[1], upper[1]) == (-np.inf, np.inf)
+    assert np.isnan(result.standard_error[1])
+
+
+def test_a_constant_column_changes_nothing_else():
+    x, y = normal_rows()
+    with_column = np.insert(x, 1, 4.0, axis=1)
+    result = fitted(with_column, y, 100)
+    plain = fitted(x, y, 100)
+    np.testing.assert_array_equal(np.delete(result.coefficients, 1), plain.coefficients)
+    with_column[:5, 1] = [np.nan, 9.0, 4.0, 1e9, -1.0]
+    np.testing.assert_array_equal(result.predict(with_column[:5]), plain.predict(x[:5]))
+    np.testing.assert_array_equal(
+        result.prediction_interval(with_column[:5]), plain.prediction_interval(x[:5])
+    )
+
+
+def test_a_result_with_a_constant_column_is_read_back():
+    x, y = normal_rows()
+    result = fitted(np.insert(x, 1, 4.0, axis=1), y, 100)
+    again = TrainingResult.from_json(result.to_json())
+    np.testing.assert_array_equal(again.coefficients, result.coefficients)
+    np.testing.assert_array_equal(again.confidence_interval(), result.confidence_interval())
+    assert "x1" in again.summary()
+
+
+@pytest.mark.parametrize("m", [30, 100, 400])
+@pytest.mark.parametrize("rho", [0.05, 0.5, 50.0])
+def test_two_equal_columns_are_collinear(m, rho):
+    x, y = normal_rows()
+    result = fitted(np.column_stack([x, x[:, 0]]), y, m, budget=ZCDP(rho))
+    assert result.part_reasons[1] == result.part_reasons[4] == ("collinear",)
+    assert {*result.part_reasons[2], *result.part_reasons[3]} <= {"heavy_tail"}
+
+
+def test_columns_that_agree_in_public_rows_alone_are_not_collinear():
+    """Private rows show what each of them does: .01 is far beyond the noise of their curvature."""
+    x, y = normal_rows(20_000)
+    x[:100, 2] = x[:100, 0]
+    y[:100] = x[:100] @ [1.0, -0.7, 0.4] + np.random.default_rng(1).normal(size=100)
+    assert "collinear" not in named(fitted(x, y, 100, budget=ZCDP(5.0)))
+
+
+def test_all_levels_of_a_column_are_not_collinear():
+    x, y = normal_rows()
+    x[:, 2] = np.arange(len(x)) % 3
+    result = fitted(x, y, 100, categories={"x2": "public"})
+    assert result.status == "ok"
+
+
+def test_private_rows_of_one_class():
+    x, _ = normal_rows()
+    y = np.random.default_rng(1).random(len(x)) < 0.2
+    y[100:] = False
+    for rho in (0.05, 0.5, 5.0):
+        result = fitted(x, y.astype(float), 100, logistic_regression, budget=ZCDP(rho))
+        assert named(result) == {"one_class"}
+        assert (result._ends(0.95)[0][0], result.status) == (-np.inf, "unreliable")
+
+
+@pytest.mark.parametrize("positives", [0, 20])
+def test_no_interval_about_next_to_no_rows_of_a_class_is_narrow(positives):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(4100, 3))
+    y = rng.permutation(np.arange(4100) < 4100 * positives // 4000)
+    y[:100] = rng.random(100) < 0.2
+    result = fitted(x, y.astype(float), 100, logistic_regression)
+    lower, upper = result.confidence_interval()
+    assert named(result) <= {"one_class", "separated"}
+    assert named(result)
+    assert np.all(upper - lower > 0.1)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.3])
+def test_classes_that_a_column_tells_apart_are_separated(gap):
+    """With and without a gap between them; the interval of that column has one end, which lies above zero."""
+    x, _ = normal_rows(12_000)
+    x = x[np.abs(x[:, 0]) > gap]
+    y = (x[:, 0] > 0.0).astype(float)
+    result = fitted(x, y, 100, logistic_regression)
+    lower, upper = result.confidence_interval()
+    assert named(result) == {"separated"}
+    assert lower[0] > 1.0
+    assert upper[0] == np.inf
+
+
+@pytest.mark.parametrize("slope", [1.0, 3.0, 6.0])
+def test_classes_that_a_column_tells_apart_but_for_some_rows_are_not_separated(slope):
+    """A slope of 6 standard deviations is wrong in one of 18 rows."""
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(8000, 3))
+        y = (rng.random(8000) < 1.0 / (1.0 + np.exp(-slope * x[:, 0]))).astype(float)
+        found.append(named(fitted(x, y, 200, logistic_regression)))
+    assert not {"separated", "one_class"}.intersection(*[set().union(*found)])
+
+
+def test_classes_of_the_softmax_loss_that_columns_tell_apart_are_separated():
+    x, _ = normal_rows(12_000)
+    y = (x[:, 0] > -0.5).astype(float) + (x[:, 0] > 0.5)
+    result = fitted(x, y, 200, train, loss="softmax", budget=ZCDP(5.0))
+    assert named(result) == {"separated"}
+
+
+def test_a_class_of_the_softmax_loss_that_no_private_row_has():
+    x, _ = normal_rows(12_000)
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, len(x)).astype(float)
+    y[200:] = rng.integers(0, 2, len(x) - 200)
+    result = fitted(x, y, 200, train, loss="softmax")
+    assert named(result) == {"one_class"}
+
+
+@pytest.mark.parametrize("rho", [0.05, 0.5, 50.0])
+def test_a_label_among_the_columns_is_an_exact_fit(rho):
+    x, _ = normal_rows()
+    assert named(fitted(x, x[:, 0], 100, budget=ZCDP(rho))) == {"exact_fit"}
+
+
+def test_a_small_residual_is_no_exact_fit():
+    """A residual of a ten thousandth of the labels' deviation is 100 times that of rounding."""
+    x, y = normal_rows()
+    y = x[:, 0] + 1e-4 * y
+    assert "exact_fit" not in named(fitted(x, y, 100))
+
+
+POWERS = np.arange(21.0)[:, None] ** np.arange(1, 6)  # of Wampler's problems of NIST
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.1])  # of successive coefficients: Wampler1 and Wampler2
+def test_intervals_of_an_exact_fit_contain_the_coefficients(ratio):
+    """Without the part of rounding all six lie 9 to 34 half widths outside."""
+    truth = ratio ** np.arange(6.0)
+    y = truth[0] + POWERS @ truth[1:]
+    result = fitted_with(
+        np.tile(POWERS, (2, 1)),
+        np.tile(y, 2),
+        np.tile(POWERS, (1000, 1)),
+        np.tile(y, 1000),
+        budget=ZCDP(1e6),
+    )
+    lower, upper = result._ends(0.95)
+    assert np.all((lower <= truth) & (truth <= upper))
+    assert named(result) == {"exact_fit"}
+
+
+@pytest.mark.parametrize("rho", [0.05, 100.0])
+def test_the_part_of_rounding_is_small_beside_noise_of_labels(rho, monkeypatch):
+    x, y = normal_rows(20_000)
+    lower, upper = fitted(x, y, 100, budget=ZCDP(rho)).confidence_interval()
+    monkeypatch.setattr("fastpubpriv.training.exact.rounding_residual", lambda *_: 0.0)
+    without = fitted(x, y, 100, budget=ZCDP(rho)).confidence_interval()
+    # 2 to 4 parts in 10,000
+    np.testing.assert_allclose(upper - lower, without[1] - without[0], rtol=1e-3)
+
+
+def test_few_public_rows():
+    """Four coefficients: seven public rows are fewer than two for each, ten are fewer than five for each of two classes."""
+    x, y = normal_rows()
+    assert named(fitted(x, y, 7, train, loss="huber")) == {"few_public_rows"}
+    assert named(fitted(x, y, 7)) == {"few_public_rows"}
+    y = (y > 0.0).astype(float)
+    assert named(fitted(x, y, 19, logistic_regression)) == {"few_public_rows"}
+
+
+def test_a_few_rows_far_out_are_a_heavy_tail():
+    x, y = normal_rows()
+    y = y + np.random.default_rng(5).standard_cauchy(len(y))
+    assert named(fitted(x, y, 100)) == {"heavy_tail"}
+
+
+def shifted_rows(kind, seed, m):
+    """Public rows (m) that are of another year, in another unit, or with another sign of a column; private ones; and means."""
+    x, y = normal_rows(8000 + m, seed)
+    means = x @ [1.0, -0.7, 0.4]
+    public = x[:m].copy()
+    labels = y[:m].copy()
+    if kind == "year":
+        public[:, 0] += 0.5
+        labels += 2.0
+    elif kind == "unit":
+        public[:, 0] *= 10.0
+    elif kind == "sign":
+        public[:, 0] *= -1.0
+    return public, labels, x[m:], y[m:], means[m:]
+
+
+@pytest.mark.parametrize("kind", ["year", "unit", "sign"])
+def test_public_rows_of_another_population_are_shifted(kind):
+    """In 9 of 10 draws: of 30 of each kind, one of the kind "year" is named for a heavy tail of its residuals alone."""
+    found = []
+    for seed in range(10):
+        public, labels, x, y, _ = shifted_rows(kind, seed, 60)
+        found.append(named(fitted_with(public, labels, x, y)))
+    assert found.count({"shifted"}) >= 9
+
+
+NARROW = pytest.mark.xfail(
+    strict=False, reason="a direction with .01 of the public variance is below the noise of H"
+)
+
+
+@pytest.mark.parametrize("kind", ["year", pytest.param("unit", marks=NARROW), "sign"])
+def test_public_rows_of_another_population_cost_a_tenth_at_most(kind):
+    """Against ten public rows of the right population, which add next to nothing to 8,000 private ones; medians of 9."""
+    wrong = []
+    right = []
+    for seed in range(9):
+        public, labels, x, y, means = shifted_rows(kind, seed, 60)
+        shifted = fitted_with(public, labels, x, y)
+        wrong.append(np.mean((shifted.predict(x) - means) ** 2))
+        own_public, own_labels, *_ = shifted_rows("none", seed, 60)
+        alone = fitted_with(own_public[:10], own_labels[:10], x, y)
+        right.append(np.mean((alone.predict(x) - means) ** 2))
+    assert np.median(wrong) <= 1.1 * np.median(right)
+
+
+SETTINGS = [
+    (20, 20_000, 100, 1.0),
+    (30, 15_000, 150, 1.0),
+    (40, 20_000, 300, 1.0),
+    (8, 5_000, 40, 0.5),
+    (60, 8_000, 200, 0.5),
+]
+
+
+@pytest.mark.xfail(strict=False, reason="directions count as unseen below 3 eta sqrt(D)")
+@pytest.mark.parametrize(("dim", "n", "m", "epsilon"), SETTINGS)
+def test_textbook_rows_are_ok(dim, n, m, epsilon):
+    """Independent normal columns and labels of unit noise: in four of five draws nothing is the matter."""
+    ok = 0
+    for seed in range(5):
+        rng = np.random.default_rng([66, seed])
+        x = rng.normal(size=(n + m, dim))
+        y = x @ rng.normal(size=dim) / np.sqrt(dim) + rng.normal(size=n + m)
+        result = fitted(x, y, m, budget=ApproxDP(epsilon=epsilon, delta=1e-6))
+        ok += result.status == "ok"
+    assert ok >= 4
+
+
+FITS = {
+    "squared": linear_regression,
+    "logistic": logistic_regression,
+    "huber": lambda *rows, **given: train(*rows, loss="huber", **given),
+}
+
+
+def long_tailed(loss):
+    rng = np.random.default_rng(0)
+    x = rng.lognormal(size=(5000, 3))
+    means = x @ [1.0, -0.5, 0.3]
+    y = means + rng.normal(size=5000)
+    return x, (y > means.mean()).astype(float) if loss == "logistic" else y
+
+
+@pytest.mark.parametrize("m", [30, 1500])
+@pytest.mark.parametrize("loss", FITS)
+def test_the_order_of_public_rows_changes_no_bit(loss, m):
+    x, y = long_tailed(loss)
+    order = np.random.default_rng(1).permutation(m)
+    given = (x[m:], y[m:], FITS[loss])
+    one = fitted_with(x[:m], y[:m], *given)
+    other = fitted_with(x[:m][order], y[:m][order], *given)
+    np.testing.assert_array_equal(one._ends(0.95), other._ends(0.95))
+    np.testing.assert_array_equal(one.coefficients, other.coefficients)
+
+
+@pytest.mark.parametrize("loss", FITS)
+def test_columns_in_other_units_give_the_same_bits_in_these(loss):
+    """Powers of two, which change no bit of a number but its exponent."""
+    x, y = long_tailed(loss)
+    units = 2.0 ** np.array([3.0, -10.0, 20.0])
+    plain = fitted(x, y, 100, FITS[loss])
+    scaled = fitted(x * units, y, 100, FITS[loss])
+    np.testing.assert_array_equal(plain.coefficients, scaled.coefficients * units)
+    np.testing.assert_array_equal(
+        plain.confidence_interval(), np.multiply(scaled.confidence_interval(), units)
+    )
+    assert plain.intercept == scaled.intercept
+
+
+def test_the_first_reason_of_a_part_is_named():
+    """In the order of the fields, and for each part alone."""
+    found = Concerns(
+        collinear=np.array([False, True, True]),
+        shifted=True,
+        heavy_tail=np.array([True, True, True]),
+        few_public_rows=np.array([False, False, True]),
+    ).first(3)
+    assert found == (("shifted",), ("collinear",), ("collinear",))
+
+
+def test_each_reason_has_a_level():
+    levels = {
+        "constant": "unreliable",
+        "collinear": "unreliable",
+        "one_class": "unreliable",
+        "separated": "unreliable",
+        "exact_fit": "caution",
+        "few_public_rows": "unreliable",
+        "fallback": "unreliable",
+        "shifted": "caution",
+        "few_rows": "caution",
+        "heavy_tail": "caution",
+    }
+    assert {word: Reason[word.upper()].level for word in levels} == levels
+
+
+def test_a_frame_with_a_constant_column_has_its_name_in_the_terms():
+    x, y = normal_rows(3000)
+    frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(year=2024.0, y=y)
+    result = seeded(
+        linear_regression, frame[100:], x_pub=frame[:100].copy(), label="y", budget=BUDGET
+    )
+    assert result.terms == ("a", "b", "c", "year")
+    assert result.to_frame().loc["year", "reasons"] == "constant"
