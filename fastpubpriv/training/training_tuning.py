@@ -28,9 +28,9 @@ CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
 SMALLER_RESIDUALS = 2.0  # factor by which residuals of few public rows may be smaller than assumed
-# Root mean square of the log-odds of classes by the prior. Of 2.5 (Gelman et al. 2008), public fits have three quarters of the
-# excess and private ones 1.03 to 1.1 times, and slopes that are three times as large have intervals that cover less.
-LOG_ODDS = 4.0
+# least strength for few rows of classes, whose separation cross-validation does not reveal
+MODEST_RIDGE = 1.0
+INTERCEPT_RIDGE = 0.1  # ridge on the intercept of classes, relative to that on the others
 # added to that of the intercept, which categories that sum to one leave undetermined
 INTERCEPT_PRECISION = 1e-8
 # least singular value of public rows over the largest: columns of categories are collinear
@@ -101,6 +101,7 @@ WIDE = 1.25
 WIDE_SCORES = 6.0
 # factor of counts, a whole number, from which rounding it down costs next to nothing
 FINE_COUNTS = 100
+SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
 # factor on the variance of public rows above which they are from another population
 MOST_DRIFT = 2.0
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
