@@ -276,9 +276,12 @@ def test_half_of_the_tail_in_the_value_is_found(monkeypatch):
 
 
 def test_scores_without_the_error_of_the_curvature_are_found(monkeypatch):
-    assert np.quantile(measured(NOISY, 40).excess, 0.9) < 0.15
+    """Ninth deciles of eight sets of 40 draws are .04 to .11, and with the fault 3.3 to 9 times as much."""
+    cell = Cell(heavy_tailed, 40, 5000, PureDP(1))
+    right = np.quantile(measured(cell, 40).excess, 0.9)
+    assert right < 0.15
     monkeypatch.setattr(Scores, "errors", lambda self, step: self.noise_sq * np.eye(len(step)))
-    assert np.quantile(measured(NOISY, 40).excess, 0.9) > 0.2
+    assert np.quantile(measured(cell, 40).excess, 0.9) > 2.0 * right
 
 
 @pytest.mark.parametrize(

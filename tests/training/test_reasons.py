@@ -226,10 +226,19 @@ def test_few_public_rows():
     assert named(fitted(x, y, 19, logistic_regression)) == {"few_public_rows"}
 
 
-def test_a_few_rows_far_out_are_a_heavy_tail():
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_rows_far_out_are_a_heavy_tail(seed):
+    """Student's law with two degrees of freedom: residuals have a mean, and no variance."""
+    x, y = normal_rows()
+    y = y + np.random.default_rng([5, seed]).standard_t(2, size=len(y))
+    assert named(fitted(x, y, 100)) == {"heavy_tail"}
+
+
+def test_labels_without_a_mean_are_a_fallback():
+    """The least squares of Cauchy labels is (18, -1, .7) where the slopes are (1, -.7, .4): no fit is better than a constant."""
     x, y = normal_rows()
     y = y + np.random.default_rng(5).standard_cauchy(len(y))
-    assert named(fitted(x, y, 100)) == {"heavy_tail"}
+    assert named(fitted(x, y, 100)) == {"fallback"}
 
 
 def shifted_rows(kind, seed, m):
@@ -258,8 +267,10 @@ def test_public_rows_of_another_population_are_shifted(kind):
     assert found.count({"shifted"}) >= 9
 
 
+# The curvature along a direction with .01 of the public variance is taken as the edge of its noise, which is larger: in 54 of 54
+# draws the excess is some 1,400 times that of ten public rows.
 NARROW = pytest.mark.xfail(
-    strict=False, reason="a direction with .01 of the public variance is below the noise of H"
+    strict=True, reason="a direction with .01 of the public variance is below the noise of H"
 )
 
 
