@@ -882,9 +882,15 @@ class ExactStep:
         return concerns.first(len(tail))
 
     @property
+    def _freedom(self) -> int:
+        """Degrees of freedom of the curvature of public rows."""
+        return self.m - self.radial.dim + 1
+
+    @property
     def _public_sq(self) -> float:
         """Variance of the fit of public rows alone."""
-        return self.radial.sampling_std**2 * self.radial.n / self.m
+        # z' W^-1 z of D standard normal z and the moment matrix W of m normal rows is |z|^2 over a chi-squared of m - D + 1.
+        return self.radial.sampling_std**2 * self.radial.n / self._freedom
 
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over its expectation."""
@@ -898,7 +904,7 @@ class ExactStep:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
         dim = self.radial.dim
         return disagreement > max(
-            tuning.MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - tuning.BY_CHANCE))
+            tuning.MOST_DRIFT, float(special.fdtri(dim, self._freedom, 1.0 - tuning.BY_CHANCE))
         )
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:

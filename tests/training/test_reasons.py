@@ -289,16 +289,20 @@ def test_public_rows_of_another_population_cost_a_tenth_at_most(kind):
     assert np.median(wrong) <= 1.1 * np.median(right)
 
 
+# Noise of the curvature reaches to .67 of a unit, beyond which 40 public rows leave one to three directions: `few_rows` in a third
+# of draws. Noise of the counts is 50 rows in each octave, of 5,000 rows: `heavy_tail` in another third.
+FAINT = pytest.mark.xfail(
+    strict=True, reason="noise of curvature and counts hides directions and the end of the tail"
+)
 SETTINGS = [
     (20, 20_000, 100, 1.0),
     (30, 15_000, 150, 1.0),
     (40, 20_000, 300, 1.0),
-    (8, 5_000, 40, 0.5),
+    pytest.param(8, 5_000, 40, 0.5, marks=FAINT),
     (60, 8_000, 200, 0.5),
 ]
 
 
-@pytest.mark.xfail(strict=False, reason="directions count as unseen below 3 eta sqrt(D)")
 @pytest.mark.parametrize(("dim", "n", "m", "epsilon"), SETTINGS)
 def test_textbook_rows_are_ok(dim, n, m, epsilon):
     """Independent normal columns and labels of unit noise: in four of five draws nothing is the matter."""
@@ -307,9 +311,19 @@ def test_textbook_rows_are_ok(dim, n, m, epsilon):
         rng = np.random.default_rng([66, seed])
         x = rng.normal(size=(n + m, dim))
         y = x @ rng.normal(size=dim) / np.sqrt(dim) + rng.normal(size=n + m)
-        result = fitted(x, y, m, budget=ApproxDP(epsilon=epsilon, delta=1e-6))
-        ok += result.status == "ok"
+        budget = ApproxDP(epsilon=epsilon, delta=1e-6)
+        ok += fitted(x, y, m, budget=budget, random_state=seed).status == "ok"
     assert ok >= 4
+
+
+@pytest.mark.parametrize(("dim", "m"), [(3, 12), (20, 45), (40, 90)])
+def test_public_rows_of_the_same_population_are_not_shifted(dim, m):
+    """Two for each coefficient and more: their moments alone double the error of their fit."""
+    for seed in range(6):
+        rng = np.random.default_rng([67, seed])
+        x = rng.normal(size=(20_000 + m, dim))
+        y = x @ rng.normal(size=dim) / np.sqrt(dim) + rng.normal(size=len(x))
+        assert "shifted" not in named(fitted(x, y, m, random_state=seed))
 
 
 FITS = {
