@@ -14,15 +14,6 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.estimators import lifted_coinpress
-from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text
-from fastpubpriv.estimators.ladder.schedule import Prediction
-from fastpubpriv.estimators.lifted_coinpress import (
-    MEAN_SHARE,
-    GaussianProblem,
-    GramNoise,
-    Recursion,
-)
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.preconditioner import (
@@ -34,6 +25,15 @@ from fastpubpriv.estimators.preconditioner import (
 )
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gaussians import lifted
+from fastpubpriv.gaussians.lifted import (
+    MEAN_SHARE,
+    GaussianProblem,
+    GramNoise,
+    Recursion,
+)
+from fastpubpriv.gaussians.public_prior import column_scales, constant_text
+from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
@@ -101,7 +101,7 @@ def leaf_costs(spending: Spending) -> LeafCosts:
 
 def leaf_draws(dim: int, n_leaves: int) -> int:
     """Upper bound on the number of noise draws of a leaf stage."""
-    return n_leaves * (1 + dim + 2 * lifted_coinpress.MAX_ROUNDS * (dim + 1) ** 2)
+    return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
 
 
 def check_leaf_grids(dim: int, n: int, n_leaves: int, spending: Spending) -> None:
@@ -110,8 +110,8 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, spending: Spending) -> Non
     leaves: Any = {"clusters": n_leaves, "lineage": ("check",)}
     costs.counts.cluster_grid("count", 1, n, **leaves)
     costs.gaussians.part(MEAN_SHARE).cluster_grid("sum", dim, n, **leaves)
-    for rounds in (2, lifted_coinpress.MAX_ROUNDS):
-        for share in lifted_coinpress.round_shares(rounds):
+    for rounds in (2, lifted.MAX_ROUNDS):
+        for share in lifted.round_shares(rounds):
             costs.gaussians.part(share).cluster_grid("moment", dim + 1, n, **leaves)
 
 
@@ -241,7 +241,7 @@ def learn_leaves(
     covariances = np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
-        predicted = lifted_coinpress.resolves(problem, rounds, noise)
+        predicted = lifted.resolves(problem, rounds, noise)
         resolved = state.least > (state.slack / 2.0 if predicted else state.slack)
         reasons.append((Reason.FALLBACK,) if low[i] else () if resolved else (Reason.UNRESOLVED,))
         if low[i] or not (resolved or predicted):
@@ -252,7 +252,7 @@ def learn_leaves(
         out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
         covariances[i] = leaf.frame.covariance_back(state.covariance)
         if resolved:
-            errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
+            errors[:, i] = lifted.predicted_errors(problem, rounds, noise, per_row)
     weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
     return MixtureResult(
         weights=weights / weights.sum(),
@@ -284,10 +284,8 @@ def learn_leaves(
 
 def _harm(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
     """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
-    last = lifted_coinpress.predicted_slack(
-        problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1]
-    )
-    least = lifted_coinpress.least_eigenvalue(problem, rounds, noise)
+    last = lifted.predicted_slack(problem, rounds, noise, lifted.round_shares(rounds)[-1])
+    least = lifted.least_eigenvalue(problem, rounds, noise)
     return last / least if least > 0.0 else math.inf
 
 
@@ -295,10 +293,10 @@ def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
     """Largest number of rounds over the leaves: by the public rule, or, if no number suffices, with the least relative noise."""
     wanted = [2]
     for problem in problems:
-        rounds, too_few = lifted_coinpress.choose_rounds(problem, noise)
+        rounds, too_few = lifted.choose_rounds(problem, noise)
         if too_few:
             rounds = min(
-                range(2, lifted_coinpress.MAX_ROUNDS + 1),
+                range(2, lifted.MAX_ROUNDS + 1),
                 key=lambda count: _harm(problem, count, noise),
             )
         wanted.append(rounds)
@@ -315,7 +313,7 @@ def _second_moments(
 ) -> None:
     """Run all rounds of second moments; each round is one release for all leaves."""
     radii = [problem.row_radius(rounds) for problem in problems]
-    for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
+    for index, share in enumerate(lifted.round_shares(rounds)):
         name = f"leaf second moments, round {index + 1} of {rounds}"
         released = run.release(
             LeafSecondMoments(
@@ -336,8 +334,8 @@ def _means(
     run: Session, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
 ) -> tuple[list[FloatArray], FloatArray]:
     """Release a clipped mean of each leaf about its first estimate, in whitened coordinates; return means and noise_std."""
-    clip = lifted_coinpress.mean_clip(routes.dim)
-    maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
+    clip = lifted.mean_clip(routes.dim)
+    maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = run.release(
         LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)),
         name="leaf means",
@@ -386,7 +384,7 @@ def lifted_errors(shape: Shape, expected: float, spending: Spending) -> Predicti
         failure_prob=shape.failure_prob,
     )
     of_leaves = replace(spending, between_clusters=True)
-    predicted = lifted_coinpress.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS)
+    predicted = lifted.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS)
     return Prediction(predicted.covariance_error, predicted.mean_error)
 
 

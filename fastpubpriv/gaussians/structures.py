@@ -10,9 +10,9 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
 from fastpubpriv.estimators.radii import chi_radius
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians.public_prior import EffectiveRows
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.public_draws import chi2_quantile
 

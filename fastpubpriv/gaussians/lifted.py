@@ -25,7 +25,6 @@ from fastpubpriv.estimators.linalg import (
 )
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
-    Options,
     precondition_bounds,
     public_frame,
     trace_bounds,
@@ -39,6 +38,8 @@ from fastpubpriv.estimators.radii import (
     gap_ratio,
     planned_steps,
 )
+from fastpubpriv.gaussians.gaussian_options import Options
+from fastpubpriv.gaussians.rounds import after, lift
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
@@ -356,22 +357,6 @@ def check_grids(
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
 
 
-def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
-    """Return the map x -> contraction (v, 1) for v = base(x) and a lower triangular contraction."""
-    return after(base, contraction[:, : base.dim], offset=contraction[:, base.dim])
-
-
-def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None) -> AffineMap:
-    """Return the map x -> left base(x) + offset for a lower triangular `left`, which may have more rows than columns."""
-    if base.offset is not None:
-        moved = left @ base.offset
-        offset = moved if offset is None else offset + moved
-    lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
-    matrix = base.times(left)
-    matrix.flags.writeable = False  # so that the kernels make no copy
-    return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
-
-
 def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:
     """Return the map x -> inverse_root (v - start) for v = base(x)."""
     return after(base, inverse_root, offset=-(inverse_root @ start))
@@ -434,7 +419,7 @@ GaussianCall = tuple[Callable[[Session], GaussianResult], bool]
 
 
 def preconditioned(
-    method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options
+    method: Method[[int]], run: Session, x_pub: FloatArray, options: Options
 ) -> GaussianCall:
     """Compute the public frame, for half of the failure probability, and prepare the method in its coordinates."""
     frame = public_frame(
@@ -501,18 +486,6 @@ def preconditioned(
     return estimate, True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GaussianMethod(Method[[int]]):
-    """A method of `estimate_gaussian`; its draws depend on the number of columns.
-
-    `begin(method, run, x_pub, options)` reads the public rows, checks, predicts and warns, all before the debit. The default,
-    `preconditioned`, calls `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)` in public coordinates.
-    `predict(options, dim, n_pub, n_priv, budget)` returns the error of the covariance, and details with that of the mean.
-    """
-
-    begin: Callable[[GaussianMethod, Session, FloatArray, Options], GaussianCall] = preconditioned
-
-
 def forecast(
     options: Options,
     dim: int,
@@ -550,13 +523,3 @@ def forecast(
         "clip_radius": problem.row_radius(plan.rounds),
         "public_rows_alone": math.sqrt(dim * (dim + 1) / (n_pub - 1)),
     }
-
-
-METHOD = GaussianMethod(
-    name="lifted_coinpress",
-    learn=learn,
-    draws=draws,
-    prepare=prepare,
-    predict=forecast,
-    needs_public=True,
-)

@@ -13,9 +13,14 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions.norms import DRAWS, EDGES, NormCount, Shells
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
-from fastpubpriv.estimators.ladder import full
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder.public_prior import (
+from fastpubpriv.estimators.linalg import spectrum, symmetric
+from fastpubpriv.estimators.moments import RadialMean, RadialPlan
+from fastpubpriv.gaussians import gaussian_intervals as intervals
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians.gaussian_options import Options
+from fastpubpriv.gaussians.last_round import FullRounds, Resolved, edge_of
+from fastpubpriv.gaussians.lifted import GaussianCall
+from fastpubpriv.gaussians.public_prior import (
     EffectiveRows,
     Mismatch,
     PublicPrior,
@@ -24,7 +29,7 @@ from fastpubpriv.estimators.ladder.public_prior import (
     plain_worth,
     public_prior,
 )
-from fastpubpriv.estimators.ladder.schedule import (
+from fastpubpriv.gaussians.structures import (
     LEAST_LAST,
     CountShares,
     Forecasts,
@@ -36,10 +41,6 @@ from fastpubpriv.estimators.ladder.schedule import (
     full_plan,
     vector_radius,
 )
-from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
-from fastpubpriv.estimators.linalg import spectrum, symmetric
-from fastpubpriv.estimators.moments import RadialMean, RadialPlan
-from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
@@ -48,7 +49,7 @@ from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of, ordered
-from fastpubpriv.session import Session
+from fastpubpriv.session import Method, Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +138,7 @@ def result_of(
         part_reasons=part_reasons or few,
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
-        method=METHOD.name,
+        method="ladder",
         structure=structure,
         diagnostics=details,
         report=report,
@@ -182,7 +183,7 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
 def vector_estimate(
     run: Session,
     view: Forecasts,
-    vector: full.ReleasedVector,
+    vector: intervals.ReleasedVector,
     check: ScaleCheck,
     x_pub: FloatArray,
 ) -> GaussianResult:
@@ -213,11 +214,11 @@ def vector_estimate(
     mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
     weight = mismatch.weight(error_sq)
     share = n / run.rows.n
-    edge = full.edge_of(vector.values * share, std * share, vector.radius)
+    edge = edge_of(vector.values * share, std * share, vector.radius)
     reported = {}
     # Public rows of another mean or scale would not show what clipping takes away.
     if check.stretch == 1.0 and not mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
-        reported = full.report_of_public(base, x_pub, covariance, vector)
+        reported = intervals.report_of_public(base, x_pub, covariance, vector)
     return result_of(
         run,
         base,
@@ -240,7 +241,7 @@ def vector_estimate(
 def full_estimate(
     run: Session,
     view: Forecasts,
-    resolved: full.Resolved,
+    resolved: Resolved,
     rounds: int,
     check: ScaleCheck,
     share: float,
@@ -304,7 +305,7 @@ def release_structure(
             mean_noise_std=np.zeros(dim),
             predicted=view.structures[structure],
             details={"mean_weight": 0.0, "guess": base.worth.guess},
-            **full.report_of_public(base, x_pub, base.covariance),
+            **intervals.report_of_public(base, x_pub, base.covariance),
         )
     public = base.worth
     if view.counts.column:
@@ -343,7 +344,7 @@ def release_structure(
     else:
         released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
     rows = n if complete is None else n * complete.divisor
-    vector = full.ReleasedVector(
+    vector = intervals.ReleasedVector(
         structure=structure,
         values=released.value / rows,
         std=released.noise_std / rows,
@@ -370,7 +371,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     pieces = None
     shells = None
     squared = None
-    state = full.FullRounds(base, full_plan(base.worth, n, spending.part(part)))
+    state = FullRounds(base, full_plan(base.worth, n, spending.part(part)))
     direct = state.step() is None
     if direct:
         own = helping_norms(base.affine, x_pub)
@@ -389,7 +390,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         )
         part -= counts.first
     check = check_scale(base, shells)
-    state = full.FullRounds(check.base, full_plan(check.base.worth, n, spending.part(part)))
+    state = FullRounds(check.base, full_plan(check.base.worth, n, spending.part(part)))
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, own).moved(constant_sq(dim))
         state.ball_sq = norms.radius
@@ -403,7 +404,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     resolved = state.finalize(pieces)
     complete = resolved.complete_rows
     result = full_estimate(run, view, resolved, state.made, check, complete.divisor)
-    reported = full.report_of(check.base, resolved, complete, result.mean, x_pub)
+    reported = intervals.report_of(check.base, resolved, complete, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
     reasons = (*result.reasons, *complete.reasons_of(run.rows))
@@ -437,7 +438,7 @@ def with_public_tail(
         return result
     of_mean = [f"mean{part}" for part in ("", "_std", "_below", "_above")]
     means = {name: getattr(result.report, name) for name in of_mean}
-    report = replace(full.report_of_public(base, x_pub, base.covariance)["report"], **means)
+    report = replace(intervals.report_of_public(base, x_pub, base.covariance)["report"], **means)
     error = math.sqrt(float(np.mean(own**2)) / len(own))  # of a mean of m products of whitened rows
     result = replace(result, covariance=base.covariance, predicted_covariance_error=error)
     return replace(result, report=report, part_reasons=((Reason.FALLBACK,),) * len(white))
@@ -470,7 +471,7 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
 
 def _rounds(
     run: Session,
-    state: full.FullRounds,
+    state: FullRounds,
     part: Fraction,
     public: FloatArray,
     check: ScaleCheck,
@@ -500,7 +501,7 @@ def _rounds(
 
 
 def ladder(
-    method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options
+    method: Method[[int]], run: Session, x_pub: FloatArray, options: Options
 ) -> GaussianCall:
     """Read the public rows, predict every structure, choose one, check the grids and warn, all before the debit."""
     base = public_prior(x_pub)
@@ -576,13 +577,3 @@ def forecast(
         details[f"{name}_covariance_error"] = each.covariance
         details[f"{name}_mean_error"] = each.mean
     return view.structures[taken].covariance, details
-
-
-METHOD = GaussianMethod(
-    name="ladder",
-    begin=ladder,
-    learn=release_structure,
-    draws=draws,
-    predict=forecast,
-    needs_public=True,
-)

@@ -18,9 +18,9 @@ from fastpubpriv import (
     PureDP,
     estimate_gaussian,
 )
-from fastpubpriv.estimators import lifted_coinpress as lifted
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.preconditioner import precondition_bounds
+from fastpubpriv.gaussians import lifted
 from fastpubpriv.privacy.spending import GaussianSpending
 
 FEW = [(100.0, {"n_pub": n_pub, "cond_max": 100.0}) for n_pub in (2, 5)]

@@ -1,0 +1,249 @@
+"""The full covariance of one Gaussian from released second moments: rounds, the last of them in two pieces, and what they show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.complete_rows import CompleteRows
+from fastpubpriv.estimators.linalg import (
+    bessel,
+    divided,
+    lower_powers,
+    lower_root,
+    spectrum,
+    symmetric,
+)
+from fastpubpriv.estimators.moments import LARGEST, RadialMean, unpacked
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians.public_prior import PublicPrior
+from fastpubpriv.gaussians.rounds import after, lift
+from fastpubpriv.gaussians.shrinkage import PREVIOUS, chosen
+from fastpubpriv.gaussians.structures import RoundPlan, constant_sq
+from fastpubpriv.mechanisms.sums import AffineMap, Released
+
+
+def edge_of(average: FloatArray, std: float, radius: float) -> float:
+    """Return the norm of an average less two noise deviations over the radius, in [0, 1]; near 1, clipping limits the average."""
+    length = math.sqrt(float(np.sum(np.square(average))))
+    return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
+
+
+def unknown_of(pieces: RadialMean) -> float:
+    """Return the uncertainty of the tail beyond the ball, as a factor of the outer piece."""
+    law = pieces.norms.law
+    expected, most = pieces.ratios
+    return (most - (0.0 if law is None else min(law.counted(pieces.radius), expected))) / 4.0
+
+
+def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
+    """Return the factor of the outer piece added for rows beyond the ball, and the squared error beyond `usual` sampling."""
+    law = pieces.norms.law
+    expected, _ = pieces.ratios
+    length_sq = float(np.sum(np.square(pieces.outer)))
+    shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
+    counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)
+    sampling = max(pieces.norms.rms**2 - usual, 0.0) / pieces.n
+    unknown = unknown_of(pieces) * math.sqrt(length_sq * shown)
+    return shown * (counted + tuning.UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
+
+
+class FullRounds:
+    """The rounds of second moments of one population."""
+
+    __slots__ = ("_contraction", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
+
+    def __init__(self, base: PublicPrior, plan: RoundPlan) -> None:
+        self.base = base
+        self.plan = plan
+        self.left, self.made = Fraction(1), 0
+        self._spectrum: FloatArray = base.worth.spectrum()
+        # squared clipping radius of a last round, once norms were counted
+        self.ball_sq: float | None = None
+        self._contraction: FloatArray = np.eye(plan.dim + 1)
+        self._map = self._contraction  # from rows (z, c) of the last round to (v, 1)
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> preconditioned (v, 1) of the next round."""
+        return lift(self.base.affine, self._contraction)
+
+    def step(self) -> Fraction | None:
+        """Return the share of the next round by public and released numbers, None for the last one."""
+        return self.plan.step(self._spectrum, self.left, self.made, ball_sq=self.ball_sq)[0]
+
+    def radius(self, share: Fraction) -> float:
+        """Return the clipping radius of an early round of this share."""
+        return math.sqrt(self.plan.radius_sq(self.made, share))
+
+    @property
+    def amplified(self) -> float:
+        """Predicted relative noise error of the covariance over that of white rows, at least 1."""
+        known = np.maximum(self._spectrum, 1e-6)
+        white = np.ones(self.plan.dim)
+        one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
+        return max(one / other, 1.0)
+
+    def update(self, released: Released, share: Fraction) -> None:
+        """Update the preconditioner with the released second moment of an early round."""
+        n = self.plan.n
+        std = released.spectral_std / n
+        second = released.value / n
+        values, vectors = spectrum(second, overwrite=True)
+        slack = self.plan.slack(std)
+        roots = np.sqrt(np.maximum(values, 0.0) + slack)
+        likely = np.where(
+            values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0
+        )
+        likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
+        # One of (v, 1) is left out: the lifted one, or for several columns the least, which is costly to refine.
+        omitted = int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
+        self._spectrum = np.sort(np.minimum(np.delete(likely, omitted), 1.0))
+        self._contraction = divided(lower_root(vectors, roots), self._contraction)
+        self.left -= share
+        self.made += 1
+        self.ball_sq = None
+
+    def center(self) -> AffineMap:
+        """Prepare a last round in two pieces of rows (z, c); return the map x -> z = K (v - mean) of the current estimates."""
+        dim = self.plan.dim
+        root = divided(self._contraction, np.eye(dim + 1, order="F"))
+        # Rows (v, 1) have the second moment root root^T, and root has the last row (l, s): it gives the mean and the covariance.
+        line = root[dim, :dim]
+        scale = float(root[dim, dim])
+        mass = float(line @ line) + scale * scale
+        mean = root[:dim, :dim] @ line / mass
+        inverse = (
+            lower_powers(np.eye(dim) - np.outer(line, line) / mass)[1]
+            @ self._contraction[:dim, :dim]
+        )
+        moved: FloatArray = inverse @ mean
+        constant = math.sqrt(constant_sq(dim))
+        below = np.append(np.zeros(dim), constant)
+        self._contraction = np.vstack([np.column_stack([inverse, -moved]), below])
+        back = divided(inverse, np.eye(dim, order="F"))
+        self._map = np.vstack([np.column_stack([back, mean / constant]), below / constant**2])
+        return after(self.base.affine, inverse, offset=-moved)
+
+    def finalize(self, pieces: RadialMean) -> Resolved:
+        """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
+        dim = self.plan.dim
+        n = self.plan.n
+        added, bias_sq = tail_of(pieces, (dim + constant_sq(dim)) ** 2 + 2.0 * dim)
+        second = unpacked(pieces.mean + added * pieces.outer, dim + 1)
+        std = math.hypot(1.0, added) * pieces.noise_std
+        self.made += 1
+        least = float(spectrum(second)[0][0])
+        # The mean needs the moment of rows (v, 1); the covariance is shrunk in the coordinates of the last round.
+        moment = self._map @ second @ self._map.T
+        mass = max(float(moment[dim, dim]), tuning.LEAST_MASS)
+        first = moment[:dim, dim]
+        inner = np.ascontiguousarray(self._contraction[:dim, :dim])
+        moved = self._contraction[:dim] @ moment[:, dim]
+        noisy = symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass) * bessel(n)
+        best = chosen(
+            self._targets(noisy, inner, first, mass, moment), noisy, std, n, self.base.worth.low
+        )
+        repaired, floored = best.repaired()
+        half = divided(inner, np.array(repaired, order="F"))
+        powers = lower_powers(symmetric(divided(inner, np.array(half.T, order="F"))))
+        return Resolved(
+            # A released moment may be of any size: a mean that overflows in whitened coordinates is replaced by zero.
+            mean=first / mass if np.isfinite(powers[1] @ first).all() else np.zeros(dim),
+            powers=powers,
+            error=math.sqrt(best.error_sq(reported=True) + bias_sq),
+            under_resolved=least <= self.plan.slack(std),
+            pieces=pieces,
+            map=self._map,
+            details={
+                "target": best.name,
+                "target_strength": (best.diagonal, best.off),
+                "clip_bias": math.sqrt(bias_sq),
+                "floored": floored,
+            },
+        )
+
+    def _targets(
+        self,
+        noisy: FloatArray,
+        inner: FloatArray,
+        first: FloatArray,
+        mass: float,
+        moment: FloatArray,
+    ) -> dict[str, FloatArray]:
+        """Return the shrinkage targets: the public covariance, itself rescaled or with released axis variances, previous rounds."""
+        dim = self.plan.dim
+        axes = (np.diag(moment)[:dim] - np.square(first) / mass) * bessel(self.plan.n)
+        scale = max(float(np.mean(axes)), 0.05)
+        public = symmetric(inner @ inner.T)
+        targets = {
+            "public": public,
+            "scale": scale * public,
+            "diagonal": symmetric((inner * np.maximum(axes, 0.1 * scale)) @ inner.T),
+        }
+        if self.made > 1:
+            targets[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy)) / dim, 0.05)
+        return targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resolved:
+    """Mean and covariance from second moments, in the coordinates v of the public prior."""
+
+    mean: FloatArray  # the mean without shrinkage
+    powers: tuple[FloatArray, FloatArray]  # lower root of the covariance, and its inverse
+    error: float  # predicted relative error of the covariance, clipping bias included
+    under_resolved: bool  # the least eigenvalue of the last round is within the noise
+    details: dict[str, Any]
+    pieces: RadialMean
+    map: FloatArray  # from rows (z, c) of the last round to (v, 1)
+
+    @property
+    def mean_std(self) -> float:
+        """Noise standard deviation of each coordinate of the mean of rows z."""
+        added, _ = tail_of(self.pieces, 0.0)
+        return (
+            math.hypot(1.0, added)
+            * self.pieces.noise_std
+            * math.sqrt(0.5)
+            * float(self.map[-1, -1])
+        )
+
+    @property
+    def edge(self) -> float:
+        """Lower bound on the distance of the mean from the center of its clipping ball, as a fraction of the radius."""
+        pieces = self.pieces
+        last = self.map
+        constant = 1.0 / float(last[-1, -1])
+        z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
+        return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
+
+    @property
+    def noise_root(self) -> FloatArray:
+        """Root of the noise covariance of `mean`, (dim, dim)."""
+        return self.map[:-1, :-1] * self.mean_std
+
+    @property
+    def mean_bias_sq(self) -> float:
+        """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
+        pieces = self.pieces
+        last = self.map
+        length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
+        shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
+        return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
+
+    @property
+    def complete_rows(self) -> CompleteRows:
+        """Share of rows without a missing cell, the released mean of the constant of rows (v, 1)."""
+        pieces = self.pieces
+        row = self.map[-1]
+        side = len(self.map)
+        inside, outer = (
+            np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer)
+        )
+        return CompleteRows(pieces.known(inside, outer, np.array(float(row @ row)), 0.0))
