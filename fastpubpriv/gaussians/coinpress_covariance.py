@@ -10,14 +10,14 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Mode, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.output_bounds import Box, narrowed
 from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.gaussians.lifted import ROW_FAILURE, covariance_error
+from fastpubpriv.gaussians.lifted import ROW_FAILURE
 from fastpubpriv.gaussians.pairs import coinpress_rounds
+from fastpubpriv.gaussians.rounds import Precision, RoundMoment, covariance_error, union_tail
 from fastpubpriv.gaussians.structures import chi_beyond
-from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
+from fastpubpriv.mechanisms.sums import AffineMap, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import CovarianceResult
 from fastpubpriv.results.reasons import Reason, Reasons
@@ -153,68 +153,63 @@ def coinpress_covariance(
         run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n
     )
 
-    def slack(released: Released) -> float:
-        ratio = math.sqrt(dim / n)
-        if mode == "theory":
-            width = math.sqrt(2.0 * dim)
-            tail = math.sqrt(2.0 * math.log(4.0 * steps / failure_prob))
-            return 2.0 * (ratio + tail / math.sqrt(n)) + (width + tail) * released.spectral_std / n
+    theory = mode == "theory"
+    tail = union_tail(failure_prob, steps) if theory else 0.0
+    precision = Precision(dim, n, run.account.spending, tail)
+
+    def slack(moment: RoundMoment) -> float:
         # As in the published constants, the noise is not included: with it, early rounds would reduce the range too little.
-        return ratio + ratio * ratio / 2.0
+        if not theory:
+            return precision.sampling
+        return precision.slack(moment.released.spectral_std / n)
 
     base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
-    clip = chi_radius(dim, failure_prob / n if mode == "theory" else ROW_FAILURE)
-    noise = run.account.spending.std("moment", dim, budget_shares(steps)[-1])
-    predicted = covariance_error(dim, n, noise * clip * clip / n)
+    clip = chi_radius(dim, failure_prob / n if theory else ROW_FAILURE)
+    std = precision.std(clip**2, budget_shares(steps)[-1])
+    predicted = covariance_error(np.ones(dim), n, std)
     if not predicted < HOPELESS:
         warn(
             f"coinpress_covariance: predicted relative error {predicted:.3g}, noise as large as the covariance; pass a larger "
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
         )
     with run.paid():
-        covariance, released, complete = coinpress_rounds(
+        covariance, last = coinpress_rounds(
             run, base, shares=budget_shares(steps), clip=clip, slack=slack
         )
+        assert last.complete is not None
         covariance = covariance * np.outer(unit, unit)
         if box is not None:
             (covariance,) = narrowed(covariance[None], middle[None], box)
         result = CovarianceResult(
             covariance=covariance,
-            relative_noise_std=released.spectral_std / (n * complete.divisor),
+            relative_noise_std=last.std,
             steps=steps,
-            predicted_error=max(predicted, _error_of(released, n * complete.divisor, clip)),
-            reasons=(*_reasons(released, n * complete.divisor, clip), *complete.reasons),
+            predicted_error=max(predicted, _error_of(last, clip)),
+            reasons=(*_reasons(last, clip), *last.complete.reasons),
             columns=rows.columns,
             provenance=provenance,
-            **complete.number(n),
+            **last.complete.number(n),
             **run.fields(0),
         )
     return session.warned("coinpress_covariance", result)
 
 
-def _error_of(released: Released, n: float, clip: float) -> float:
+def _error_of(last: RoundMoment, clip: float) -> float:
     """Return the relative Frobenius error by sampling, noise and clipping of Gaussian rows with the last round's second moment."""
-    std = released.spectral_std / n
-    values = np.maximum(spectrum(released.value / n)[0], std)
-    dim = len(values)
+    values = np.maximum(last.spectrum()[0], last.std)
     # A squared norm is about `unit` times a chi-squared of this freedom, of which clipping loses a share.
     total = float(values.sum())
     unit = float(values @ values) / total
     freedom = total / unit
     lost = chi_beyond(freedom, clip * clip / unit) / freedom
-    inverse = 1.0 / values
-    sampling_sq = dim * (dim + 1) / n
-    noise_sq = std * std * (inverse.sum() ** 2 + inverse @ inverse) / 2.0
-    return math.sqrt(sampling_sq + noise_sq + lost**2 * freedom)
+    return math.hypot(covariance_error(values, last.n, last.std), lost * math.sqrt(freedom))
 
 
-def _reasons(released: Released, n: float, clip: float) -> Reasons:
+def _reasons(last: RoundMoment, clip: float) -> Reasons:
     """Return the reasons that the last round's second moment shows, in its own coordinates."""
-    second = released.value / n
-    dim = len(second)
-    std = released.spectral_std / n
-    if float(np.trace(second)) - 3.0 * std * math.sqrt(dim) > FILLED * clip * clip:
+    dim = len(last.value)
+    if float(np.trace(last.value)) - 3.0 * last.std * math.sqrt(dim) > FILLED * clip * clip:
         return (Reason.CLIPPED,)
-    ratio = math.sqrt(dim / n)
-    least = float(spectrum(second)[0][0])
-    return () if least > math.sqrt(2.0 * dim) * std + ratio * ratio / 2.0 else (Reason.UNRESOLVED,)
+    least = float(last.spectrum()[0][0])
+    error = math.sqrt(2.0 * dim) * last.std + dim / last.n / 2.0
+    return () if least > error else (Reason.UNRESOLVED,)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
@@ -119,9 +118,9 @@ def learn(
         cost=(price.epsilon, price.delta),
         groups=groups,
     )
-    noise = partial(run.account.spend(rest).std, "moment", problem.lifted)
+    spending = run.account.spend(rest)
     if not agreement.passed:
-        rounds, _ = lifted.choose_rounds(problem, noise)
+        rounds = lifted.choose_rounds(problem, spending).rounds
         return replace(
             lifted.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds
         )
@@ -142,7 +141,7 @@ def learn(
     inner = replace(inner, mean_radius=min(problem.mean_radius * stretched, LARGEST_SIZE))
     preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
     # The radius of the mean, and with it the number of rounds, now depends on released numbers; the total cost does not change.
-    rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
+    rounds = max(rounds, lifted.choose_rounds(inner, spending).rounds)
     learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest)
     return replace(
         learned,

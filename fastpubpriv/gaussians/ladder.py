@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -18,7 +19,7 @@ from fastpubpriv.estimators.moments import RadialMean, RadialPlan
 from fastpubpriv.gaussians import gaussian_intervals as intervals
 from fastpubpriv.gaussians import gaussian_tuning as tuning
 from fastpubpriv.gaussians.gaussian_options import Options
-from fastpubpriv.gaussians.last_round import FullRounds, Resolved, edge_of
+from fastpubpriv.gaussians.last_round import FullRounds, LastRound, Resolved, edge_of
 from fastpubpriv.gaussians.lifted import GaussianCall
 from fastpubpriv.gaussians.public_prior import (
     EffectiveRows,
@@ -29,6 +30,7 @@ from fastpubpriv.gaussians.public_prior import (
     plain_worth,
     public_prior,
 )
+from fastpubpriv.gaussians.rounds import PlannedRelease, RoundMoment, Rounds, release_rounds
 from fastpubpriv.gaussians.structures import (
     LEAST_LAST,
     CountShares,
@@ -395,15 +397,14 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         norms = count.shown(released, own).moved(constant_sq(dim))
         state.ball_sq = norms.radius
         if state.step() is None:
-            state.center()
-            pieces = plan.pieces_of(
-                run, state.affine, norms, np.zeros(0), name="last second moment"
-            )
+            last = LastRound.after(state)
+            pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
     if pieces is None:
-        pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
-    resolved = state.finalize(pieces)
+        needed = check.stretch != 1.0 or not direct
+        last, pieces = _rounds(run, state, part, x_pub, check, needed=needed)
+    resolved = last.resolved(pieces)
     complete = resolved.complete_rows
-    result = full_estimate(run, view, resolved, state.made, check, complete.divisor)
+    result = full_estimate(run, view, resolved, last.rounds, check, complete.divisor)
     reported = intervals.report_of(check.base, resolved, complete, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
@@ -469,35 +470,50 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
     )
 
 
+def _early_rounds(
+    run: Session, full: FullRounds, part: Fraction, check: ScaleCheck, *, needed: bool
+) -> Iterator[PlannedRelease]:
+    """Plan the early rounds as they are released, at least one if `needed`."""
+    state = full.state
+    while share := full.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None):
+        radius = (
+            math.sqrt(full.plan.radius_sq(state.made, share))
+            if state.made
+            else first_radius(check, full.plan, share)
+        )
+        name = f"second moment, round {state.made + 1}"
+        yield PlannedRelease(name=name, cost=run.account.allowance * part * share, radius=radius)
+        full.left -= share
+
+
 def _rounds(
     run: Session,
-    state: FullRounds,
+    full: FullRounds,
     part: Fraction,
     public: FloatArray,
     check: ScaleCheck,
     *,
     needed: bool,
-) -> RadialMean:
-    """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
-    while (
-        share := state.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None)
-    ) is not None:
-        radius = state.radius(share) if state.made else first_radius(check, state.plan, share)
-        released = run.release(
-            sums.SecondMoment(affine=state.affine, radius=radius),
-            name=f"second moment, round {state.made + 1}",
-            cost=run.account.allowance * part * share,
-            clip_radius=radius,
-        )
-        state.update(released, share)
-    plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * state.left)
-    count = plan.counting(state.amplified)
-    affine = state.center()
-    norms = count.count_norms(
-        run, affine, helping_norms(affine, public), name="norms before the last round"
+) -> tuple[LastRound, RadialMean]:
+    """Release the planned early rounds, a count of norms, and the last round in two pieces."""
+
+    def measure(states: Sequence[Rounds], step: PlannedRelease) -> list[RoundMoment]:
+        total = sums.SecondMoment(affine=states[0].affine, radius=step.radius)
+        released = run.release(total, name=step.name, cost=step.cost, clip_radius=step.radius)
+        return [RoundMoment(released, full.plan.n)]
+
+    release_rounds([full.state], _early_rounds(run, full, part, check, needed=needed), measure)
+    plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * full.left)
+    last = LastRound.after(full)
+    norms = plan.counting(full.amplified).count_norms(
+        run,
+        last.centered,
+        helping_norms(last.centered, public),
+        name="norms before the last round",
     )
     norms = norms.moved(constant_sq(run.rows.dim))
-    return plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
+    pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
+    return last, pieces
 
 
 def ladder(

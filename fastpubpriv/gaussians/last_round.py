@@ -15,17 +15,16 @@ from fastpubpriv.estimators.linalg import (
     bessel,
     divided,
     lower_powers,
-    lower_root,
     spectrum,
     symmetric,
 )
 from fastpubpriv.estimators.moments import LARGEST, RadialMean, unpacked
 from fastpubpriv.gaussians import gaussian_tuning as tuning
 from fastpubpriv.gaussians.public_prior import PublicPrior
-from fastpubpriv.gaussians.rounds import after, lift
+from fastpubpriv.gaussians.rounds import RoundMoment, Rounds, contracted
 from fastpubpriv.gaussians.shrinkage import PREVIOUS, chosen
 from fastpubpriv.gaussians.structures import RoundPlan, constant_sq
-from fastpubpriv.mechanisms.sums import AffineMap, Released
+from fastpubpriv.mechanisms.sums import AffineMap
 
 
 def edge_of(average: FloatArray, std: float, radius: float) -> float:
@@ -54,97 +53,104 @@ def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
 
 
 class FullRounds:
-    """The rounds of second moments of one population."""
+    """The early rounds of the full structure, each planned from the spectrum that those before it released."""
 
-    __slots__ = ("_contraction", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
+    __slots__ = ("ball_sq", "base", "left", "plan", "spectrum", "state")
 
     def __init__(self, base: PublicPrior, plan: RoundPlan) -> None:
         self.base = base
         self.plan = plan
-        self.left, self.made = Fraction(1), 0
-        self._spectrum: FloatArray = base.worth.spectrum()
+        self.left = Fraction(1)
+        self.spectrum: FloatArray = base.worth.spectrum()
         # squared clipping radius of a last round, once norms were counted
         self.ball_sq: float | None = None
-        self._contraction: FloatArray = np.eye(plan.dim + 1)
-        self._map = self._contraction  # from rows (z, c) of the last round to (v, 1)
-
-    @property
-    def affine(self) -> AffineMap:
-        """The map x -> preconditioned (v, 1) of the next round."""
-        return lift(self.base.affine, self._contraction)
+        self.state = Rounds(base.affine, np.eye(plan.side), self.roots)
 
     def step(self) -> Fraction | None:
         """Return the share of the next round by public and released numbers, None for the last one."""
-        return self.plan.step(self._spectrum, self.left, self.made, ball_sq=self.ball_sq)[0]
-
-    def radius(self, share: Fraction) -> float:
-        """Return the clipping radius of an early round of this share."""
-        return math.sqrt(self.plan.radius_sq(self.made, share))
+        return self.plan.step(self.spectrum, self.left, self.state.made, ball_sq=self.ball_sq)[0]
 
     @property
     def amplified(self) -> float:
         """Predicted relative noise error of the covariance over that of white rows, at least 1."""
-        known = np.maximum(self._spectrum, 1e-6)
+        known = np.maximum(self.spectrum, 1e-6)
         white = np.ones(self.plan.dim)
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
 
-    def update(self, released: Released, share: Fraction) -> None:
-        """Update the preconditioner with the released second moment of an early round."""
-        n = self.plan.n
-        std = released.spectral_std / n
-        second = released.value / n
-        values, vectors = spectrum(second, overwrite=True)
-        slack = self.plan.slack(std)
-        roots = np.sqrt(np.maximum(values, 0.0) + slack)
+    def roots(self, values: FloatArray, vectors: FloatArray, moment: RoundMoment) -> FloatArray:
+        """Return the roots of CoinPress's rule; the likely eigenvalues of the next round become the `spectrum`."""
+        slack = self.plan.slack(moment.std)
+        roots: FloatArray = np.sqrt(np.maximum(values, 0.0) + slack)
         likely = np.where(
             values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0
         )
         likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
         # One of (v, 1) is left out: the lifted one, or for several columns the least, which is costly to refine.
         omitted = int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
-        self._spectrum = np.sort(np.minimum(np.delete(likely, omitted), 1.0))
-        self._contraction = divided(lower_root(vectors, roots), self._contraction)
-        self.left -= share
-        self.made += 1
+        self.spectrum = np.sort(np.minimum(np.delete(likely, omitted), 1.0))
         self.ball_sq = None
+        return roots
 
-    def center(self) -> AffineMap:
-        """Prepare a last round in two pieces of rows (z, c); return the map x -> z = K (v - mean) of the current estimates."""
-        dim = self.plan.dim
-        root = divided(self._contraction, np.eye(dim + 1, order="F"))
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LastRound:
+    """A last round in two pieces of rows (z, c), z = K (v - mean), by the mean and covariance of the rounds before it."""
+
+    base: PublicPrior
+    plan: RoundPlan
+    rounds: int  # with the last one
+    contraction: FloatArray  # from (v, 1) to (z, c)
+    map: FloatArray  # and back, to (v, 1)
+
+    @classmethod
+    def after(cls, early: FullRounds) -> LastRound:
+        """Return the one that follows these rounds."""
+        dim = early.plan.dim
+        contraction = early.state.contraction
+        root = divided(contraction, np.eye(dim + 1, order="F"))
         # Rows (v, 1) have the second moment root root^T, and root has the last row (l, s): it gives the mean and the covariance.
         line = root[dim, :dim]
         scale = float(root[dim, dim])
         mass = float(line @ line) + scale * scale
         mean = root[:dim, :dim] @ line / mass
-        inverse = (
-            lower_powers(np.eye(dim) - np.outer(line, line) / mass)[1]
-            @ self._contraction[:dim, :dim]
-        )
-        moved: FloatArray = inverse @ mean
+        whitener = lower_powers(np.eye(dim) - np.outer(line, line) / mass)[1]
+        inverse = whitener @ contraction[:dim, :dim]
         constant = math.sqrt(constant_sq(dim))
         below = np.append(np.zeros(dim), constant)
-        self._contraction = np.vstack([np.column_stack([inverse, -moved]), below])
         back = divided(inverse, np.eye(dim, order="F"))
-        self._map = np.vstack([np.column_stack([back, mean / constant]), below / constant**2])
-        return after(self.base.affine, inverse, offset=-moved)
+        return cls(
+            early.base,
+            early.plan,
+            early.state.made + 1,
+            np.vstack([np.column_stack([inverse, -(inverse @ mean)]), below]),
+            np.vstack([np.column_stack([back, mean / constant]), below / constant**2]),
+        )
 
-    def finalize(self, pieces: RadialMean) -> Resolved:
-        """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
+    @property
+    def centered(self) -> AffineMap:
+        """The map x -> z."""
+        return contracted(self.base.affine, self.contraction[:-1])
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> (z, c)."""
+        return contracted(self.base.affine, self.contraction)
+
+    def resolved(self, pieces: RadialMean) -> Resolved:
+        """Return the shrunk mean and covariance of v from the released pieces, which estimate the clipping bias."""
         dim = self.plan.dim
         n = self.plan.n
         added, bias_sq = tail_of(pieces, (dim + constant_sq(dim)) ** 2 + 2.0 * dim)
         second = unpacked(pieces.mean + added * pieces.outer, dim + 1)
         std = math.hypot(1.0, added) * pieces.noise_std
-        self.made += 1
         least = float(spectrum(second)[0][0])
         # The mean needs the moment of rows (v, 1); the covariance is shrunk in the coordinates of the last round.
-        moment = self._map @ second @ self._map.T
+        moment = self.map @ second @ self.map.T
         mass = max(float(moment[dim, dim]), tuning.LEAST_MASS)
         first = moment[:dim, dim]
-        inner = np.ascontiguousarray(self._contraction[:dim, :dim])
-        moved = self._contraction[:dim] @ moment[:, dim]
+        inner = np.ascontiguousarray(self.contraction[:dim, :dim])
+        moved = self.contraction[:dim] @ moment[:, dim]
         noisy = symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass) * bessel(n)
         best = chosen(
             self._targets(noisy, inner, first, mass, moment), noisy, std, n, self.base.worth.low
@@ -159,7 +165,7 @@ class FullRounds:
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
             under_resolved=least <= self.plan.slack(std),
             pieces=pieces,
-            map=self._map,
+            map=self.map,
             details={
                 "target": best.name,
                 "target_strength": (best.diagonal, best.off),
@@ -186,7 +192,7 @@ class FullRounds:
             "scale": scale * public,
             "diagonal": symmetric((inner * np.maximum(axes, 0.1 * scale)) @ inner.T),
         }
-        if self.made > 1:
+        if self.rounds > 1:
             targets[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy)) / dim, 0.05)
         return targets
 

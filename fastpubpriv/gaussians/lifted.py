@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
@@ -39,11 +38,19 @@ from fastpubpriv.estimators.radii import (
     planned_steps,
 )
 from fastpubpriv.gaussians.gaussian_options import Options
-from fastpubpriv.gaussians.rounds import after, lift
+from fastpubpriv.gaussians.rounds import (
+    Precision,
+    RoundMoment,
+    Rounds,
+    after,
+    covariance_error,
+    last_moment,
+    planned,
+    union_tail,
+    widened,
+)
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
-    Released,
-    SecondMoment,
     VectorSum,
     check_gram_grids,
     check_sum_grids,
@@ -97,74 +104,87 @@ class GaussianProblem:
         )
         return chi_radius(self.dim, failure)
 
-    def row_radius(self, rounds: int) -> float:
-        """Return the clip radius of a lifted row."""
-        return 1.0 + self.row_clip(rounds)
 
-    def sampling_slack(self, rounds: int) -> float:
-        """Return the sampling error of the second moment of n rows, in spectral norm."""
-        ratio = math.sqrt(self.lifted / self.n)
-        if self.mode == "theory":
-            return 2.0 * (ratio + self._tail(rounds) / math.sqrt(self.n))
-        return ratio + ratio * ratio / 2.0
+@dataclass(frozen=True, slots=True)
+class PlannedRounds:
+    """A number of rounds of second moments of lifted rows, and what it reaches for the least favorable public rows."""
 
-    def noise_slack(self, spectral_std: float, rounds: int) -> float:
-        """Return the spectral norm of the noise on the mean second moment; `spectral_std` is that of a GOE entry on the sum."""
-        tail = self._tail(rounds) if self.mode == "theory" else 0.0
-        return (math.sqrt(2.0 * self.lifted) + tail) * spectral_std / self.n
+    problem: GaussianProblem
+    spending: Spending
+    rounds: int
 
-    def _tail(self, rounds: int) -> float:
-        return math.sqrt(2.0 * math.log(4.0 * rounds / self.failure_prob))
+    @property
+    def precision(self) -> Precision:
+        """Errors of a round."""
+        problem = self.problem
+        theory = problem.mode == "theory"
+        tail = union_tail(problem.failure_prob, self.rounds) if theory else 0.0
+        return Precision(problem.lifted, problem.n, self.spending, tail)
+
+    @property
+    def shares(self) -> list[Fraction]:
+        """Shares of the rounds."""
+        return round_shares(self.rounds)
+
+    @property
+    def radius(self) -> float:
+        """Clip radius of a lifted row."""
+        return 1.0 + self.problem.row_clip(self.rounds)
+
+    def slack(self, share: Fraction) -> float:
+        """Return the predicted error of a round with this share."""
+        return self.precision.slack(self.precision.std(self.radius**2, share))
+
+    @property
+    def least(self) -> float:
+        """Least eigenvalue of the rows predicted for the last round."""
+        problem = self.problem
+        slack = self.slack(self.shares[0])
+        least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
+        for _ in range(self.rounds - 1):
+            least = least / (least + slack)
+        return least
+
+    @property
+    def resolves(self) -> bool:
+        """Whether the least eigenvalue of the rows is predicted above 1/2 in the last round."""
+        return self.least > 0.5
+
+    @property
+    def covariance_error(self) -> float:
+        """Predicted relative Frobenius error of the covariance."""
+        std = self.precision.std(self.radius**2, self.shares[-1])
+        return covariance_error(np.ones(self.problem.dim), self.problem.n, std)
+
+    @property
+    def mean_error(self) -> float:
+        """Predicted Mahalanobis error of the mean."""
+        return predicted_mean_error(self.problem, self.spending)
+
+    def start(self, base: AffineMap) -> Rounds:
+        """Return the state before the first round, in which lifted rows have a second moment of at most the identity."""
+        problem = self.problem
+        precision = self.precision
+        whitener = np.eye(problem.lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+
+        def slack(moment: RoundMoment) -> float:
+            error = precision.slack(moment.released.spectral_std / problem.n)
+            return error * (problem.n / moment.n)
+
+        return Rounds(base, whitener, widened(slack))
 
 
-# Standard deviation of the GOE diagonal on a sum of rows of norm 1, for a share of the budget.
-GramNoise = Callable[[Fraction], float]
+def choose_rounds(problem: GaussianProblem, spending: Spending) -> PlannedRounds:
+    """Return the fewest rounds that resolve the least eigenvalue, MAX_ROUNDS if none does."""
+    plans = [PlannedRounds(problem, spending, rounds) for rounds in range(2, MAX_ROUNDS + 1)]
+    return next((plan for plan in plans if plan.resolves), plans[-1])
 
 
-def least_eigenvalue(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
-    """Return the least eigenvalue of the rows predicted for the last round, for the least favorable public rows."""
-    slack = predicted_slack(problem, rounds, noise, round_shares(rounds)[0])
-    least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
-    for _ in range(rounds - 1):
-        least = least / (least + slack)
-    return least
-
-
-def predicted_slack(
-    problem: GaussianProblem, rounds: int, noise: GramNoise, share: Fraction
-) -> float:
-    """Return the predicted error, by noise and sampling, of a second moment with this share of the budget."""
-    return problem.sampling_slack(rounds) + problem.noise_slack(
-        problem.row_radius(rounds) ** 2 * noise(share), rounds
-    )
-
-
-def resolves(problem: GaussianProblem, rounds: int, noise: GramNoise) -> bool:
-    """Return whether the least eigenvalue of the rows is predicted above 1/2 in the last of this number of rounds."""
-    return least_eigenvalue(problem, rounds, noise) > 0.5
-
-
-def choose_rounds(problem: GaussianProblem, noise: GramNoise) -> tuple[int, bool]:
-    """Return the fewest rounds that resolve the least eigenvalue, and whether even MAX_ROUNDS do not."""
-    for rounds in range(2, MAX_ROUNDS + 1):
-        if resolves(problem, rounds, noise):
-            return rounds, False
-    return MAX_ROUNDS, True
-
-
-def predicted_errors(
-    problem: GaussianProblem, rounds: int, noise: GramNoise, mean_noise: float
-) -> tuple[float, float]:
-    """Return the errors of covariance and mean; `mean_noise` is that of each coordinate of a sum clipped to radius 1."""
+def predicted_mean_error(problem: GaussianProblem, spending: Spending) -> float:
+    """Return the Mahalanobis error of the mean step of a budget of which it has MEAN_SHARE."""
     dim = problem.dim
-    n = problem.n
-    last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
-    return covariance_error(dim, n, last), mean_error(dim, n, mean_clip(dim) * mean_noise / n)
-
-
-def covariance_error(dim: int, n: int, noise: float) -> float:
-    """Return the relative Frobenius error of a covariance of n rows; `noise` is the one on the diagonal for white rows."""
-    return math.sqrt(dim * (dim + 1) / n + noise * noise * dim * (dim + 1) / 2.0)
+    noise = spending.std("sum", dim, MEAN_SHARE)
+    return mean_error(dim, problem.n, mean_clip(dim) * noise / problem.n)
 
 
 def mean_error(dim: int, n: int, noise: float) -> float:
@@ -190,78 +210,31 @@ class LearnedGaussian:
     covariance_error: float | None = None  # predicted from the releases
 
 
-class Recursion:
-    """The recursion for one Gaussian. Callers pass `released` as an expression, so that no reference keeps the matrix alive."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LiftedMoments:
+    """Mean and covariance of v, with lower root and inverse root, from the last round of lifted rows."""
 
-    __slots__ = (
-        "_contraction",
-        "_rounds",
-        "base",
-        "covariance",
-        "least",
-        "mean",
-        "powers",
-        "problem",
-        "slack",
-    )
+    mean: FloatArray
+    covariance: FloatArray
+    powers: tuple[FloatArray, FloatArray]
 
-    def __init__(self, base: AffineMap, problem: GaussianProblem, rounds: int) -> None:
-        self.base = base
-        self.problem = problem
-        self._rounds = rounds
-        self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(
-            2.0 + problem.mean_radius**2
-        )
-
-    @property
-    def affine(self) -> AffineMap:
-        """The map x -> lifted, preconditioned row of the next round."""
-        return lift(self.base, self._contraction)
-
-    def update(self, released: Released, share: float = 1.0) -> None:
-        """Update the preconditioner with the release of a round, whose rows are this share of all."""
-        slack = self._slack_of(released.spectral_std) / share
-        values, vectors = spectrum(released.value, overwrite=True)
-        del released
-        roots = np.sqrt(np.maximum(values / (self.problem.n * share), 0.0) + slack)
-        self._contraction = divided(lower_root(vectors, roots), self._contraction)
-
-    def finalize(self, released: Released, share: float = 1.0) -> None:
-        """Set `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last round."""
-        dim = self.problem.dim
-        n = self.problem.n * share
-        self.slack = self._slack_of(released.spectral_std) / share
-        values, vectors = spectrum(released.value, overwrite=True)
-        del released
-        self.least = float(values[0]) / n
-        vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
-        # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
-        half = divided(self._contraction, vectors)
-        self._contraction = np.zeros((0, 0))
-        del vectors
-        moment = half @ half.T
-        del half
+    @classmethod
+    def of(cls, state: Rounds, last: RoundMoment) -> LiftedMoments:
+        """Return those that the moment of a last round shows."""
+        dim = state.base.dim
+        moment = state.moment_of(last, LAST_FLOOR)
         weight = moment[dim, dim]
-        self.mean = moment[:dim, dim] / weight
-        covariance = symmetric(
-            moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight
-        )
-        covariance *= bessel(n)
-        del moment
+        first = moment[:dim, dim]
+        covariance = symmetric(moment[:dim, :dim] - np.outer(first, first) / weight)
+        covariance *= bessel(last.n)
         values, vectors = spectrum(covariance, overwrite=True)
-        del covariance
         values = np.maximum(
             values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny)
         )
-        self.covariance = rebuilt(vectors, values)
+        covariance = rebuilt(vectors, values)
         root = lower_root(vectors, np.sqrt(values))
-        del vectors
-        self.powers = root, divided(root, np.eye(dim, order="F"))
-
-    def _slack_of(self, spectral_std: float) -> float:
-        return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(
-            spectral_std, self._rounds
-        )
+        powers = root, divided(root, np.eye(dim, order="F"))
+        return cls(first / weight, covariance, powers)
 
 
 def learn(
@@ -274,29 +247,21 @@ def learn(
 ) -> LearnedGaussian:
     """Release second moments of clipped lifted rows, then one mean, within an allowance, by default the whole of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
-    clip = problem.row_radius(rounds)
-    state = Recursion(base, problem, rounds)
-
-    def second_moment(index: int, share: Fraction) -> tuple[Released, float]:
-        name = f"second moment, round {index + 1} of {rounds}"
-        moment = SecondMoment(affine=state.affine, radius=clip)
-        released, complete = release_complete(run, moment, name=name, cost=allowance * share)
-        return released, complete.divisor
-
-    *early, last = round_shares(rounds)
-    for index, share in enumerate(early):
-        state.update(*second_moment(index, share))
-    state.finalize(*second_moment(rounds - 1, last))
+    plan = PlannedRounds(problem, run.account.spend(allowance), rounds)
+    state = plan.start(base)
+    costs = [allowance * share for share in plan.shares]
+    last = last_moment(run, state, planned("second moment", costs, plan.radius))
+    found = LiftedMoments.of(state, last)
     mean, noise_std, complete = mean_step(
         run,
         base,
-        state.mean,
-        state.powers,
+        found.mean,
+        found.powers,
         name="mean",
         clip=mean_clip(problem.dim),
         cost=allowance * MEAN_SHARE,
     )
-    return LearnedGaussian(mean, state.covariance, noise_std, state.powers[0], complete)
+    return LearnedGaussian(mean, found.covariance, noise_std, found.powers[0], complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,15 +278,16 @@ def predict(
     problem: GaussianProblem, spending: Spending, rounds: int | None = None
 ) -> GaussianPlan:
     """Return the plan of the given rounds, or of `choose_rounds`; too few rounds leave the smallest eigenvalues unresolved."""
-    gram = partial(spending.std, "moment", problem.lifted)
-    if rounds is None:
-        rounds, _ = choose_rounds(problem, gram)
-    covariance, mean = predicted_errors(
-        problem, rounds, gram, spending.std("sum", problem.dim, MEAN_SHARE)
+    plan = (
+        choose_rounds(problem, spending)
+        if rounds is None
+        else PlannedRounds(problem, spending, rounds)
     )
-    reasons = () if resolves(problem, rounds, gram) else (Reason.UNRESOLVED,)
     return GaussianPlan(
-        rounds=rounds, reasons=reasons, covariance_error=covariance, mean_error=mean
+        rounds=plan.rounds,
+        reasons=() if plan.resolves else (Reason.UNRESOLVED,),
+        covariance_error=plan.covariance_error,
+        mean_error=plan.mean_error,
     )
 
 
@@ -520,6 +486,6 @@ def forecast(
         "mean_error": plan.mean_error,
         "condition": condition,
         "mean_radius": mean_radius,
-        "clip_radius": problem.row_radius(plan.rounds),
+        "clip_radius": 1.0 + problem.row_clip(plan.rounds),
         "public_rows_alone": math.sqrt(dim * (dim + 1) / (n_pub - 1)),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,12 +9,23 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
-from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
+from fastpubpriv.estimators.linalg import floored, spectrum
 from fastpubpriv.gaussians import lifted
-from fastpubpriv.gaussians.lifted import GaussianPlan, GaussianProblem, LearnedGaussian
-from fastpubpriv.gaussians.rounds import after
-from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
+from fastpubpriv.gaussians.lifted import (
+    GaussianPlan,
+    GaussianProblem,
+    LearnedGaussian,
+    PlannedRounds,
+)
+from fastpubpriv.gaussians.rounds import (
+    Precision,
+    RoundMoment,
+    Rounds,
+    last_moment,
+    planned,
+    widened,
+)
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
 from fastpubpriv.sources.views import pairs_of
@@ -27,31 +37,17 @@ def coinpress_rounds(
     *,
     shares: Sequence[Fraction],
     clip: float,
-    slack: Callable[[Released], float],
+    slack: Callable[[RoundMoment], float],
     floor: float = 0.0,
-) -> tuple[FloatArray, Released, CompleteRows]:
+) -> tuple[FloatArray, RoundMoment]:
     """Run CoinPress for the covariance, at most the identity, of centered complete rows v = base(x).
 
-    Return it, the last release, and the share of complete rows.
+    Return it, and the moment of the last round.
     """
-    dim = base.dim
-    contraction = np.eye(dim)
-    inverse = np.eye(dim)
-    for made, share in enumerate(shares, start=1):
-        released, complete = release_complete(
-            run,
-            SecondMoment(affine=after(base, contraction), radius=clip),
-            name=f"second moment, round {made} of {len(shares)}",
-            cost=run.account.allowance * share,
-        )
-        second = floored(
-            released.value / (run.rows.n * complete.divisor), floor if made == len(shares) else 0.0
-        )
-        if made < len(shares):
-            root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
-            contraction = inverse_root @ contraction
-            inverse = inverse @ root
-    return symmetric(inverse @ second @ inverse.T), released, complete
+    state = Rounds(base, np.eye(base.dim), widened(slack))
+    costs = [run.account.allowance * share for share in shares]
+    last = last_moment(run, state, planned("second moment", costs, clip))
+    return state.moment_of(last, floor), last
 
 
 def of_pairs(problem: GaussianProblem) -> GaussianProblem:
@@ -63,19 +59,18 @@ def learn(
     run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
 ) -> LearnedGaussian:
     """Run the published algorithm: CoinPress on pair differences, which are centered for any mean, then a step for the mean."""
-    halves = pairs_of(run.rows)
-    paired = of_pairs(problem)
+    halves = run.on(pairs_of(run.rows))
+    plan = PlannedRounds(of_pairs(problem), run.account.spending, rounds)
+    sampling = Precision(problem.dim, halves.rows.n, run.account.spending).sampling
 
-    def slack(released: Released) -> float:
-        ratio = math.sqrt(problem.dim / halves.n)
-        return ratio + ratio * ratio / 2.0 + paired.noise_slack(released.spectral_std, rounds)
+    def slack(moment: RoundMoment) -> float:
+        return sampling + plan.precision.noise(moment.released.spectral_std / halves.rows.n)
 
-    linear = AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
-    covariance, _, _ = coinpress_rounds(
-        run.on(halves),
-        linear,
-        shares=lifted.round_shares(rounds),
-        clip=paired.row_clip(rounds),
+    covariance, _ = coinpress_rounds(
+        halves,
+        linear(base),
+        shares=plan.shares,
+        clip=plan.problem.row_clip(rounds),
         slack=slack,
         floor=lifted.LAST_FLOOR,
     )
@@ -83,9 +78,14 @@ def learn(
     return lifted.coinpress_mean_step(run, base, covariance, problem)
 
 
+def linear(base: AffineMap) -> AffineMap:
+    """Return the map of differences of rows."""
+    return AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
+
+
 def predict(
     problem: GaussianProblem, spending: Spending, rounds: int | None = None
 ) -> GaussianPlan:
     """Predict rounds and covariance error from the pair differences (half as many rows), and the mean's error from all rows."""
     halved = lifted.predict(replace(problem, n=max(1, problem.n // 2)), spending, rounds)
-    return replace(halved, mean_error=lifted.predict(problem, spending, halved.rounds).mean_error)
+    return replace(halved, mean_error=lifted.predicted_mean_error(problem, spending))

@@ -8,18 +8,32 @@ maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.complete_rows import release_complete
-from fastpubpriv.estimators.linalg import floored, spectrum, symmetric
 from fastpubpriv.gaussians import lifted
-from fastpubpriv.gaussians.lifted import GaussianPlan, GaussianProblem, LearnedGaussian
-from fastpubpriv.gaussians.pairs import of_pairs
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
+from fastpubpriv.gaussians.lifted import (
+    GaussianPlan,
+    GaussianProblem,
+    LearnedGaussian,
+    PlannedRounds,
+)
+from fastpubpriv.gaussians.pairs import linear, of_pairs
+from fastpubpriv.gaussians.rounds import (
+    PlannedRelease,
+    Precision,
+    RoundMoment,
+    Rounds,
+    covariance_error,
+    last_moment,
+    planned,
+)
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
 from fastpubpriv.sources.views import pairs_of
 
@@ -35,12 +49,16 @@ def recursion(condition: float) -> int:
     return max(0, math.ceil(math.log(condition / LEAST_RANGE) / -math.log(SHRINK)))
 
 
-def round_error(problem: GaussianProblem, rounds: int, noise: lifted.GramNoise) -> float:
+def reach(condition: float, made: int) -> float:
+    """Return the bound on the eigenvalues after this number of rounds."""
+    return condition * SHRINK**made
+
+
+def round_error(problem: GaussianProblem, rounds: int, spending: Spending) -> float:
     """Return the spectral error of an early round, from sampling and noise, relative to its range."""
-    early = lifted.round_shares(rounds)[0]
-    return problem.sampling_slack(rounds) + problem.noise_slack(
-        problem.row_clip(rounds) ** 2 * noise(early), rounds
-    )
+    plan = PlannedRounds(problem, spending, rounds)
+    noise = Precision(problem.dim, problem.n, spending)
+    return plan.precision.slack(noise.std(problem.row_clip(rounds) ** 2, plan.shares[0]))
 
 
 def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
@@ -56,11 +74,11 @@ def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> Gauss
             f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
             'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
         )
-    noise = partial(run.account.spending.std, "moment", problem.dim)
-    error = round_error(paired, total, noise) if total > 1 else 0.0
+    spending = run.account.spending
+    error = round_error(paired, total, spending) if total > 1 else 0.0
     if error > TRUSTED_ERROR:
         needed = paired
-        while round_error(needed, total, noise) > TRUSTED_ERROR:
+        while round_error(needed, total, spending) > TRUSTED_ERROR:
             needed = replace(needed, n=math.ceil(1.1 * needed.n))
         raise InputError(
             f"recursive_preconditioner: the error of a round is {error:.3g} of its range, above the {TRUSTED_ERROR} that the "
@@ -71,15 +89,12 @@ def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> Gauss
     # Error relative to the least eigenvalue that the recursion can leave, for which it is largest.
     dim = problem.dim
     n = paired.n
-    least = KEPT ** (total - 1)
-    reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
-    last = reach * paired.row_clip(total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
-    noise_of_mean = run.account.spending.std("sum", dim, lifted.MEAN_SHARE)
-    step = lifted.mean_clip(dim) * noise_of_mean / problem.n
+    radius_sq = reach(problem.condition, total - 1) * paired.row_clip(total) ** 2
+    std = Precision(dim, n, spending).std(radius_sq, lifted.round_shares(total)[-1])
     return GaussianPlan(
         rounds=total,
-        covariance_error=lifted.covariance_error(dim, n, last),
-        mean_error=lifted.mean_error(dim, problem.n, step),
+        covariance_error=covariance_error(np.full(dim, KEPT ** (total - 1)), n, std),
+        mean_error=lifted.predicted_mean_error(problem, spending),
     )
 
 
@@ -87,33 +102,20 @@ def learn(
     run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int
 ) -> LearnedGaussian:
     """Halve directions of large variance per round, estimate the rest, map back; each release is one second moment of pairs."""
-    dim = problem.dim
-    halves = pairs_of(run.rows)
-    paired = of_pairs(problem)
-    radius = paired.row_clip(rounds)
+    radius = of_pairs(problem).row_clip(rounds)
+    costs = [run.account.allowance * share for share in lifted.round_shares(rounds)]
+
+    def halving(values: FloatArray, vectors: FloatArray, moment: RoundMoment) -> FloatArray:
+        return np.where(values >= reach(problem.condition, state.made) / 2.0, 2.0, 1.0)
+
+    def schedule() -> Iterator[PlannedRelease]:
+        for step in planned("second moment of pairs", costs, radius):
+            limit = reach(problem.condition, state.made)
+            facts = {"eigenvalue_range": limit}
+            yield replace(step, radius=radius * math.sqrt(limit), facts=facts)
+
     # The unit makes the least eigenvalue at least one.
-    unit = math.sqrt(problem.condition)
-    contraction = unit * np.eye(dim)
-    inverse = np.eye(dim) / unit
-    limit = problem.condition
-    covariance = np.eye(dim)
-    for index, share in enumerate(lifted.round_shares(rounds)):
-        ball = radius * math.sqrt(limit)
-        released, complete = release_complete(
-            run.on(halves),
-            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=ball),
-            name=f"second moment of pairs, round {index + 1} of {rounds}",
-            cost=run.account.allowance * share,
-            eigenvalue_range=limit,
-        )
-        pairs_used = halves.n * complete.divisor
-        if index == rounds - 1:
-            second = floored(released.value / pairs_used, KEPT ** (rounds - 1) / 2.0)
-            covariance = symmetric(inverse @ second @ inverse.T)
-        else:
-            values, vectors = spectrum(released.value / pairs_used)
-            halved = np.where(values >= limit / 2.0, 0.5, 1.0)
-            contraction = (vectors * halved) @ vectors.T @ contraction
-            inverse = inverse @ ((vectors / halved) @ vectors.T)
-            limit *= SHRINK
+    state = Rounds(linear(base), math.sqrt(problem.condition) * np.eye(problem.dim), halving)
+    last = last_moment(run.on(pairs_of(run.rows)), state, schedule())
+    covariance = state.moment_of(last, KEPT ** (rounds - 1) / 2.0)
     return lifted.coinpress_mean_step(run, base, covariance, problem)

@@ -24,6 +24,7 @@ from fastpubpriv.estimators.complete_rows import release_complete
 from fastpubpriv.estimators.linalg import floored, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_frame
 from fastpubpriv.gaussians import pca
+from fastpubpriv.gaussians.rounds import RoundMoment
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 
 
@@ -60,16 +61,17 @@ def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
         affine = AffineMap(
             dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix)
         )
-        moment = SecondMoment(affine=affine, radius=clip)
+        total = SecondMoment(affine=affine, radius=clip)
         cost = run.account.allowance * share
-        released, complete = release_complete(run, moment, name=f"round {index}", cost=cost)
-        second = floored(released.value / run.rows.n, 0.0)
+        released, complete = release_complete(run, total, name=f"round {index}", cost=cost)
+        moment = RoundMoment(released, run.rows.n * complete.divisor, complete)
+        second = floored(moment.value, 0.0)
         if index < len(shares) - 1:
-            values, vectors = spectrum(second + slack(released) * np.eye(dim))
+            values, vectors = spectrum(second + slack(moment) * np.eye(dim))
             roots = np.sqrt(values)
             contraction = rebuilt(vectors, 1.0 / roots) @ contraction
             inverse = inverse @ rebuilt(vectors, roots)
-    return symmetric(inverse @ second @ inverse), released, complete
+    return symmetric(inverse @ second @ inverse), moment
 
 
 @pytest.mark.parametrize("steps", [3, 4, 5])

@@ -58,8 +58,9 @@ def test_rounds_of_the_public_rule(dim, n, rounds):
         mode="practical",
         failure_prob=0.05,
     )
-    noise = partial(GaussianSpending(RHO_HALF.rho).std, "moment", dim + 1)
-    assert lifted.choose_rounds(problem, noise) == (rounds, False)
+    plan = lifted.choose_rounds(problem, GaussianSpending(RHO_HALF.rho))
+    assert plan.rounds == rounds
+    assert plan.resolves
 
 
 def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
