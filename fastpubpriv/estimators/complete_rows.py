@@ -100,6 +100,16 @@ class CompleteRows:
         )
 
 
+def fields_of(complete: CompleteRows | None, rows: Rows) -> dict[str, Any]:
+    """Return the fields of a result about these rows, none if their completeness was not released."""
+    return {} if complete is None else complete.fields(rows.n)
+
+
+def reasons_of(complete: CompleteRows | None, rows: Rows) -> Reasons:
+    """Return the reasons of a result about these rows, none if their completeness was not released."""
+    return () if complete is None else complete.reasons_of(rows)
+
+
 def release_complete(
     run: Session, total: VectorSum | SecondMoment, *, name: str, cost: Fraction, **facts: Any
 ) -> tuple[Released, CompleteRows]:

@@ -147,6 +147,7 @@ def learn(
         learned,
         mean=unwhitener @ learned.mean,
         covariance=symmetric(unwhitener @ learned.covariance @ unwhitener.T),
-        mean_factor=unwhitener @ learned.mean_factor,
+        root=unwhitener @ learned.root,
+        inverse=learned.inverse @ whitener,
         rounds=rounds,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class Squares:
     def __init__(
         self, base: PublicPrior, resolved: Resolved, mean: FloatArray, complete: CompleteRows
     ) -> None:
-        self.pieces, last = resolved.pieces, resolved.map
+        self.pieces, last = resolved.pieces, resolved.last.map
         # All moments are per row of all rows, of which incomplete ones are zero.
         self.complete, self.share = complete, complete.divisor
         side = self.side = len(last)
@@ -148,13 +147,21 @@ class Squares:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reported:
+    """A report, and the reasons of its columns; neither if public rows alone would have to show it and are too few."""
+
+    report: GaussianReport | None = None
+    part_reasons: PartReasons = ()
+
+
 def report_of(
     base: PublicPrior,
     resolved: Resolved,
     complete: CompleteRows,
     mean: FloatArray,
     public: FloatArray,
-) -> dict[str, Any]:
+) -> Reported:
     """Return the report and reasons of a full Gaussian."""
     squares = Squares(base, resolved, mean, complete)
     means = squares.means()
@@ -171,7 +178,7 @@ def report_of(
         **parts_of("covariance", covariances, np.outer(off, off), unseen),
         **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
-    return {"report": report, "part_reasons": reasons}
+    return Reported(report, reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -223,7 +230,7 @@ def report_of_public(
     public: FloatArray,
     covariance: FloatArray,
     vector: ReleasedVector | None = None,
-) -> dict[str, Any]:
+) -> Reported:
     """Return the report and reasons of public rows (m, dim), from their fourth moments, with means that a vector may release.
 
     Means allow for one more row like the farthest one, variances for two of them, and correlations, as a row is rarely far out in
@@ -232,7 +239,7 @@ def report_of_public(
     """
     m, dim = public.shape
     if m < tuning.LEAST_PUBLIC or base.worth.guess:
-        return {}
+        return Reported()
     largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
     white = gaps / unit
@@ -273,7 +280,7 @@ def report_of_public(
     parts |= parts_of("covariance", covariances, above=above, unknown=few[:, None] | few)
     parts |= parts_of("correlation", correlations, unknown=silent[:, None] | silent)
     reasons = first_of([(borrowed, Reason.FEW_PUBLIC_ROWS), (few, Reason.FEW_ROWS)], dim)
-    return {"report": GaussianReport(**parts), "part_reasons": reasons}
+    return Reported(GaussianReport(**parts), reasons)
 
 
 def parts_of(

@@ -37,7 +37,7 @@ class GaussianMethod(session.Method[[int]]):
 
     `begin(method, run, x_pub, options)` reads the public rows, checks, predicts and warns, all before the debit. The default,
     `preconditioned`, calls `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)` in public coordinates.
-    `predict(options, dim, n_pub, n_priv, budget)` returns the error of the covariance, and details with that of the mean.
+    `predict(options, dim, n_pub, n_priv, spending)` returns the error of the covariance, and details with that of the mean.
     """
 
     begin: Callable[[GaussianMethod, Session, FloatArray, Options], GaussianCall] = preconditioned

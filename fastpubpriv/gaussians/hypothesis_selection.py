@@ -21,6 +21,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.linalg import floored, lower_powers
 from fastpubpriv.estimators.moments import packed, unpacked
 from fastpubpriv.gaussians.lifted import GaussianPlan, GaussianProblem, LearnedGaussian
+from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CellSets
@@ -124,11 +125,9 @@ def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> Gauss
     check_rows(problem.n, 1)
     _, accuracy = finest(run, problem)
     # The error of a truth anywhere in its cell, since measured errors are far below the 4 alpha of the guarantee.
-    return GaussianPlan(
-        rounds=len(_DIRECTIONS[problem.dim]),
-        covariance_error=selection_error(np.eye(problem.dim), accuracy),
-        mean_error=math.sqrt(problem.dim) * IN_A_CELL * accuracy / MEAN_SLOPE,
-    )
+    error = selection_error(np.eye(problem.dim), accuracy)
+    mean_error = math.sqrt(problem.dim) * IN_A_CELL * accuracy / MEAN_SLOPE
+    return GaussianPlan(len(_DIRECTIONS[problem.dim]), Prediction(error, mean_error))
 
 
 def parts_of(directions: FloatArray) -> FloatArray:
@@ -173,7 +172,10 @@ def learn(
         variances.append(float(cover.spreads[chosen, 0, 0]))
     covariance = np.tensordot(variances, parts_of(_DIRECTIONS[dim]), 1)
     covariance = floored(covariance, 1.0 / problem.condition)
-    root = lower_powers(covariance)[0]
-    error = selection_error(covariance, accuracy)
-    mean = np.array(means[:dim])
-    return LearnedGaussian(mean, covariance, accuracy / MEAN_SLOPE, root, covariance_error=error)
+    return LearnedGaussian(
+        np.array(means[:dim]),
+        covariance,
+        *lower_powers(covariance),
+        mean_noise_std=accuracy / MEAN_SLOPE,
+        covariance_error=selection_error(covariance, accuracy),
+    )

@@ -13,11 +13,21 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions.norms import DRAWS, EDGES, NormCount, Shells
 from fastpubpriv.errors import warn
-from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
+from fastpubpriv.estimators.complete_rows import (
+    CompleteRows,
+    fields_of,
+    reasons_of,
+    release_complete,
+)
 from fastpubpriv.estimators.linalg import spectrum, symmetric
-from fastpubpriv.estimators.moments import RadialMean, RadialPlan
-from fastpubpriv.gaussians import gaussian_intervals as intervals
+from fastpubpriv.estimators.moments import RadialPlan
 from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians.gaussian_intervals import (
+    ReleasedVector,
+    Reported,
+    report_of,
+    report_of_public,
+)
 from fastpubpriv.gaussians.gaussian_options import Options
 from fastpubpriv.gaussians.last_round import FullRounds, LastRound, Resolved, edge_of
 from fastpubpriv.gaussians.lifted import GaussianCall
@@ -44,13 +54,11 @@ from fastpubpriv.gaussians.structures import (
     vector_radius,
 )
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.spending import Spending, spending_of
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.public_draws import chi2_quantile
-from fastpubpriv.results.reasons import PartReasons, Reason, first_of, ordered
+from fastpubpriv.results.reasons import Reason, first_of, ordered
 from fastpubpriv.session import Method, Session
 
 
@@ -112,10 +120,10 @@ def result_of(
     mean_noise_std: FloatArray,
     predicted: Prediction,
     details: dict[str, Any],
+    reported: Reported,
+    complete: CompleteRows | None = None,
     rounds: int = 0,
     under_resolved: bool = False,
-    report: GaussianReport | None = None,
-    part_reasons: PartReasons = (),
 ) -> GaussianResult:
     """Return the result in data units; its reasons follow from released numbers, those of columns without a report are given here.
 
@@ -131,23 +139,25 @@ def result_of(
         Reason.UNRESOLVED: under_resolved,
         Reason.SHIFTED: details.get("shifted", False) or details.get("rescaled", False),
     }
+    own = ordered(reason for reason, holds in held.items() if holds)
     return GaussianResult(
         mean=mean,
         covariance=covariance,
         mean_noise_std=mean_noise_std,
         rounds=rounds,
-        reasons=ordered(reason for reason, holds in held.items() if holds),
-        part_reasons=part_reasons or few,
+        reasons=(*own, *reasons_of(complete, run.rows)),
+        part_reasons=reported.part_reasons or few,
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
         method="ladder",
         structure=structure,
         diagnostics=details,
-        report=report,
+        report=reported.report,
         columns=run.rows.columns,
         provenance=dict.fromkeys(
             ("center", "scale", "radius"), f"public rows, ridge {base.ridge:.3g}"
         ),
+        **fields_of(complete, run.rows),
         **run.fields(base.worth.n_pub),
     )
 
@@ -182,121 +192,152 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
             counting(account, n, dim, share, counts).check_grid()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CombinedMean:
+    """A released mean combined with the public one by inverse variance, in data units, and how far the two are apart."""
+
+    value: FloatArray
+    noise_std: FloatArray
+    error: float  # in standard deviations of the rows
+    weight: float  # of the released mean
+    mismatch: Mismatch
+
+    @classmethod
+    def of(
+        cls,
+        base: PublicPrior,
+        n: float,
+        mean: FloatArray,
+        noise_root: FloatArray,
+        inverse: FloatArray,
+        *,
+        added_sq: float = 0.0,
+        freedom: float = math.inf,
+    ) -> CombinedMean:
+        """Combine a mean of n rows v, whose noise has a covariance with the root `noise_root`, with the public one.
+
+        `inverse` whitens v by a covariance of `freedom` degrees; `added_sq` is the squared error beyond noise and sampling.
+        """
+        noise_sq = float(np.sum(np.square(inverse @ noise_root)))
+        distance_sq = float(np.sum(np.square(inverse @ mean)))
+        mismatch = mismatch_of(distance_sq, noise_sq, base.worth, n, freedom=freedom)
+        error_sq = len(mean) / n + noise_sq + added_sq
+        weight = mismatch.weight(error_sq)
+        value = base.center + base.root @ (weight * mean)
+        noise_std = weight * np.linalg.norm(base.root @ noise_root, axis=1)
+        return cls(value, noise_std, math.sqrt(weight * error_sq), weight, mismatch)
+
+    def details(self, check: ScaleCheck) -> dict[str, Any]:
+        """Return the diagnostics about the mean, and the mismatch of public and private rows."""
+        return {
+            "mean_weight": self.weight,
+            "shift": self.mismatch.deviations,
+            "shifted": self.mismatch.beyond_chance,
+            "scale_ratio": check.stretch,
+            "rescaled": check.refuted,
+        }
+
+
 def vector_estimate(
     run: Session,
     view: Forecasts,
-    vector: intervals.ReleasedVector,
+    vector: ReleasedVector,
     check: ScaleCheck,
     x_pub: FloatArray,
 ) -> GaussianResult:
     """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector."""
     base = check.base
-    n = vector.n
-    std = vector.std
-    dim = len(base.center)
     public = base.worth
-    average = vector.values[:dim]
-    own = {}
-    length_sq = float(np.sum(np.square(average)))
+    std = vector.std
+    dim = public.dim
+    details: dict[str, Any] = {"guess": public.guess}
     if vector.structure == "diagonal":
-        variances, common = axis_variances(vector.values, std, n, public)
-        inverse = 1.0 / variances
-        noise_sq = std * std * float(np.sum(inverse))
-        distance_sq = float(np.sum(np.square(average) * inverse))
-        error_sq = dim / n + noise_sq
+        variances, common = axis_variances(vector.values, std, vector.n, public)
+        inverse = np.diag(1.0 / np.sqrt(variances))
+        added_sq = 0.0
         scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
-        own = {"axis_variances": variances, "common_scale": common}
+        details |= {"axis_variances": variances, "common_scale": common}
     else:
         spread = public.radius_sq(0.5) / chi2_quantile(0.5, dim)
-        noise_sq = dim * std * std / spread
-        distance_sq = length_sq / spread
-        error_sq = dim / n + std * std * float(np.sum(1.0 / public.spectrum()))
+        inverse = np.eye(dim) / math.sqrt(spread)
+        added_sq = std * std * float(np.sum(1.0 / public.spectrum() - 1.0 / spread))
         covariance = base.covariance
-    mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
-    weight = mismatch.weight(error_sq)
-    share = n / run.rows.n
+    mean = CombinedMean.of(
+        base,
+        vector.n,
+        vector.values[:dim],
+        std * np.eye(dim),
+        inverse,
+        added_sq=added_sq,
+        freedom=public.low + 2.0,
+    )
+    share = vector.n / run.rows.n
     edge = edge_of(vector.values * share, std * share, vector.radius)
-    reported = {}
+    reported = Reported()
     # Public rows of another mean or scale would not show what clipping takes away.
-    if check.stretch == 1.0 and not mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
-        reported = intervals.report_of_public(base, x_pub, covariance, vector)
+    if check.stretch == 1.0 and not mean.mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
+        reported = report_of_public(base, x_pub, covariance, vector)
     return result_of(
         run,
         base,
         vector.structure,
-        mean=base.settled(base.center + base.root @ (weight * average)),
+        mean=base.settled(mean.value),
         covariance=covariance,
-        mean_noise_std=std * weight * np.linalg.norm(base.root, axis=1),
+        mean_noise_std=mean.noise_std,
         predicted=view.structures[vector.structure],
-        details={
-            "mean_weight": weight,
-            "edge": edge,
-            **own,
-            "guess": public.guess,
-            **_shown(mismatch, check),
-        },
-        **reported,
+        details={"edge": edge, **details, **mean.details(check)},
+        reported=reported,
+        complete=vector.complete,
     )
 
 
 def full_estimate(
-    run: Session,
-    view: Forecasts,
-    resolved: Resolved,
-    rounds: int,
-    check: ScaleCheck,
-    share: float,
+    run: Session, view: Forecasts, resolved: Resolved, check: ScaleCheck, x_pub: FloatArray
 ) -> GaussianResult:
-    """Return the result of structure "full", in which the private mean, of a share of the rows, is combined with the public one."""
+    """Return the result of structure "full", in which the private mean, of the complete rows, is combined with the public one."""
     base = check.base
-    private = resolved.mean
-    n = run.rows.n * share
-    noise_root = resolved.noise_root / share
-    root, inverse = (
-        power * factor
-        for power, factor in zip(resolved.powers, (share**-0.5, share**0.5), strict=True)
+    complete = resolved.complete_rows
+    share = complete.divisor
+    root, inverse = resolved.powers
+    mean = CombinedMean.of(
+        base,
+        run.rows.n * share,
+        resolved.mean,
+        resolved.noise_root / share,
+        inverse * share**0.5,
+        added_sq=resolved.mean_bias_sq / share,
     )
-    noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq / share
-    mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
-    weight = mismatch.weight(error_sq)
-    back = base.root @ root
-    mean = base.center + base.root @ (weight * private)
+    value = base.settled(mean.value) if resolved.under_resolved else mean.value
+    back = base.root @ (root * share**-0.5)
+    reported = report_of(base, resolved, complete, value, x_pub)
     return result_of(
         run,
         base,
         "full",
-        mean=base.settled(mean) if resolved.under_resolved else mean,
+        mean=value,
         covariance=symmetric(back @ back.T),
-        mean_noise_std=weight * np.linalg.norm(base.root @ noise_root, axis=1),
+        mean_noise_std=mean.noise_std,
         under_resolved=resolved.under_resolved,
-        predicted=Prediction(resolved.error, math.sqrt(weight * error_sq)),
-        rounds=rounds,
-        part_reasons=((),) * len(private),  # those of the report follow
+        predicted=Prediction(resolved.error, mean.error),
+        rounds=resolved.last.rounds,
         details={
-            "mean_weight": weight,
             "edge": resolved.edge,
             **resolved.details,
+            # Predicted errors do not include the uncertainty of a tail.
+            "guess": any(reported.part_reasons),
             "public_covariance_error": view.structures["public"].covariance,
-            **_shown(mismatch, check),
+            **mean.details(check),
         },
+        reported=reported,
+        complete=complete,
     )
-
-
-def _shown(mismatch: Mismatch, check: ScaleCheck) -> dict[str, Any]:
-    """Return the diagnostics about the mismatch of public and private rows."""
-    distance = {"shift": mismatch.deviations, "shifted": mismatch.beyond_chance}
-    return {**distance, "scale_ratio": check.stretch, "rescaled": check.refuted}
 
 
 def release_structure(
     run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
 ) -> GaussianResult:
     """Make the releases of a structure, all of them on all rows, and return the result; of "public" no private row is read."""
-    dim = run.rows.dim
-    n = run.rows.n
-    allowance = run.account.allowance
     if structure == "public":
         return result_of(
             run,
@@ -304,49 +345,59 @@ def release_structure(
             structure,
             mean=base.center,
             covariance=base.covariance,
-            mean_noise_std=np.zeros(dim),
+            mean_noise_std=np.zeros(run.rows.dim),
             predicted=view.structures[structure],
             details={"mean_weight": 0.0, "guess": base.worth.guess},
-            **intervals.report_of_public(base, x_pub, base.covariance),
+            reported=report_of_public(base, x_pub, base.covariance),
         )
-    public = base.worth
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
         return _full(run, base, view, x_pub)
+    return _vector(run, base, view, structure, x_pub)
+
+
+def _vector(
+    run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
+) -> GaussianResult:
+    """Release a count of norms if it is worthwhile, and one sum of rows, or of rows and their squares along public axes."""
+    dim = run.rows.dim
+    n = run.rows.n
+    counts = view.counts
     shells = None
     complete = None
-    if view.counts.first:
-        count = counting(run.account, n, dim, view.counts.first, view.counts)
+    if counts.first:
+        count = counting(run.account, n, dim, counts.first, counts)
         asked = count.asked(base.affine, incomplete=True)
         *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         shells = count.shown(np.array(cells), np.zeros(0)).shells
         complete = CompleteRows.counted(incomplete, count.shares.count_std, n, run.account.spending)
+    radius = vector_radius(structure, base.worth)
     check = check_scale(base, shells)
     base = check.base
-    rest = allowance * (1 - view.counts.vectors)
-    spending = run.account.spend(allowance)
-    radius = vector_radius(structure, public)
-    if structure == "mean" and (norms := check.norms) is not None:
-        hidden = dim * (spending.std("sum", dim, 1 - view.counts.vectors) / n) ** 2
-        radius = norms.best_radius(
-            lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
-        )
-    measurement: sums.VectorSum | sums.StatisticSum = sums.VectorSum(
-        affine=base.affine, radius=radius
-    )
-    if structure == "diagonal":
+    left = 1 - counts.vectors
+    cost = run.account.allowance * left
+    name = "mean and axis variances"
+    if structure == "mean":
+        name = structure
+        if (norms := check.norms) is not None:
+            hidden = dim * (run.account.spending.std("sum", dim, left) / n) ** 2
+            radius = norms.best_radius(
+                lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
+            )
+        total = sums.VectorSum(affine=base.affine, radius=radius)
+    if structure == "mean" and complete is None:
+        released, complete = release_complete(run, total, name=name, cost=cost)
+    elif structure == "mean":
+        released = run.release(total, name=name, cost=cost, clip_radius=radius)
+    else:
         features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
-        measurement = sums.StatisticSum(
+        squares = sums.StatisticSum(
             statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim
         )
-    name = "mean" if structure == "mean" else "mean and axis variances"
-    if complete is None and isinstance(measurement, sums.VectorSum):
-        released, complete = release_complete(run, measurement, name=name, cost=rest)
-    else:
-        released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
+        released = run.release(squares, name=name, cost=cost, clip_radius=radius)
     rows = n if complete is None else n * complete.divisor
-    vector = intervals.ReleasedVector(
+    vector = ReleasedVector(
         structure=structure,
         values=released.value / rows,
         std=released.noise_std / rows,
@@ -354,10 +405,7 @@ def release_structure(
         complete=complete,
         radius=radius,
     )
-    result = vector_estimate(run, view, vector, check, x_pub)
-    if complete is None:
-        return result
-    return replace(result, reasons=(*result.reasons, *complete.reasons), **complete.fields(n))
+    return vector_estimate(run, view, vector, check, x_pub)
 
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
@@ -365,53 +413,45 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     account = run.account
     n = run.rows.n
     dim = run.rows.dim
-    spending = run.account.spending
     base = base.rotated()
     counts = view.counts
     part = 1 - counts.columns * counts.column
     plan = RadialPlan.of_squares(account, n, dim + 1, part)
-    pieces = None
     shells = None
     squared = None
-    state = FullRounds(base, full_plan(base.worth, n, spending.part(part)))
-    direct = state.step() is None
+    early = FullRounds(base, full_plan(base.worth, n, account.spending.part(part)))
+    direct = early.step() is None
     if direct:
         own = helping_norms(base.affine, x_pub)
-        count = plan.counting(state.amplified)
-        released = run.release(
-            count.asked(base.affine), name="norms of rows", cost=count.shares.cells
-        ).value
+        count = plan.counting(early.amplified)
+        asked = count.asked(base.affine)
+        released = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         squared = count.shown(released, np.zeros(0)).shells
         shells = None if squared is None else replace(squared, edges=np.sqrt(squared.edges))
         part = plan.pieces / account.allowance
     elif counts.first:
-        shells = (
-            counting(account, n, dim, counts.first, counts)
-            .count_norms(run, base.affine, np.zeros(0))
-            .shells
-        )
+        first = counting(account, n, dim, counts.first, counts)
+        shells = first.count_norms(run, base.affine, np.zeros(0)).shells
         part -= counts.first
     check = check_scale(base, shells)
-    state = FullRounds(check.base, full_plan(check.base.worth, n, spending.part(part)))
+    early = FullRounds(check.base, full_plan(check.base.worth, n, account.spending.part(part)))
+    norms = None
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, own).moved(constant_sq(dim))
-        state.ball_sq = norms.radius
-        if state.step() is None:
-            last = LastRound.after(state)
-            pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
-    if pieces is None:
-        needed = check.stretch != 1.0 or not direct
-        last, pieces = _rounds(run, state, part, x_pub, check, needed=needed)
+        early.ball_sq = norms.radius
+    if norms is None or early.step() is not None:
+        release_early(run, early, part, check, needed=norms is None)
+        norms = None
+        plan = RadialPlan.of_squares(account, n, dim + 1, part * early.left)
+    last = LastRound.after(early)
+    if norms is None:
+        helping = helping_norms(last.centered, x_pub)
+        again = plan.counting(early.amplified)
+        norms = again.count_norms(run, last.centered, helping, name="norms before the last round")
+        norms = norms.moved(constant_sq(dim))
+    pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
     resolved = last.resolved(pieces)
-    complete = resolved.complete_rows
-    result = full_estimate(run, view, resolved, last.rounds, check, complete.divisor)
-    reported = intervals.report_of(check.base, resolved, complete, result.mean, x_pub)
-    # Predicted errors do not include the uncertainty of a tail.
-    diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    reasons = (*result.reasons, *complete.reasons_of(run.rows))
-    result = replace(
-        result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n)
-    )
+    result = full_estimate(run, view, resolved, check, x_pub)
     if squared is None or resolved.under_resolved:
         return result
     if tail_seen(released, squared, own, count):
@@ -439,7 +479,9 @@ def with_public_tail(
         return result
     of_mean = [f"mean{part}" for part in ("", "_std", "_below", "_above")]
     means = {name: getattr(result.report, name) for name in of_mean}
-    report = replace(intervals.report_of_public(base, x_pub, base.covariance)["report"], **means)
+    public = report_of_public(base, x_pub, base.covariance).report
+    assert public is not None  # `tail_seen` has enough public rows
+    report = replace(public, **means)
     error = math.sqrt(float(np.mean(own**2)) / len(own))  # of a mean of m products of whitened rows
     result = replace(result, covariance=base.covariance, predicted_covariance_error=error)
     return replace(result, report=report, part_reasons=((Reason.FALLBACK,),) * len(white))
@@ -470,50 +512,32 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
     )
 
 
-def _early_rounds(
-    run: Session, full: FullRounds, part: Fraction, check: ScaleCheck, *, needed: bool
-) -> Iterator[PlannedRelease]:
-    """Plan the early rounds as they are released, at least one if `needed`."""
-    state = full.state
-    while share := full.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None):
-        radius = (
-            math.sqrt(full.plan.radius_sq(state.made, share))
-            if state.made
-            else first_radius(check, full.plan, share)
-        )
-        name = f"second moment, round {state.made + 1}"
-        yield PlannedRelease(name=name, cost=run.account.allowance * part * share, radius=radius)
-        full.left -= share
+def release_early(
+    run: Session, early: FullRounds, part: Fraction, check: ScaleCheck, *, needed: bool
+) -> None:
+    """Release the early rounds, planned one by one, at least one if `needed`."""
+    state = early.state
+    plan = early.plan
 
-
-def _rounds(
-    run: Session,
-    full: FullRounds,
-    part: Fraction,
-    public: FloatArray,
-    check: ScaleCheck,
-    *,
-    needed: bool,
-) -> tuple[LastRound, RadialMean]:
-    """Release the planned early rounds, a count of norms, and the last round in two pieces."""
+    def schedule() -> Iterator[PlannedRelease]:
+        least = tuning.EARLY_SHARES[0] if needed else None
+        while share := early.step() or (None if state.made else least):
+            radius = (
+                math.sqrt(plan.radius_sq(state.made, share))
+                if state.made
+                else first_radius(check, plan, share)
+            )
+            name = f"second moment, round {state.made + 1}"
+            cost = run.account.allowance * part * share
+            yield PlannedRelease(name=name, cost=cost, radius=radius)
+            early.left -= share
 
     def measure(states: Sequence[Rounds], step: PlannedRelease) -> list[RoundMoment]:
         total = sums.SecondMoment(affine=states[0].affine, radius=step.radius)
         released = run.release(total, name=step.name, cost=step.cost, clip_radius=step.radius)
-        return [RoundMoment(released, full.plan.n)]
+        return [RoundMoment(released, plan.n)]
 
-    release_rounds([full.state], _early_rounds(run, full, part, check, needed=needed), measure)
-    plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * full.left)
-    last = LastRound.after(full)
-    norms = plan.counting(full.amplified).count_norms(
-        run,
-        last.centered,
-        helping_norms(last.centered, public),
-        name="norms before the last round",
-    )
-    norms = norms.moved(constant_sq(run.rows.dim))
-    pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
-    return last, pieces
+    release_rounds([state], schedule(), measure)
 
 
 def ladder(
@@ -579,10 +603,9 @@ def _advice(worth: EffectiveRows, n: int, spending: Spending, view: Forecasts, t
 
 
 def forecast(
-    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget
+    options: Options, dim: int, n_pub: int, n_priv: int, spending: Spending
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
-    spending = spending_of(budget, draws(dim))
     view = forecast_structures(
         plain_worth(dim, n_pub), n_priv, spending, CountShares.of(n_priv, spending)
     )

@@ -165,7 +165,7 @@ class LastRound:
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
             under_resolved=least <= self.plan.slack(std),
             pieces=pieces,
-            map=self.map,
+            last=self,
             details={
                 "target": best.name,
                 "target_strength": (best.diagonal, best.off),
@@ -207,7 +207,7 @@ class Resolved:
     under_resolved: bool  # the least eigenvalue of the last round is within the noise
     details: dict[str, Any]
     pieces: RadialMean
-    map: FloatArray  # from rows (z, c) of the last round to (v, 1)
+    last: LastRound
 
     @property
     def mean_std(self) -> float:
@@ -217,14 +217,14 @@ class Resolved:
             math.hypot(1.0, added)
             * self.pieces.noise_std
             * math.sqrt(0.5)
-            * float(self.map[-1, -1])
+            * float(self.last.map[-1, -1])
         )
 
     @property
     def edge(self) -> float:
         """Lower bound on the distance of the mean from the center of its clipping ball, as a fraction of the radius."""
         pieces = self.pieces
-        last = self.map
+        last = self.last.map
         constant = 1.0 / float(last[-1, -1])
         z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
         return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
@@ -232,13 +232,13 @@ class Resolved:
     @property
     def noise_root(self) -> FloatArray:
         """Root of the noise covariance of `mean`, (dim, dim)."""
-        return self.map[:-1, :-1] * self.mean_std
+        return self.last.map[:-1, :-1] * self.mean_std
 
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
         pieces = self.pieces
-        last = self.map
+        last = self.last.map
         length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
         shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
         return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
@@ -247,8 +247,8 @@ class Resolved:
     def complete_rows(self) -> CompleteRows:
         """Share of rows without a missing cell, the released mean of the constant of rows (v, 1)."""
         pieces = self.pieces
-        row = self.map[-1]
-        side = len(self.map)
+        row = self.last.map[-1]
+        side = len(self.last.map)
         inside, outer = (
             np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer)
         )

@@ -12,7 +12,12 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
+from fastpubpriv.estimators.complete_rows import (
+    CompleteRows,
+    fields_of,
+    reasons_of,
+    release_complete,
+)
 from fastpubpriv.estimators.linalg import (
     bessel,
     divided,
@@ -24,6 +29,7 @@ from fastpubpriv.estimators.linalg import (
 )
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
+    Frame,
     precondition_bounds,
     public_frame,
     trace_bounds,
@@ -49,20 +55,20 @@ from fastpubpriv.gaussians.rounds import (
     union_tail,
     widened,
 )
+from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     VectorSum,
     check_gram_grids,
     check_sum_grids,
 )
-from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.spending import Spending, spending_of
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Method, Session
 
 MEAN_SHARE = Fraction(1, 10)
-LAST_SHARE = Fraction(3, 5)
+EARLY_SHARE = Fraction(2, 5)  # of what the mean leaves, for all rounds but the last
 ROW_FAILURE = 0.1
 MAX_ROUNDS = 12
 # Squared residual distance of the mean after whitening by the released covariance.
@@ -73,10 +79,7 @@ OUTPUT_FLOOR = 1e-9
 
 def round_shares(rounds: int) -> list[Fraction]:
     """Return the shares of the budget of the second-moment rounds; with MEAN_SHARE they add up to one."""
-    whole = 1 - MEAN_SHARE
-    if rounds == 1:
-        return [whole]
-    return [whole * (1 - LAST_SHARE) / (rounds - 1)] * (rounds - 1) + [whole * LAST_SHARE]
+    return [(1 - MEAN_SHARE) * share for share in budget_shares(rounds, EARLY_SHARE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +154,12 @@ class PlannedRounds:
         return self.least > 0.5
 
     @property
-    def covariance_error(self) -> float:
-        """Predicted relative Frobenius error of the covariance."""
+    def prediction(self) -> Prediction:
+        """Predicted errors of covariance and mean."""
+        problem = self.problem
         std = self.precision.std(self.radius**2, self.shares[-1])
-        return covariance_error(np.ones(self.problem.dim), self.problem.n, std)
-
-    @property
-    def mean_error(self) -> float:
-        """Predicted Mahalanobis error of the mean."""
-        return predicted_mean_error(self.problem, self.spending)
+        error = covariance_error(np.ones(problem.dim), problem.n, std)
+        return Prediction(error, predicted_mean_error(problem, self.spending))
 
     def start(self, base: AffineMap) -> Rounds:
         """Return the state before the first round, in which lifted rows have a second moment of at most the identity."""
@@ -199,42 +199,36 @@ def mean_clip(dim: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedGaussian:
-    """Mean and covariance of the rows v, the noise of `mean_factor`^-1 mean, and what a release decided of rounds and errors."""
+    """Mean and covariance of the rows v, whose mean has the noise of `root` times white noise, and what releases decided."""
 
     mean: FloatArray
     covariance: FloatArray
-    mean_noise_std: float
-    mean_factor: FloatArray
+    root: FloatArray
+    inverse: FloatArray  # of the root
+    mean_noise_std: float = 0.0
     complete: CompleteRows | None = None  # the share of complete rows, from the step of the mean
     rounds: int | None = None
     covariance_error: float | None = None  # predicted from the releases
 
+    def noise_in_data(self, frame: Frame) -> FloatArray:
+        """Return the noise of the mean in data units, (dim,), for rows v in the coordinates of a frame."""
+        lengths = np.linalg.norm(frame.scale.to_data(self.root), axis=1)
+        return np.asarray(self.mean_noise_std * lengths)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LiftedMoments:
-    """Mean and covariance of v, with lower root and inverse root, from the last round of lifted rows."""
 
-    mean: FloatArray
-    covariance: FloatArray
-    powers: tuple[FloatArray, FloatArray]
-
-    @classmethod
-    def of(cls, state: Rounds, last: RoundMoment) -> LiftedMoments:
-        """Return those that the moment of a last round shows."""
-        dim = state.base.dim
-        moment = state.moment_of(last, LAST_FLOOR)
-        weight = moment[dim, dim]
-        first = moment[:dim, dim]
-        covariance = symmetric(moment[:dim, :dim] - np.outer(first, first) / weight)
-        covariance *= bessel(last.n)
-        values, vectors = spectrum(covariance, overwrite=True)
-        values = np.maximum(
-            values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny)
-        )
-        covariance = rebuilt(vectors, values)
-        root = lower_root(vectors, np.sqrt(values))
-        powers = root, divided(root, np.eye(dim, order="F"))
-        return cls(first / weight, covariance, powers)
+def lifted_gaussian(state: Rounds, last: RoundMoment) -> LearnedGaussian:
+    """Return mean and covariance that the last round of lifted rows shows, before the step of the mean."""
+    dim = state.base.dim
+    moment = state.moment_of(last, LAST_FLOOR)
+    weight = moment[dim, dim]
+    first = moment[:dim, dim]
+    covariance = symmetric(moment[:dim, :dim] - np.outer(first, first) / weight)
+    covariance *= bessel(last.n)
+    values, vectors = spectrum(covariance, overwrite=True)
+    values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
+    covariance = rebuilt(vectors, values)
+    root = lower_root(vectors, np.sqrt(values))
+    return LearnedGaussian(first / weight, covariance, root, divided(root, np.eye(dim, order="F")))
 
 
 def learn(
@@ -251,27 +245,18 @@ def learn(
     state = plan.start(base)
     costs = [allowance * share for share in plan.shares]
     last = last_moment(run, state, planned("second moment", costs, plan.radius))
-    found = LiftedMoments.of(state, last)
-    mean, noise_std, complete = mean_step(
-        run,
-        base,
-        found.mean,
-        found.powers,
-        name="mean",
-        clip=mean_clip(problem.dim),
-        cost=allowance * MEAN_SHARE,
-    )
-    return LearnedGaussian(mean, found.covariance, noise_std, found.powers[0], complete)
+    clip = mean_clip(problem.dim)
+    found = lifted_gaussian(state, last)
+    return with_mean(run, base, found, name="mean", clip=clip, cost=allowance * MEAN_SHARE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GaussianPlan:
-    """Rounds and predicted errors of a learner, decided from public numbers before the debit."""
+    """Rounds of a learner and their predicted errors, decided from public numbers before the debit."""
 
     rounds: int
+    predicted: Prediction
     reasons: Reasons = ()  # UNRESOLVED, or none
-    covariance_error: float
-    mean_error: float
 
 
 def predict(
@@ -283,12 +268,8 @@ def predict(
         if rounds is None
         else PlannedRounds(problem, spending, rounds)
     )
-    return GaussianPlan(
-        rounds=plan.rounds,
-        reasons=() if plan.resolves else (Reason.UNRESOLVED,),
-        covariance_error=plan.covariance_error,
-        mean_error=plan.mean_error,
-    )
+    reasons = () if plan.resolves else (Reason.UNRESOLVED,)
+    return GaussianPlan(plan.rounds, plan.prediction, reasons)
 
 
 def prepare(
@@ -308,7 +289,7 @@ def prepare(
     if not plan.reasons:
         return plan
     # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
-    return replace(plan, covariance_error=math.inf, mean_error=math.inf)
+    return replace(plan, predicted=Prediction(math.inf, math.inf))
 
 
 def check_grids(
@@ -323,56 +304,40 @@ def check_grids(
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
 
 
-def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:
-    """Return the map x -> inverse_root (v - start) for v = base(x)."""
-    return after(base, inverse_root, offset=-(inverse_root @ start))
+def mean_map(base: AffineMap, found: LearnedGaussian) -> AffineMap:
+    """Return the map x -> inverse (v - mean) for v = base(x)."""
+    return after(base, found.inverse, offset=-(found.inverse @ found.mean))
 
 
-def mean_step(
-    run: Session,
-    base: AffineMap,
-    start: FloatArray,
-    powers: tuple[FloatArray, FloatArray],
-    *,
-    name: str,
-    clip: float,
-    cost: Fraction,
-) -> tuple[FloatArray, float, CompleteRows]:
-    """Release the mean of complete rows v clipped around `start` after whitening by `powers`.
-
-    Return it, the noise per whitened coordinate, and the share of complete rows.
-    """
-    root, inverse_root = powers
-    affine = mean_map(base, start, inverse_root)
-    step, complete = release_complete(
-        run, VectorSum(affine=affine, radius=clip), name=name, cost=cost
-    )
+def with_mean(
+    run: Session, base: AffineMap, found: LearnedGaussian, *, name: str, clip: float, cost: Fraction
+) -> LearnedGaussian:
+    """Release the mean of complete rows v clipped around that of `found`, whose root whitens them."""
+    total = VectorSum(affine=mean_map(base, found), radius=clip)
+    step, complete = release_complete(run, total, name=name, cost=cost)
     n = run.rows.n * complete.divisor
-    return start + root @ step.value / n, step.noise_std / n, complete
+    mean = found.mean + found.root @ step.value / n
+    return replace(found, mean=mean, mean_noise_std=step.noise_std / n, complete=complete)
 
 
-def coinpress_mean_step(
+def with_coinpress_mean(
     run: Session, base: AffineMap, covariance: FloatArray, problem: GaussianProblem
 ) -> LearnedGaussian:
     """Release the mean of v by CoinPress, from zero, after whitening by a released covariance; return both."""
-    both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # With d + 1 public rows the radius may be thousands of standard deviations: the released one decides the number of steps.
-    mean = np.zeros(problem.dim)
-    noise_std = 0.0
     allowance = run.account.allowance * MEAN_SHARE
     steps = planned_steps(
         run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob
     )
-    for index, step in enumerate(steps):
-        name = f"mean, step {index + 1} of {len(steps)}"
-        clip = step.clip_radius
-        mean, noise_std, complete = mean_step(
-            run, base, mean, both, name=name, clip=clip, cost=allowance * step.share
-        )
-    return LearnedGaussian(mean, covariance, noise_std, both[0], complete)
+    found = LearnedGaussian(np.zeros(problem.dim), covariance, *lower_powers(covariance))
+    for index, step in enumerate(steps, start=1):
+        name = f"mean, step {index} of {len(steps)}"
+        cost = allowance * step.share
+        found = with_mean(run, base, found, name=name, clip=step.clip_radius, cost=cost)
+    return found
 
 
 def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
@@ -408,15 +373,14 @@ def preconditioned(
         condition=frame.condition,
         mode=options.mode,
         failure_prob=options.failure_prob,
+        deviations=frame.mean_radius * gap_ratio(options.pub_priv_gap),
     )
-    deviations = frame.mean_radius * gap_ratio(options.pub_priv_gap)
-    problem = replace(problem, deviations=deviations)
     prepared: GaussianPlan = method.prepare(run, problem, options.rounds)
     trouble = ""
     if prepared.reasons:
         trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
-    elif prepared.covariance_error > 1.0:
-        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
+    elif prepared.predicted.covariance > 1.0:
+        trouble = f"predicted relative covariance error {prepared.predicted.covariance:.3g}"
     if trouble:
         warn(
             f"estimate_gaussian: {trouble} for {problem.n} rows; pass method='ladder', a larger budget, more private rows, "
@@ -425,27 +389,24 @@ def preconditioned(
 
     def estimate(run: Session) -> GaussianResult:
         learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
-        covariance = frame.covariance_back(learned.covariance)
-        complete = learned.complete
         error = learned.covariance_error
-        error = prepared.covariance_error if error is None else error
+        error = prepared.predicted.covariance if error is None else error
         # of as many Gaussian rows
         public_error = math.sqrt(dim * (dim + 1) / (n_pub - 1)) if n_pub > dim else math.inf
         wide = (Reason.WIDE,) if public_error < error < math.inf else ()
         return GaussianResult(
             mean=frame.mean_back(learned.mean),
-            covariance=covariance,
-            mean_noise_std=learned.mean_noise_std
-            * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1),
+            covariance=frame.covariance_back(learned.covariance),
+            mean_noise_std=learned.noise_in_data(frame),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            reasons=(*prepared.reasons, *(() if complete is None else complete.reasons), *wide),
+            reasons=(*prepared.reasons, *reasons_of(learned.complete, run.rows), *wide),
             part_reasons=((Reason.NO_INTERVAL,),) * dim,
             predicted_covariance_error=error,
-            predicted_mean_error=prepared.mean_error,
+            predicted_mean_error=prepared.predicted.mean,
             method=method.name,
             columns=run.rows.columns,
             provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-            **({} if complete is None else complete.fields(run.rows.n)),
+            **fields_of(learned.complete, run.rows),
             **run.fields(n_pub),
         )
 
@@ -457,7 +418,7 @@ def forecast(
     dim: int,
     n_pub: int,
     n_priv: int,
-    budget: Budget,
+    spending: Spending,
     *,
     rule: Callable[..., GaussianPlan] = predict,
 ) -> tuple[float, dict[str, float]]:
@@ -479,11 +440,11 @@ def forecast(
         mode=options.mode,
         failure_prob=failure,
     )
-    plan = rule(problem, spending_of(budget, draws(dim)))
-    return plan.covariance_error, {
+    plan = rule(problem, spending)
+    return plan.predicted.covariance, {
         "rounds": float(plan.rounds),
         "unresolved": float(bool(plan.reasons)),
-        "mean_error": plan.mean_error,
+        "mean_error": plan.predicted.mean,
         "condition": condition,
         "mean_radius": mean_radius,
         "clip_radius": 1.0 + problem.row_clip(plan.rounds),

@@ -75,7 +75,7 @@ def learn(
         floor=lifted.LAST_FLOOR,
     )
     covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
-    return lifted.coinpress_mean_step(run, base, covariance, problem)
+    return lifted.with_coinpress_mean(run, base, covariance, problem)
 
 
 def linear(base: AffineMap) -> AffineMap:
@@ -88,4 +88,5 @@ def predict(
 ) -> GaussianPlan:
     """Predict rounds and covariance error from the pair differences (half as many rows), and the mean's error from all rows."""
     halved = lifted.predict(replace(problem, n=max(1, problem.n // 2)), spending, rounds)
-    return replace(halved, mean_error=lifted.predicted_mean_error(problem, spending))
+    mean = lifted.predicted_mean_error(problem, spending)
+    return replace(halved, predicted=replace(halved.predicted, mean=mean))

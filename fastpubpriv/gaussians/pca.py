@@ -13,7 +13,7 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.distributions.norms import DRAWS, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.column_means import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.complete_rows import CompleteRows
+from fastpubpriv.estimators.complete_rows import CompleteRows, fields_of, reasons_of
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
 from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
@@ -171,8 +171,8 @@ def private_pca(
         result = PCAResult(
             **components,
             **along,
-            **({} if complete is None else complete.fields(rows.n)),
-            reasons=() if complete is None else complete.reasons,
+            **fields_of(complete, rows),
+            reasons=reasons_of(complete, rows),
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
             center=middle,
             columns=rows.columns,

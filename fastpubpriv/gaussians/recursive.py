@@ -32,6 +32,7 @@ from fastpubpriv.gaussians.rounds import (
     last_moment,
     planned,
 )
+from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
@@ -91,11 +92,9 @@ def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> Gauss
     n = paired.n
     radius_sq = reach(problem.condition, total - 1) * paired.row_clip(total) ** 2
     std = Precision(dim, n, spending).std(radius_sq, lifted.round_shares(total)[-1])
-    return GaussianPlan(
-        rounds=total,
-        covariance_error=covariance_error(np.full(dim, KEPT ** (total - 1)), n, std),
-        mean_error=lifted.predicted_mean_error(problem, spending),
-    )
+    error = covariance_error(np.full(dim, KEPT ** (total - 1)), n, std)
+    mean_error = lifted.predicted_mean_error(problem, spending)
+    return GaussianPlan(total, Prediction(error, mean_error))
 
 
 def learn(
@@ -118,4 +117,4 @@ def learn(
     state = Rounds(linear(base), math.sqrt(problem.condition) * np.eye(problem.dim), halving)
     last = last_moment(run.on(pairs_of(run.rows)), state, schedule())
     covariance = state.moment_of(last, KEPT ** (rounds - 1) / 2.0)
-    return lifted.coinpress_mean_step(run, base, covariance, problem)
+    return lifted.with_coinpress_mean(run, base, covariance, problem)

@@ -200,7 +200,8 @@ def plan_gaussian(
         cond_max=max(validation.positive("cond_max", cond_max), 1.0),
         structure=validation.choice("structure", structure, get_args(Structure)),
     )
-    errors = choose_method(method, options).predict
+    chosen = choose_method(method, options)
+    errors = chosen.predict
     if errors is None:
         able = ", ".join(
             repr(name) for name, each in GAUSSIAN_METHODS.items() if each.predict is not None
@@ -210,7 +211,8 @@ def plan_gaussian(
         )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        covariance, details = errors(options, dim, n_pub, n_priv, budget)
+        spending = spending_of(budget, chosen.draws(dim))
+        covariance, details = errors(options, dim, n_pub, n_priv, spending)
         details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
         # Pinsker's inequality, with the Kullback-Leibler divergence of two close Gaussians.
         details["total_variation"] = min(

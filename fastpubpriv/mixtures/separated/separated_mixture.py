@@ -29,7 +29,7 @@ from fastpubpriv.gaussians import lifted
 from fastpubpriv.gaussians.lifted import (
     MEAN_SHARE,
     GaussianProblem,
-    LiftedMoments,
+    LearnedGaussian,
     PlannedRounds,
 )
 from fastpubpriv.gaussians.public_prior import column_scales, constant_text
@@ -236,14 +236,16 @@ def learn_leaves(
     plans = [PlannedRounds(problem, of_leaves, rounds) for problem in problems]
     states = [plan.start(leaf.frame.base) for leaf, plan in zip(frames, plans, strict=True)]
     moments = _second_moments(run, routes, states, plans, cost)
-    found = [LiftedMoments.of(state, moment) for state, moment in zip(states, moments, strict=True)]
-    means, mean_noise = _means(run, routes, states, found, sizes, cost * MEAN_SHARE)
+    found = list(map(lifted.lifted_gaussian, states, moments))
+    found = _with_means(run, routes, states, found, sizes, cost * MEAN_SHARE)
     reasons: list[Reasons] = []
     errors = np.full((2, k), math.inf)
     out_means = np.zeros((k, dim))
     out_noise = np.zeros((k, dim))
     covariances = np.zeros((k, dim, dim))
-    for i, (leaf, plan, moment) in enumerate(zip(frames, plans, moments, strict=True)):
+    for i, (leaf, plan, moment, learned) in enumerate(
+        zip(frames, plans, moments, found, strict=True)
+    ):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
         slack = plan.precision.slack(moment.std)
         least = float(moment.spectrum()[0][0])
@@ -252,12 +254,11 @@ def learn_leaves(
         if low[i] or not (resolved or plan.resolves):
             out_means[i], covariances[i] = leaf.frame.center, leaf.covariance
             continue
-        factor = leaf.frame.scale.to_data(found[i].powers[0])
-        out_means[i] = leaf.frame.mean_back(means[i])
-        out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
-        covariances[i] = leaf.frame.covariance_back(found[i].covariance)
+        out_means[i] = leaf.frame.mean_back(learned.mean)
+        out_noise[i] = learned.noise_in_data(leaf.frame)
+        covariances[i] = leaf.frame.covariance_back(learned.covariance)
         if resolved:
-            errors[:, i] = plan.covariance_error, plan.mean_error
+            errors[:, i] = plan.prediction.covariance, plan.prediction.mean
     weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
     return MixtureResult(
         weights=weights / weights.sum(),
@@ -327,19 +328,18 @@ def _second_moments(
     return release_rounds(states, planned("leaf second moments", costs, max(radii)), measure)
 
 
-def _means(
+def _with_means(
     run: Session,
     routes: RowTree,
     states: list[Rounds],
-    found: list[LiftedMoments],
+    found: list[LearnedGaussian],
     sizes: list[int],
     cost: Fraction,
-) -> tuple[list[FloatArray], FloatArray]:
-    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates; return means and noise_std."""
+) -> list[LearnedGaussian]:
+    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates."""
     clip = lifted.mean_clip(routes.dim)
     maps = [
-        lifted.mean_map(state.base, moments.mean, moments.powers[1])
-        for state, moments in zip(states, found, strict=True)
+        lifted.mean_map(state.base, learned) for state, learned in zip(states, found, strict=True)
     ]
     step = run.release(
         LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)),
@@ -347,11 +347,14 @@ def _means(
         cost=cost,
         clip_radius=clip,
     )
-    means = [
-        moments.mean + moments.powers[0] @ total / size
-        for moments, total, size in zip(found, step.value, sizes, strict=True)
+    return [
+        replace(
+            learned,
+            mean=learned.mean + learned.root @ total / size,
+            mean_noise_std=float(std) / size,
+        )
+        for learned, total, std, size in zip(found, step.value, step.noise_std, sizes, strict=True)
     ]
-    return means, step.noise_std / np.array(sizes, dtype=np.float64)
 
 
 # ---- The learner.
@@ -389,8 +392,7 @@ def lifted_errors(shape: Shape, expected: float, spending: Spending) -> Predicti
         failure_prob=shape.failure_prob,
     )
     of_leaves = replace(spending, between_clusters=True)
-    predicted = lifted.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS)
-    return Prediction(predicted.covariance_error, predicted.mean_error)
+    return lifted.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS).predicted
 
 
 def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> None:
