@@ -15,7 +15,6 @@ from fastpubpriv.estimators.moments import (
     Functional,
     RadialMean,
     longest_tail,
-    unpacked,
 )
 from fastpubpriv.gaussians import gaussian_tuning as tuning
 from fastpubpriv.gaussians.last_round import Resolved
@@ -36,49 +35,46 @@ def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
 class Squares:
     """Second moments about a mean, with (x - mean) = L y: L M L^T for M the clipped moment, its outer piece and the identity."""
 
-    def __init__(
-        self, base: PublicPrior, resolved: Resolved, mean: FloatArray, complete: CompleteRows
-    ) -> None:
-        self.pieces, last = resolved.pieces, resolved.last.map
+    def __init__(self, resolved: Resolved, mean: FloatArray) -> None:
+        self.resolved = resolved
+        self.pieces = resolved.pieces
         # All moments are per row of all rows, of which incomplete ones are zero.
-        self.complete, self.share = complete, complete.divisor
-        side = self.side = len(last)
-        self.constant = 1.0 / float(last[-1, -1])
-        self.usual = self.share * ((side - 1.0 + self.constant**2) ** 2 + 2.0 * (side - 1.0))
-        self.maps: FloatArray = base.root @ last[:-1, :-1]  # of z to deviations from `start`
-        self.start: FloatArray = base.center + base.root @ last[:-1, -1] * self.constant
-        maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ last
-        moments = unpacked(self.pieces.mean, side), unpacked(self.pieces.outer, side), np.eye(side)
-        self.inside, self.outer, self.inner = (maps @ each @ maps.T for each in moments)
+        self.complete = resolved.complete_rows
+        self.share = self.complete.divisor
+        last = resolved.last
+        base = last.base
+        self.dim = last.plan.dim
+        self.usual = self.share * last.fourth
+        maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ last.map
+        self.inside, self.outer = (maps @ moment @ maps.T for moment in resolved.moments)
+        self.inner: FloatArray = maps @ maps.T
         self.lengths: FloatArray = np.sum(maps**2, axis=1)
-        self.trace = float(np.trace(moments[1]))
+        self.trace = float(np.trace(resolved.moments[1]))
         # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
-        dim = side - 1
         radius = self.pieces.radius
-        self.white: float = (
-            chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)
-        ) / dim
+        between = chi_beyond(self.dim, radius / 2.0 - 1.0) - chi_beyond(self.dim, radius - 1.0)
+        self.white: float = between / self.dim
 
     def means(self) -> Functional:
         """Return the mean of x over the complete rows, with its errors."""
-        maps = self.maps / self.constant
-        inside, outer = (
-            maps @ unpacked(each, self.side)[-1, :-1]
-            for each in (self.pieces.mean, self.pieces.outer)
-        )
+        last = self.resolved.last
+        base = last.base
+        constant = last.constant
+        maps = base.root @ last.map[:-1, :-1] / constant
+        inside, outer = (maps @ moment[-1, :-1] for moment in self.resolved.moments)
         lengths = math.sqrt(0.5) * np.sqrt(np.sum(maps**2, axis=1))
         deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(
             lengths, 1.0 / LARGEST
         )
         pieces = self.pieces
         law = self.pieces.norms.law
-        dim = self.side - 1
         if law is not None:
             # A distant row enters the released mean as c z, of length c |z|, in one of `dim` directions.
-            law = replace(law, root=self.constant * math.sqrt(2.0 * pieces.dim / dim))
+            law = replace(law, root=constant * math.sqrt(2.0 * pieces.dim / self.dim))
             pieces = replace(pieces, norms=replace(pieces.norms, law=law))
         means = self.complete.over(pieces.known(inside, outer, lengths, deviations))
-        return replace(means, value=self.start + means.value)
+        start = base.center + base.root @ last.map[:-1, -1] * constant
+        return replace(means, value=start + means.value)
 
     def known(
         self,
@@ -155,15 +151,9 @@ class Reported:
     part_reasons: PartReasons = ()
 
 
-def report_of(
-    base: PublicPrior,
-    resolved: Resolved,
-    complete: CompleteRows,
-    mean: FloatArray,
-    public: FloatArray,
-) -> Reported:
-    """Return the report and reasons of a full Gaussian."""
-    squares = Squares(base, resolved, mean, complete)
+def report_of(resolved: Resolved, mean: FloatArray, public: FloatArray) -> Reported:
+    """Return the report and reasons of a full Gaussian with this mean."""
+    squares = Squares(resolved, mean)
     means = squares.means()
     covariances = squares.covariances()
     correlations = squares.correlations()
@@ -172,7 +162,7 @@ def report_of(
     reasons = _reasons(squares, covariances, public)
     tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])
     tailed |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
-    unseen = np.diag(squares.lengths * undetected_square(squares.pieces, tailed)) / complete.divisor
+    unseen = np.diag(squares.lengths * undetected_square(squares.pieces, tailed)) / squares.share
     report = GaussianReport(
         **parts_of("mean", means),
         **parts_of("covariance", covariances, np.outer(off, off), unseen),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -40,7 +40,7 @@ from fastpubpriv.gaussians.public_prior import (
     plain_worth,
     public_prior,
 )
-from fastpubpriv.gaussians.rounds import PlannedRelease, RoundMoment, Rounds, release_rounds
+from fastpubpriv.gaussians.rounds import PlannedRelease, RoundMoment, release_rounds
 from fastpubpriv.gaussians.structures import (
     LEAST_LAST,
     CountShares,
@@ -50,7 +50,6 @@ from fastpubpriv.gaussians.structures import (
     axis_variances,
     constant_sq,
     forecast_structures,
-    full_plan,
     vector_radius,
 )
 from fastpubpriv.mechanisms import sums
@@ -110,14 +109,70 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CombinedMean:
+    """A released mean combined with the public one by inverse variance, in data units, and how far the two are apart."""
+
+    value: FloatArray
+    noise_std: FloatArray
+    error: float = 0.0  # of the combination, in standard deviations of the rows
+    weight: float = 0.0  # of the released mean
+    mismatch: Mismatch | None = None
+
+    @classmethod
+    def of(
+        cls,
+        base: PublicPrior,
+        n: float,
+        mean: FloatArray,
+        noise_root: FloatArray,
+        inverse: FloatArray,
+        *,
+        added_sq: float = 0.0,
+        freedom: float = math.inf,
+    ) -> CombinedMean:
+        """Combine a mean of n rows v, whose noise has a covariance with the root `noise_root`, with the public one.
+
+        `inverse` whitens v by a covariance of `freedom` degrees; `added_sq` is the squared error beyond noise and sampling.
+        """
+        noise_sq = float(np.sum(np.square(inverse @ noise_root)))
+        distance_sq = float(np.sum(np.square(inverse @ mean)))
+        mismatch = mismatch_of(distance_sq, noise_sq, base.worth, n, freedom=freedom)
+        error_sq = len(mean) / n + noise_sq + added_sq
+        weight = mismatch.weight(error_sq)
+        value = base.center + base.root @ (weight * mean)
+        noise_std = weight * np.linalg.norm(base.root @ noise_root, axis=1)
+        return cls(value, noise_std, math.sqrt(weight * error_sq), weight, mismatch)
+
+    @classmethod
+    def public(cls, base: PublicPrior) -> CombinedMean:
+        """Return the public mean alone."""
+        return cls(base.center, np.zeros(len(base.center)))
+
+    def settled(self, base: PublicPrior) -> CombinedMean:
+        """Return this with the public mean in the columns with a borrowed scale."""
+        return replace(self, value=base.settled(self.value))
+
+    def details(self, check: ScaleCheck) -> dict[str, Any]:
+        """Return the diagnostics about the mean, and the mismatch of public and private rows."""
+        if self.mismatch is None:
+            return {"mean_weight": self.weight}
+        return {
+            "mean_weight": self.weight,
+            "shift": self.mismatch.deviations,
+            "shifted": self.mismatch.beyond_chance,
+            "scale_ratio": check.stretch,
+            "rescaled": check.refuted,
+        }
+
+
 def result_of(
     run: Session,
-    base: PublicPrior,
+    check: ScaleCheck,
     structure: str,
-    *,
-    mean: FloatArray,
+    mean: CombinedMean,
     covariance: FloatArray,
-    mean_noise_std: FloatArray,
+    *,
     predicted: Prediction,
     details: dict[str, Any],
     reported: Reported,
@@ -130,7 +185,9 @@ def result_of(
     Without a private covariance, columns are FEW_PUBLIC_ROWS where the public rows do not show their scale, or how columns vary
     together, and FEW_ROWS elsewhere.
     """
-    dim = len(mean)
+    base = check.base
+    details = {**details, **mean.details(check)}
+    dim = len(base.center)
     guessed = np.full(dim, base.worth.guess)
     guessed[list(base.borrowed)] = True
     few = first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], dim)
@@ -141,9 +198,9 @@ def result_of(
     }
     own = ordered(reason for reason, holds in held.items() if holds)
     return GaussianResult(
-        mean=mean,
+        mean=mean.value,
         covariance=covariance,
-        mean_noise_std=mean_noise_std,
+        mean_noise_std=mean.noise_std,
         rounds=rounds,
         reasons=(*own, *reasons_of(complete, run.rows)),
         part_reasons=reported.part_reasons or few,
@@ -192,52 +249,6 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
             counting(account, n, dim, share, counts).check_grid()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CombinedMean:
-    """A released mean combined with the public one by inverse variance, in data units, and how far the two are apart."""
-
-    value: FloatArray
-    noise_std: FloatArray
-    error: float  # in standard deviations of the rows
-    weight: float  # of the released mean
-    mismatch: Mismatch
-
-    @classmethod
-    def of(
-        cls,
-        base: PublicPrior,
-        n: float,
-        mean: FloatArray,
-        noise_root: FloatArray,
-        inverse: FloatArray,
-        *,
-        added_sq: float = 0.0,
-        freedom: float = math.inf,
-    ) -> CombinedMean:
-        """Combine a mean of n rows v, whose noise has a covariance with the root `noise_root`, with the public one.
-
-        `inverse` whitens v by a covariance of `freedom` degrees; `added_sq` is the squared error beyond noise and sampling.
-        """
-        noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-        distance_sq = float(np.sum(np.square(inverse @ mean)))
-        mismatch = mismatch_of(distance_sq, noise_sq, base.worth, n, freedom=freedom)
-        error_sq = len(mean) / n + noise_sq + added_sq
-        weight = mismatch.weight(error_sq)
-        value = base.center + base.root @ (weight * mean)
-        noise_std = weight * np.linalg.norm(base.root @ noise_root, axis=1)
-        return cls(value, noise_std, math.sqrt(weight * error_sq), weight, mismatch)
-
-    def details(self, check: ScaleCheck) -> dict[str, Any]:
-        """Return the diagnostics about the mean, and the mismatch of public and private rows."""
-        return {
-            "mean_weight": self.weight,
-            "shift": self.mismatch.deviations,
-            "shifted": self.mismatch.beyond_chance,
-            "scale_ratio": check.stretch,
-            "rescaled": check.refuted,
-        }
-
-
 def vector_estimate(
     run: Session,
     view: Forecasts,
@@ -275,18 +286,18 @@ def vector_estimate(
     share = vector.n / run.rows.n
     edge = edge_of(vector.values * share, std * share, vector.radius)
     reported = Reported()
+    assert mean.mismatch is not None
     # Public rows of another mean or scale would not show what clipping takes away.
     if check.stretch == 1.0 and not mean.mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
         reported = report_of_public(base, x_pub, covariance, vector)
     return result_of(
         run,
-        base,
+        check,
         vector.structure,
-        mean=base.settled(mean.value),
-        covariance=covariance,
-        mean_noise_std=mean.noise_std,
+        mean.settled(base),
+        covariance,
         predicted=view.structures[vector.structure],
-        details={"edge": edge, **details, **mean.details(check)},
+        details={"edge": edge, **details},
         reported=reported,
         complete=vector.complete,
     )
@@ -308,29 +319,29 @@ def full_estimate(
         inverse * share**0.5,
         added_sq=resolved.mean_bias_sq / share,
     )
-    value = base.settled(mean.value) if resolved.under_resolved else mean.value
+    if resolved.under_resolved:
+        mean = mean.settled(base)
     back = base.root @ (root * share**-0.5)
-    reported = report_of(base, resolved, complete, value, x_pub)
+    reported = report_of(resolved, mean.value, x_pub)
+    details = {
+        "edge": resolved.edge,
+        # Predicted errors do not include the uncertainty of a tail.
+        "guess": any(reported.part_reasons),
+        "public_covariance_error": view.structures["public"].covariance,
+        **resolved.details,
+    }
     return result_of(
         run,
-        base,
+        check,
         "full",
-        mean=value,
-        covariance=symmetric(back @ back.T),
-        mean_noise_std=mean.noise_std,
-        under_resolved=resolved.under_resolved,
+        mean,
+        symmetric(back @ back.T),
         predicted=Prediction(resolved.error, mean.error),
-        rounds=resolved.last.rounds,
-        details={
-            "edge": resolved.edge,
-            **resolved.details,
-            # Predicted errors do not include the uncertainty of a tail.
-            "guess": any(reported.part_reasons),
-            "public_covariance_error": view.structures["public"].covariance,
-            **mean.details(check),
-        },
+        details=details,
         reported=reported,
         complete=complete,
+        rounds=resolved.last.rounds,
+        under_resolved=resolved.under_resolved,
     )
 
 
@@ -341,13 +352,12 @@ def release_structure(
     if structure == "public":
         return result_of(
             run,
-            base,
+            ScaleCheck(base),
             structure,
-            mean=base.center,
-            covariance=base.covariance,
-            mean_noise_std=np.zeros(run.rows.dim),
+            CombinedMean.public(base),
+            base.covariance,
             predicted=view.structures[structure],
-            details={"mean_weight": 0.0, "guess": base.worth.guess},
+            details={"guess": base.worth.guess},
             reported=report_of_public(base, x_pub, base.covariance),
         )
     if view.counts.column:
@@ -377,25 +387,24 @@ def _vector(
     base = check.base
     left = 1 - counts.vectors
     cost = run.account.allowance * left
-    name = "mean and axis variances"
-    if structure == "mean":
-        name = structure
-        if (norms := check.norms) is not None:
-            hidden = dim * (run.account.spending.std("sum", dim, left) / n) ** 2
-            radius = norms.best_radius(
-                lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
-            )
-        total = sums.VectorSum(affine=base.affine, radius=radius)
-    if structure == "mean" and complete is None:
-        released, complete = release_complete(run, total, name=name, cost=cost)
-    elif structure == "mean":
-        released = run.release(total, name=name, cost=cost, clip_radius=radius)
-    else:
+    name = structure
+    total: Any = sums.VectorSum(affine=base.affine, radius=radius)
+    if structure == "mean" and (norms := check.norms) is not None:
+        hidden = dim * (run.account.spending.std("sum", dim, left) / n) ** 2
+        radius = norms.best_radius(
+            lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
+        )
+        total = replace(total, radius=radius)
+    if structure == "diagonal":
+        name = "mean and axis variances"
         features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
-        squares = sums.StatisticSum(
+        total = sums.StatisticSum(
             statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim
         )
-        released = run.release(squares, name=name, cost=cost, clip_radius=radius)
+    if structure == "mean" and complete is None:
+        released, complete = release_complete(run, total, name=name, cost=cost)
+    else:
+        released = run.release(total, name=name, cost=cost, clip_radius=radius)
     rows = n if complete is None else n * complete.divisor
     vector = ReleasedVector(
         structure=structure,
@@ -419,7 +428,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     plan = RadialPlan.of_squares(account, n, dim + 1, part)
     shells = None
     squared = None
-    early = FullRounds(base, full_plan(base.worth, n, account.spending.part(part)))
+    early = FullRounds.of(base, n, account.spending.part(part))
     direct = early.step() is None
     if direct:
         own = helping_norms(base.affine, x_pub)
@@ -434,7 +443,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         shells = first.count_norms(run, base.affine, np.zeros(0)).shells
         part -= counts.first
     check = check_scale(base, shells)
-    early = FullRounds(check.base, full_plan(check.base.worth, n, account.spending.part(part)))
+    early = FullRounds.of(check.base, n, account.spending.part(part))
     norms = None
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, own).moved(constant_sq(dim))
@@ -479,9 +488,9 @@ def with_public_tail(
         return result
     of_mean = [f"mean{part}" for part in ("", "_std", "_below", "_above")]
     means = {name: getattr(result.report, name) for name in of_mean}
-    public = report_of_public(base, x_pub, base.covariance).report
-    assert public is not None  # `tail_seen` has enough public rows
-    report = replace(public, **means)
+    public = report_of_public(base, x_pub, base.covariance)
+    assert public.report is not None  # `tail_seen` has enough public rows
+    report = replace(public.report, **means)
     error = math.sqrt(float(np.mean(own**2)) / len(own))  # of a mean of m products of whitened rows
     result = replace(result, covariance=base.covariance, predicted_covariance_error=error)
     return replace(result, report=report, part_reasons=((Reason.FALLBACK,),) * len(white))
@@ -516,28 +525,27 @@ def release_early(
     run: Session, early: FullRounds, part: Fraction, check: ScaleCheck, *, needed: bool
 ) -> None:
     """Release the early rounds, planned one by one, at least one if `needed`."""
-    state = early.state
     plan = early.plan
 
     def schedule() -> Iterator[PlannedRelease]:
         least = tuning.EARLY_SHARES[0] if needed else None
-        while share := early.step() or (None if state.made else least):
+        while share := early.step() or (None if early.made else least):
             radius = (
-                math.sqrt(plan.radius_sq(state.made, share))
-                if state.made
+                math.sqrt(plan.radius_sq(early.made, share))
+                if early.made
                 else first_radius(check, plan, share)
             )
-            name = f"second moment, round {state.made + 1}"
+            name = f"second moment, round {early.made + 1}"
             cost = run.account.allowance * part * share
             yield PlannedRelease(name=name, cost=cost, radius=radius)
             early.left -= share
 
-    def measure(states: Sequence[Rounds], step: PlannedRelease) -> list[RoundMoment]:
-        total = sums.SecondMoment(affine=states[0].affine, radius=step.radius)
+    def measure(step: PlannedRelease) -> list[RoundMoment]:
+        total = sums.SecondMoment(affine=early.affine, radius=step.radius)
         released = run.release(total, name=step.name, cost=step.cost, clip_radius=step.radius)
         return [RoundMoment(released, plan.n)]
 
-    release_rounds([state], schedule(), measure)
+    release_rounds([early], schedule(), measure)
 
 
 def ladder(

@@ -23,8 +23,9 @@ from fastpubpriv.gaussians import gaussian_tuning as tuning
 from fastpubpriv.gaussians.public_prior import PublicPrior
 from fastpubpriv.gaussians.rounds import RoundMoment, Rounds, contracted
 from fastpubpriv.gaussians.shrinkage import PREVIOUS, chosen
-from fastpubpriv.gaussians.structures import RoundPlan, constant_sq
+from fastpubpriv.gaussians.structures import RoundPlan, constant_sq, full_plan
 from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.privacy.spending import Spending
 
 
 def edge_of(average: FloatArray, std: float, radius: float) -> float:
@@ -52,23 +53,32 @@ def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
     return shown * (counted + tuning.UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
 
 
-class FullRounds:
+@dataclass(slots=True, eq=False, kw_only=True)
+class FullRounds(Rounds):
     """The early rounds of the full structure, each planned from the spectrum that those before it released."""
 
-    __slots__ = ("ball_sq", "base", "left", "plan", "spectrum", "state")
+    prior: PublicPrior
+    plan: RoundPlan
+    spectrum: FloatArray
+    left: Fraction = Fraction(1)
+    ball_sq: float | None = None  # squared clipping radius of a last round, once norms were counted
 
-    def __init__(self, base: PublicPrior, plan: RoundPlan) -> None:
-        self.base = base
-        self.plan = plan
-        self.left = Fraction(1)
-        self.spectrum: FloatArray = base.worth.spectrum()
-        # squared clipping radius of a last round, once norms were counted
-        self.ball_sq: float | None = None
-        self.state = Rounds(base.affine, np.eye(plan.side), self.roots)
+    @classmethod
+    def of(cls, prior: PublicPrior, n: float, spending: Spending) -> FullRounds:
+        """Return the state before the first round of n rows."""
+        plan = full_plan(prior.worth, n, spending)
+        return cls(
+            prior.affine,
+            np.eye(plan.side),
+            lambda moment: plan.slack(moment.std),
+            prior=prior,
+            plan=plan,
+            spectrum=prior.worth.spectrum(),
+        )
 
     def step(self) -> Fraction | None:
         """Return the share of the next round by public and released numbers, None for the last one."""
-        return self.plan.step(self.spectrum, self.left, self.state.made, ball_sq=self.ball_sq)[0]
+        return self.plan.step(self.spectrum, self.left, self.made, ball_sq=self.ball_sq)[0]
 
     @property
     def amplified(self) -> float:
@@ -79,9 +89,9 @@ class FullRounds:
         return max(one / other, 1.0)
 
     def roots(self, values: FloatArray, vectors: FloatArray, moment: RoundMoment) -> FloatArray:
-        """Return the roots of CoinPress's rule; the likely eigenvalues of the next round become the `spectrum`."""
-        slack = self.plan.slack(moment.std)
-        roots: FloatArray = np.sqrt(np.maximum(values, 0.0) + slack)
+        """See `Rounds.roots`; the likely eigenvalues of the next round become the `spectrum`."""
+        slack = self.slack(moment)
+        roots = Rounds.roots(self, values, vectors, moment)
         likely = np.where(
             values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0
         )
@@ -107,7 +117,7 @@ class LastRound:
     def after(cls, early: FullRounds) -> LastRound:
         """Return the one that follows these rounds."""
         dim = early.plan.dim
-        contraction = early.state.contraction
+        contraction = early.contraction
         root = divided(contraction, np.eye(dim + 1, order="F"))
         # Rows (v, 1) have the second moment root root^T, and root has the last row (l, s): it gives the mean and the covariance.
         line = root[dim, :dim]
@@ -120,12 +130,23 @@ class LastRound:
         below = np.append(np.zeros(dim), constant)
         back = divided(inverse, np.eye(dim, order="F"))
         return cls(
-            early.base,
+            early.prior,
             early.plan,
-            early.state.made + 1,
+            early.made + 1,
             np.vstack([np.column_stack([inverse, -(inverse @ mean)]), below]),
             np.vstack([np.column_stack([back, mean / constant]), below / constant**2]),
         )
+
+    @property
+    def constant(self) -> float:
+        """The constant c."""
+        return 1.0 / float(self.map[-1, -1])
+
+    @property
+    def fourth(self) -> float:
+        """Mean of |(z, c)|^4 for white Gaussian rows z."""
+        dim = self.plan.dim
+        return (dim + constant_sq(dim)) ** 2 + 2.0 * dim
 
     @property
     def centered(self) -> AffineMap:
@@ -141,7 +162,7 @@ class LastRound:
         """Return the shrunk mean and covariance of v from the released pieces, which estimate the clipping bias."""
         dim = self.plan.dim
         n = self.plan.n
-        added, bias_sq = tail_of(pieces, (dim + constant_sq(dim)) ** 2 + 2.0 * dim)
+        added, bias_sq = tail_of(pieces, self.fourth)
         second = unpacked(pieces.mean + added * pieces.outer, dim + 1)
         std = math.hypot(1.0, added) * pieces.noise_std
         least = float(spectrum(second)[0][0])
@@ -164,6 +185,7 @@ class LastRound:
             powers=powers,
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
             under_resolved=least <= self.plan.slack(std),
+            std=std,
             pieces=pieces,
             last=self,
             details={
@@ -206,28 +228,29 @@ class Resolved:
     error: float  # predicted relative error of the covariance, clipping bias included
     under_resolved: bool  # the least eigenvalue of the last round is within the noise
     details: dict[str, Any]
+    std: float  # noise of the diagonal of the second moment
     pieces: RadialMean
     last: LastRound
 
     @property
     def mean_std(self) -> float:
         """Noise standard deviation of each coordinate of the mean of rows z."""
-        added, _ = tail_of(self.pieces, 0.0)
-        return (
-            math.hypot(1.0, added)
-            * self.pieces.noise_std
-            * math.sqrt(0.5)
-            * float(self.last.map[-1, -1])
-        )
+        return self.std * math.sqrt(0.5) / self.last.constant
+
+    @property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Means of (z, c) (z, c)^T clipped to the ball, and of their outer piece."""
+        side = self.last.plan.side
+        return unpacked(self.pieces.mean, side), unpacked(self.pieces.outer, side)
 
     @property
     def edge(self) -> float:
         """Lower bound on the distance of the mean from the center of its clipping ball, as a fraction of the radius."""
-        pieces = self.pieces
-        last = self.last.map
-        constant = 1.0 / float(last[-1, -1])
-        z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
-        return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
+        back = self.last.map
+        constant = self.last.constant
+        z = divided(back[:-1, :-1], self.mean[:, None] - constant * back[:-1, -1:])[:, 0]
+        ball_sq = max(self.pieces.radius - constant**2, 1.0 / LARGEST)
+        return edge_of(z, self.mean_std, math.sqrt(ball_sq))
 
     @property
     def noise_root(self) -> FloatArray:
@@ -237,19 +260,14 @@ class Resolved:
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
-        pieces = self.pieces
-        last = self.last.map
-        length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
-        shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
-        return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
+        length_sq = float(np.sum(np.square(self.moments[1][-1, :-1])))
+        noise_sq = self.last.plan.dim * self.pieces.piece_std**2 / 2.0
+        shown_sq = max(length_sq - noise_sq, 0.0)
+        return (unknown_of(self.pieces) / self.last.constant) ** 2 * shown_sq
 
     @property
     def complete_rows(self) -> CompleteRows:
         """Share of rows without a missing cell, the released mean of the constant of rows (v, 1)."""
-        pieces = self.pieces
         row = self.last.map[-1]
-        side = len(self.last.map)
-        inside, outer = (
-            np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer)
-        )
-        return CompleteRows(pieces.known(inside, outer, np.array(float(row @ row)), 0.0))
+        inside, outer = (np.array(row @ moment @ row) for moment in self.moments)
+        return CompleteRows(self.pieces.known(inside, outer, np.array(float(row @ row)), 0.0))

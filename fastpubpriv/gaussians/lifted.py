@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
@@ -53,7 +54,6 @@ from fastpubpriv.gaussians.rounds import (
     last_moment,
     planned,
     union_tail,
-    widened,
 )
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms.sums import (
@@ -95,6 +95,19 @@ class GaussianProblem:
     # bound on the mean in standard deviations of the rows, in every direction
     deviations: float = math.inf
 
+    @classmethod
+    def of(cls, options: Options, dim: int, n: int, mean_radius: float, condition: float) -> Self:
+        """Return the problem of n rows within public bounds on their mean and on the range of the eigenvalues."""
+        return cls(
+            dim=dim,
+            n=n,
+            mean_radius=mean_radius,
+            condition=condition,
+            mode=options.mode,
+            failure_prob=options.failure_prob,
+            deviations=mean_radius * gap_ratio(options.pub_priv_gap),
+        )
+
     @property
     def lifted(self) -> int:
         """Number of coordinates of (v, 1)."""
@@ -125,11 +138,6 @@ class PlannedRounds:
         return Precision(problem.lifted, problem.n, self.spending, tail)
 
     @property
-    def shares(self) -> list[Fraction]:
-        """Shares of the rounds."""
-        return round_shares(self.rounds)
-
-    @property
     def radius(self) -> float:
         """Clip radius of a lifted row."""
         return 1.0 + self.problem.row_clip(self.rounds)
@@ -142,7 +150,7 @@ class PlannedRounds:
     def least(self) -> float:
         """Least eigenvalue of the rows predicted for the last round."""
         problem = self.problem
-        slack = self.slack(self.shares[0])
+        slack = self.slack(round_shares(self.rounds)[0])
         least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
         for _ in range(self.rounds - 1):
             least = least / (least + slack)
@@ -157,9 +165,9 @@ class PlannedRounds:
     def prediction(self) -> Prediction:
         """Predicted errors of covariance and mean."""
         problem = self.problem
-        std = self.precision.std(self.radius**2, self.shares[-1])
+        std = self.precision.std(self.radius**2, round_shares(self.rounds)[-1])
         error = covariance_error(np.ones(problem.dim), problem.n, std)
-        return Prediction(error, predicted_mean_error(problem, self.spending))
+        return Prediction(error, mean_error(problem, self.spending))
 
     def start(self, base: AffineMap) -> Rounds:
         """Return the state before the first round, in which lifted rows have a second moment of at most the identity."""
@@ -171,7 +179,7 @@ class PlannedRounds:
             error = precision.slack(moment.released.spectral_std / problem.n)
             return error * (problem.n / moment.n)
 
-        return Rounds(base, whitener, widened(slack))
+        return Rounds(base, whitener, slack)
 
 
 def choose_rounds(problem: GaussianProblem, spending: Spending) -> PlannedRounds:
@@ -180,15 +188,11 @@ def choose_rounds(problem: GaussianProblem, spending: Spending) -> PlannedRounds
     return next((plan for plan in plans if plan.resolves), plans[-1])
 
 
-def predicted_mean_error(problem: GaussianProblem, spending: Spending) -> float:
-    """Return the Mahalanobis error of the mean step of a budget of which it has MEAN_SHARE."""
+def mean_error(problem: GaussianProblem, spending: Spending) -> float:
+    """Return the Mahalanobis error, by sampling and noise, of a mean step with MEAN_SHARE of a budget."""
     dim = problem.dim
-    noise = spending.std("sum", dim, MEAN_SHARE)
-    return mean_error(dim, problem.n, mean_clip(dim) * noise / problem.n)
-
-
-def mean_error(dim: int, n: int, noise: float) -> float:
-    """Return the Mahalanobis error of a mean of n rows by sampling and by `noise` in each whitened coordinate."""
+    n = problem.n
+    noise = mean_clip(dim) * spending.std("sum", dim, MEAN_SHARE) / n
     return math.sqrt(dim / n + dim * noise * noise)
 
 
@@ -243,7 +247,7 @@ def learn(
     allowance = run.account.allowance if allowance is None else allowance
     plan = PlannedRounds(problem, run.account.spend(allowance), rounds)
     state = plan.start(base)
-    costs = [allowance * share for share in plan.shares]
+    costs = [allowance * share for share in round_shares(rounds)]
     last = last_moment(run, state, planned("second moment", costs, plan.radius))
     clip = mean_clip(problem.dim)
     found = lifted_gaussian(state, last)
@@ -366,15 +370,7 @@ def preconditioned(
             "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
         )
     n_pub, dim = x_pub.shape
-    problem = GaussianProblem(
-        dim=dim,
-        n=run.rows.n,
-        mean_radius=frame.mean_radius,
-        condition=frame.condition,
-        mode=options.mode,
-        failure_prob=options.failure_prob,
-        deviations=frame.mean_radius * gap_ratio(options.pub_priv_gap),
-    )
+    problem = GaussianProblem.of(options, dim, run.rows.n, frame.mean_radius, frame.condition)
     prepared: GaussianPlan = method.prepare(run, problem, options.rounds)
     trouble = ""
     if prepared.reasons:
@@ -432,14 +428,7 @@ def forecast(
     else:
         _, mean_radius, slack = trace_bounds(dim, n_pub, gap, failure / 2.0)
         condition = max(options.cond_max, 1.0) * slack
-    problem = GaussianProblem(
-        dim=dim,
-        n=n_priv,
-        mean_radius=mean_radius,
-        condition=condition,
-        mode=options.mode,
-        failure_prob=failure,
-    )
+    problem = GaussianProblem.of(options, dim, n_priv, mean_radius, condition)
     plan = rule(problem, spending)
     return plan.predicted.covariance, {
         "rounds": float(plan.rounds),

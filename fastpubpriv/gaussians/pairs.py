@@ -23,7 +23,6 @@ from fastpubpriv.gaussians.rounds import (
     Rounds,
     last_moment,
     planned,
-    widened,
 )
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy.spending import Spending
@@ -44,7 +43,7 @@ def coinpress_rounds(
 
     Return it, and the moment of the last round.
     """
-    state = Rounds(base, np.eye(base.dim), widened(slack))
+    state = Rounds(base, np.eye(base.dim), slack)
     costs = [run.account.allowance * share for share in shares]
     last = last_moment(run, state, planned("second moment", costs, clip))
     return state.moment_of(last, floor), last
@@ -69,7 +68,7 @@ def learn(
     covariance, _ = coinpress_rounds(
         halves,
         linear(base),
-        shares=plan.shares,
+        shares=lifted.round_shares(rounds),
         clip=plan.problem.row_clip(rounds),
         slack=slack,
         floor=lifted.LAST_FLOOR,
@@ -88,5 +87,5 @@ def predict(
 ) -> GaussianPlan:
     """Predict rounds and covariance error from the pair differences (half as many rows), and the mean's error from all rows."""
     halved = lifted.predict(replace(problem, n=max(1, problem.n // 2)), spending, rounds)
-    mean = lifted.predicted_mean_error(problem, spending)
+    mean = lifted.mean_error(problem, spending)
     return replace(halved, predicted=replace(halved.predicted, mean=mean))

@@ -8,8 +8,7 @@ maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from fastpubpriv.gaussians.lifted import (
 )
 from fastpubpriv.gaussians.pairs import linear, of_pairs
 from fastpubpriv.gaussians.rounds import (
-    PlannedRelease,
     Precision,
     RoundMoment,
     Rounds,
@@ -55,11 +53,24 @@ def reach(condition: float, made: int) -> float:
     return condition * SHRINK**made
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class Halvings(Rounds):
+    """The state of a recursion that halves the directions in the upper half of the range of eigenvalues."""
+
+    condition: float
+
+    def roots(self, values: FloatArray, vectors: FloatArray, moment: RoundMoment) -> FloatArray:
+        """See `Rounds.roots`."""
+        return np.where(values >= reach(self.condition, self.made) / 2.0, 2.0, 1.0)
+
+
 def round_error(problem: GaussianProblem, rounds: int, spending: Spending) -> float:
     """Return the spectral error of an early round, from sampling and noise, relative to its range."""
     plan = PlannedRounds(problem, spending, rounds)
     noise = Precision(problem.dim, problem.n, spending)
-    return plan.precision.slack(noise.std(problem.row_clip(rounds) ** 2, plan.shares[0]))
+    return plan.precision.slack(
+        noise.std(problem.row_clip(rounds) ** 2, lifted.round_shares(rounds)[0])
+    )
 
 
 def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
@@ -93,7 +104,7 @@ def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> Gauss
     radius_sq = reach(problem.condition, total - 1) * paired.row_clip(total) ** 2
     std = Precision(dim, n, spending).std(radius_sq, lifted.round_shares(total)[-1])
     error = covariance_error(np.full(dim, KEPT ** (total - 1)), n, std)
-    mean_error = lifted.predicted_mean_error(problem, spending)
+    mean_error = lifted.mean_error(problem, spending)
     return GaussianPlan(total, Prediction(error, mean_error))
 
 
@@ -103,18 +114,16 @@ def learn(
     """Halve directions of large variance per round, estimate the rest, map back; each release is one second moment of pairs."""
     radius = of_pairs(problem).row_clip(rounds)
     costs = [run.account.allowance * share for share in lifted.round_shares(rounds)]
-
-    def halving(values: FloatArray, vectors: FloatArray, moment: RoundMoment) -> FloatArray:
-        return np.where(values >= reach(problem.condition, state.made) / 2.0, 2.0, 1.0)
-
-    def schedule() -> Iterator[PlannedRelease]:
-        for step in planned("second moment of pairs", costs, radius):
-            limit = reach(problem.condition, state.made)
-            facts = {"eigenvalue_range": limit}
-            yield replace(step, radius=radius * math.sqrt(limit), facts=facts)
-
     # The unit makes the least eigenvalue at least one.
-    state = Rounds(linear(base), math.sqrt(problem.condition) * np.eye(problem.dim), halving)
-    last = last_moment(run.on(pairs_of(run.rows)), state, schedule())
+    unit = math.sqrt(problem.condition)
+    state = Halvings(
+        linear(base), unit * np.eye(problem.dim), lambda _: 0.0, condition=problem.condition
+    )
+    schedule = []
+    for made, step in enumerate(planned("second moment of pairs", costs, radius)):
+        limit = reach(problem.condition, made)
+        facts = {"eigenvalue_range": limit}
+        schedule.append(replace(step, radius=radius * math.sqrt(limit), facts=facts))
+    last = last_moment(run.on(pairs_of(run.rows)), state, schedule)
     covariance = state.moment_of(last, KEPT ** (rounds - 1) / 2.0)
     return lifted.with_coinpress_mean(run, base, covariance, problem)

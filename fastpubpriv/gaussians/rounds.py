@@ -112,22 +112,13 @@ class RoundMoment:
         return spectrum(self.value, overwrite=True)
 
 
-# Roots of a round from the eigenvalues and eigenvectors of its moment.
-Rule = Callable[[FloatArray, FloatArray, RoundMoment], FloatArray]
-
-
-def widened(slack: Callable[[RoundMoment], float]) -> Rule:
-    """Return CoinPress's rule: eigenvalues are raised by the error that a moment may have."""
-    return lambda values, _, moment: np.sqrt(np.maximum(values, 0.0) + slack(moment))
-
-
 @dataclass(slots=True, eq=False)
 class Rounds:
-    """The state of one population between rounds."""
+    """The state of one population between rounds, with CoinPress's rule for the roots; other rules are subclasses."""
 
     base: AffineMap
     contraction: FloatArray  # T, lower triangular
-    rule: Rule
+    slack: Callable[[RoundMoment], float]  # error that a moment may have in any direction
     made: int = 0  # early rounds
 
     @property
@@ -135,10 +126,14 @@ class Rounds:
         """The map x -> z of the next round."""
         return contracted(self.base, self.contraction)
 
+    def roots(self, values: FloatArray, vectors: FloatArray, moment: RoundMoment) -> FloatArray:
+        """Return the roots of a round from the eigenvalues and eigenvectors of its moment."""
+        return np.sqrt(np.maximum(values, 0.0) + self.slack(moment))
+
     def update(self, moment: RoundMoment) -> None:
         """Take in the moment of an early round."""
         values, vectors = moment.spectrum()
-        roots = self.rule(values, vectors, moment)
+        roots = self.roots(values, vectors, moment)
         self.contraction = divided(lower_root(vectors, roots), self.contraction)
         self.made += 1
 
@@ -171,12 +166,12 @@ def planned(name: str, costs: Sequence[Fraction], radius: float) -> Iterator[Pla
 def release_rounds(
     states: Sequence[Rounds],
     schedule: Iterable[PlannedRelease],
-    measure: Callable[[Sequence[Rounds], PlannedRelease], Sequence[RoundMoment]],
+    measure: Callable[[PlannedRelease], Sequence[RoundMoment]],
 ) -> Sequence[RoundMoment]:
     """Release and take in the rounds of a schedule, which may follow the states; return the moments of the last release."""
     moments: Sequence[RoundMoment] = ()
     for step in schedule:
-        moments = measure(states, step)
+        moments = measure(step)
         if step.last:
             break
         for state, moment in zip(states, moments, strict=True):
@@ -187,8 +182,8 @@ def release_rounds(
 def last_moment(run: Session, state: Rounds, schedule: Iterable[PlannedRelease]) -> RoundMoment:
     """Release the rounds of one population, of its complete rows; return the moment of the last."""
 
-    def measure(states: Sequence[Rounds], step: PlannedRelease) -> list[RoundMoment]:
-        total = SecondMoment(affine=states[0].affine, radius=step.radius)
+    def measure(step: PlannedRelease) -> list[RoundMoment]:
+        total = SecondMoment(affine=state.affine, radius=step.radius)
         released, complete = release_complete(
             run, total, name=step.name, cost=step.cost, **step.facts
         )

@@ -290,7 +290,11 @@ def learn_leaves(
 
 def _harm(plan: PlannedRounds) -> float:
     """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
-    return plan.slack(plan.shares[-1]) / plan.least if plan.least > 0.0 else math.inf
+    return (
+        plan.slack(lifted.round_shares(plan.rounds)[-1]) / plan.least
+        if plan.least > 0.0
+        else math.inf
+    )
 
 
 def _common_rounds(problems: list[GaussianProblem], spending: Spending) -> int:
@@ -314,9 +318,9 @@ def _second_moments(
 ) -> Sequence[RoundMoment]:
     """Run all rounds of second moments, each one release for all leaves; return the moments of the last."""
     radii = [plan.radius for plan in plans]
-    costs = [cost * share for share in plans[0].shares]
+    costs = [cost * share for share in lifted.round_shares(plans[0].rounds)]
 
-    def measure(states: Sequence[Rounds], step: PlannedRelease) -> list[RoundMoment]:
+    def measure(step: PlannedRelease) -> list[RoundMoment]:
         affines = [state.affine for state in states]
         leaves = LeafSecondMoments(routes=routes, affines=affines, radii=radii)
         released = run.release(leaves, name=step.name, cost=step.cost, clip_radius=step.radius)
@@ -347,14 +351,11 @@ def _with_means(
         cost=cost,
         clip_radius=clip,
     )
-    return [
-        replace(
-            learned,
-            mean=learned.mean + learned.root @ total / size,
-            mean_noise_std=float(std) / size,
-        )
-        for learned, total, std, size in zip(found, step.value, step.noise_std, sizes, strict=True)
-    ]
+    learned = []
+    for leaf, total, std, rows in zip(found, step.value, step.noise_std, sizes, strict=True):
+        mean = leaf.mean + leaf.root @ total / rows
+        learned.append(replace(leaf, mean=mean, mean_noise_std=float(std) / rows))
+    return learned
 
 
 # ---- The learner.
