@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -109,112 +109,99 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CombinedMean:
-    """A released mean combined with the public one by inverse variance, in data units, and how far the two are apart."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """What the releases of a structure show: a mean of n rows v with its noise, a covariance in data units, and a report."""
 
-    value: FloatArray
-    noise_std: FloatArray
-    error: float = 0.0  # of the combination, in standard deviations of the rows
-    weight: float = 0.0  # of the released mean
-    mismatch: Mismatch | None = None
-
-    @classmethod
-    def of(
-        cls,
-        base: PublicPrior,
-        n: float,
-        mean: FloatArray,
-        noise_root: FloatArray,
-        inverse: FloatArray,
-        *,
-        added_sq: float = 0.0,
-        freedom: float = math.inf,
-    ) -> CombinedMean:
-        """Combine a mean of n rows v, whose noise has a covariance with the root `noise_root`, with the public one.
-
-        `inverse` whitens v by a covariance of `freedom` degrees; `added_sq` is the squared error beyond noise and sampling.
-        """
-        noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-        distance_sq = float(np.sum(np.square(inverse @ mean)))
-        mismatch = mismatch_of(distance_sq, noise_sq, base.worth, n, freedom=freedom)
-        error_sq = len(mean) / n + noise_sq + added_sq
-        weight = mismatch.weight(error_sq)
-        value = base.center + base.root @ (weight * mean)
-        noise_std = weight * np.linalg.norm(base.root @ noise_root, axis=1)
-        return cls(value, noise_std, math.sqrt(weight * error_sq), weight, mismatch)
+    structure: str
+    covariance: FloatArray
+    # from the combined mean, in data units, and the mismatch of public and private rows
+    report: Callable[[FloatArray, Mismatch], Reported]
+    n: float
+    mean: FloatArray
+    noise_root: FloatArray  # root of the noise covariance of the mean
+    inverse: FloatArray  # whitens v by a covariance of `freedom` degrees
+    freedom: float = math.inf
+    added_sq: float = 0.0  # squared error of the mean beyond noise and sampling
+    covariance_error: float | None = None  # as the releases predict it
+    complete: CompleteRows | None = None
+    rounds: int = 0
+    under_resolved: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def public(cls, base: PublicPrior) -> CombinedMean:
-        """Return the public mean alone."""
-        return cls(base.center, np.zeros(len(base.center)))
+    def public(cls, base: PublicPrior, x_pub: FloatArray) -> Found:
+        """Return what public rows alone show; a private mean would have no weight."""
+        dim = len(base.center)
+        return cls(
+            structure="public",
+            covariance=base.covariance,
+            report=lambda *_: report_of_public(base, x_pub, base.covariance),
+            n=math.inf,
+            mean=np.zeros(dim),
+            noise_root=np.zeros((dim, dim)),
+            inverse=np.eye(dim),
+            added_sq=math.inf,
+        )
 
-    def settled(self, base: PublicPrior) -> CombinedMean:
-        """Return this with the public mean in the columns with a borrowed scale."""
-        return replace(self, value=base.settled(self.value))
 
-    def details(self, check: ScaleCheck) -> dict[str, Any]:
-        """Return the diagnostics about the mean, and the mismatch of public and private rows."""
-        if self.mismatch is None:
-            return {"mean_weight": self.weight}
-        return {
-            "mean_weight": self.weight,
-            "shift": self.mismatch.deviations,
-            "shifted": self.mismatch.beyond_chance,
+def estimate_of(run: Session, view: Forecasts, check: ScaleCheck, found: Found) -> GaussianResult:
+    """Return the result in data units, in which private and public mean are combined by inverse variance.
+
+    Its reasons follow from released numbers. Without a report, columns are FEW_PUBLIC_ROWS where the public rows do not show their
+    scale, or how columns vary together, and FEW_ROWS elsewhere.
+    """
+    base = check.base
+    dim = len(base.center)
+    full = found.structure == "full"
+    noise_sq = float(np.sum(np.square(found.inverse @ found.noise_root)))
+    distance_sq = float(np.sum(np.square(found.inverse @ found.mean)))
+    mismatch = mismatch_of(distance_sq, noise_sq, base.worth, found.n, freedom=found.freedom)
+    error_sq = dim / found.n + noise_sq + found.added_sq
+    weight = mismatch.weight(error_sq)
+    mean = base.center + base.root @ (weight * found.mean)
+    if found.under_resolved or not full:
+        mean = base.settled(mean)
+    reported = found.report(mean, mismatch)
+    predicted = view.structures[found.structure]
+    if found.covariance_error is not None:
+        predicted = Prediction(found.covariance_error, math.sqrt(weight * error_sq))
+    # Predicted errors do not include the uncertainty of a tail.
+    guess = any(reported.part_reasons) if full else base.worth.guess
+    details = {**found.details, "mean_weight": weight, "guess": guess}
+    if found.structure != "public":
+        details |= {
+            "shift": mismatch.deviations,
+            "shifted": mismatch.beyond_chance,
             "scale_ratio": check.stretch,
             "rescaled": check.refuted,
         }
-
-
-def result_of(
-    run: Session,
-    check: ScaleCheck,
-    structure: str,
-    mean: CombinedMean,
-    covariance: FloatArray,
-    *,
-    predicted: Prediction,
-    details: dict[str, Any],
-    reported: Reported,
-    complete: CompleteRows | None = None,
-    rounds: int = 0,
-    under_resolved: bool = False,
-) -> GaussianResult:
-    """Return the result in data units; its reasons follow from released numbers, those of columns without a report are given here.
-
-    Without a private covariance, columns are FEW_PUBLIC_ROWS where the public rows do not show their scale, or how columns vary
-    together, and FEW_ROWS elsewhere.
-    """
-    base = check.base
-    details = {**details, **mean.details(check)}
-    dim = len(base.center)
     guessed = np.full(dim, base.worth.guess)
     guessed[list(base.borrowed)] = True
     few = first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], dim)
     held = {
         Reason.CLIPPED: details.get("edge", 0.0) > tuning.AT_THE_EDGE,
-        Reason.UNRESOLVED: under_resolved,
-        Reason.SHIFTED: details.get("shifted", False) or details.get("rescaled", False),
+        Reason.UNRESOLVED: found.under_resolved,
+        Reason.SHIFTED: mismatch.beyond_chance or check.refuted,
     }
-    own = ordered(reason for reason, holds in held.items() if holds)
+    reasons = ordered(reason for reason, holds in held.items() if holds)
+    source = f"public rows, ridge {base.ridge:.3g}"
     return GaussianResult(
-        mean=mean.value,
-        covariance=covariance,
-        mean_noise_std=mean.noise_std,
-        rounds=rounds,
-        reasons=(*own, *reasons_of(complete, run.rows)),
+        mean=mean,
+        covariance=found.covariance,
+        mean_noise_std=weight * np.linalg.norm(base.root @ found.noise_root, axis=1),
+        rounds=found.rounds,
+        reasons=(*reasons, *reasons_of(found.complete, run.rows)),
         part_reasons=reported.part_reasons or few,
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
         method="ladder",
-        structure=structure,
+        structure=found.structure,
         diagnostics=details,
         report=reported.report,
         columns=run.rows.columns,
-        provenance=dict.fromkeys(
-            ("center", "scale", "radius"), f"public rows, ridge {base.ridge:.3g}"
-        ),
-        **fields_of(complete, run.rows),
+        provenance=dict.fromkeys(("center", "scale", "radius"), source),
+        **fields_of(found.complete, run.rows),
         **run.fields(base.worth.n_pub),
     )
 
@@ -249,99 +236,78 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
             counting(account, n, dim, share, counts).check_grid()
 
 
-def vector_estimate(
-    run: Session,
-    view: Forecasts,
-    vector: ReleasedVector,
-    check: ScaleCheck,
-    x_pub: FloatArray,
-) -> GaussianResult:
-    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector."""
+def found_in_vector(
+    run: Session, check: ScaleCheck, vector: ReleasedVector, x_pub: FloatArray
+) -> Found:
+    """Return what a released vector of structure "mean" or "diagonal" (private variances along public axes) shows."""
     base = check.base
-    public = base.worth
+    worth = base.worth
     std = vector.std
-    dim = public.dim
-    details: dict[str, Any] = {"guess": public.guess}
+    dim = worth.dim
+    share = vector.n / run.rows.n
+    edge = edge_of(vector.values * share, std * share, vector.radius)
+    details: dict[str, Any] = {"edge": edge}
     if vector.structure == "diagonal":
-        variances, common = axis_variances(vector.values, std, vector.n, public)
+        variances, common = axis_variances(vector.values, std, vector.n, worth)
         inverse = np.diag(1.0 / np.sqrt(variances))
         added_sq = 0.0
         scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
         details |= {"axis_variances": variances, "common_scale": common}
     else:
-        spread = public.radius_sq(0.5) / chi2_quantile(0.5, dim)
+        spread = worth.radius_sq(0.5) / chi2_quantile(0.5, dim)
         inverse = np.eye(dim) / math.sqrt(spread)
-        added_sq = std * std * float(np.sum(1.0 / public.spectrum() - 1.0 / spread))
+        added_sq = std * std * float(np.sum(1.0 / worth.spectrum() - 1.0 / spread))
         covariance = base.covariance
-    mean = CombinedMean.of(
-        base,
-        vector.n,
-        vector.values[:dim],
-        std * np.eye(dim),
-        inverse,
+
+    def report(mean: FloatArray, mismatch: Mismatch) -> Reported:
+        # Public rows of another mean or scale would not show what clipping takes away.
+        if check.stretch != 1.0 or mismatch.beyond_chance or edge > tuning.AT_THE_EDGE:
+            return Reported()
+        return report_of_public(base, x_pub, covariance, vector)
+
+    return Found(
+        structure=vector.structure,
+        covariance=covariance,
+        report=report,
+        n=vector.n,
+        mean=vector.values[:dim],
+        noise_root=std * np.eye(dim),
+        inverse=inverse,
+        freedom=worth.low + 2.0,
         added_sq=added_sq,
-        freedom=public.low + 2.0,
-    )
-    share = vector.n / run.rows.n
-    edge = edge_of(vector.values * share, std * share, vector.radius)
-    reported = Reported()
-    assert mean.mismatch is not None
-    # Public rows of another mean or scale would not show what clipping takes away.
-    if check.stretch == 1.0 and not mean.mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
-        reported = report_of_public(base, x_pub, covariance, vector)
-    return result_of(
-        run,
-        check,
-        vector.structure,
-        mean.settled(base),
-        covariance,
-        predicted=view.structures[vector.structure],
-        details={"edge": edge, **details},
-        reported=reported,
         complete=vector.complete,
+        details=details,
     )
 
 
-def full_estimate(
-    run: Session, view: Forecasts, resolved: Resolved, check: ScaleCheck, x_pub: FloatArray
-) -> GaussianResult:
-    """Return the result of structure "full", in which the private mean, of the complete rows, is combined with the public one."""
-    base = check.base
+def found_in_last_round(
+    run: Session, view: Forecasts, resolved: Resolved, x_pub: FloatArray
+) -> Found:
+    """Return what the last round of structure "full" shows of the complete rows."""
     complete = resolved.complete_rows
     share = complete.divisor
     root, inverse = resolved.powers
-    mean = CombinedMean.of(
-        base,
-        run.rows.n * share,
-        resolved.mean,
-        resolved.noise_root / share,
-        inverse * share**0.5,
+    back = resolved.last.base.root @ (root * share**-0.5)
+    public_error = view.structures["public"].covariance
+    return Found(
+        structure="full",
+        covariance=symmetric(back @ back.T),
+        report=lambda mean, _: report_of(resolved, mean, x_pub),
+        n=run.rows.n * share,
+        mean=resolved.mean,
+        noise_root=resolved.noise_root / share,
+        inverse=inverse * share**0.5,
         added_sq=resolved.mean_bias_sq / share,
-    )
-    if resolved.under_resolved:
-        mean = mean.settled(base)
-    back = base.root @ (root * share**-0.5)
-    reported = report_of(resolved, mean.value, x_pub)
-    details = {
-        "edge": resolved.edge,
-        # Predicted errors do not include the uncertainty of a tail.
-        "guess": any(reported.part_reasons),
-        "public_covariance_error": view.structures["public"].covariance,
-        **resolved.details,
-    }
-    return result_of(
-        run,
-        check,
-        "full",
-        mean,
-        symmetric(back @ back.T),
-        predicted=Prediction(resolved.error, mean.error),
-        details=details,
-        reported=reported,
+        covariance_error=resolved.error,
         complete=complete,
         rounds=resolved.last.rounds,
         under_resolved=resolved.under_resolved,
+        details={
+            **resolved.details,
+            "edge": resolved.edge,
+            "public_covariance_error": public_error,
+        },
     )
 
 
@@ -350,16 +316,7 @@ def release_structure(
 ) -> GaussianResult:
     """Make the releases of a structure, all of them on all rows, and return the result; of "public" no private row is read."""
     if structure == "public":
-        return result_of(
-            run,
-            ScaleCheck(base),
-            structure,
-            CombinedMean.public(base),
-            base.covariance,
-            predicted=view.structures[structure],
-            details={"guess": base.worth.guess},
-            reported=report_of_public(base, x_pub, base.covariance),
-        )
+        return estimate_of(run, view, ScaleCheck(base), Found.public(base, x_pub))
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
@@ -414,7 +371,7 @@ def _vector(
         complete=complete,
         radius=radius,
     )
-    return vector_estimate(run, view, vector, check, x_pub)
+    return estimate_of(run, view, check, found_in_vector(run, check, vector, x_pub))
 
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
@@ -460,7 +417,8 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         norms = norms.moved(constant_sq(dim))
     pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
     resolved = last.resolved(pieces)
-    result = full_estimate(run, view, resolved, check, x_pub)
+    found = found_in_last_round(run, view, resolved, x_pub)
+    result = estimate_of(run, view, check, found)
     if squared is None or resolved.under_resolved:
         return result
     if tail_seen(released, squared, own, count):

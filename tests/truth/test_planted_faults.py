@@ -20,7 +20,7 @@ from fastpubpriv.estimators import (
     mean_methods,
     quantiles,
 )
-from fastpubpriv.gaussians import coinpress_covariance, lifted, rounds
+from fastpubpriv.gaussians import coinpress_covariance, rounds
 from fastpubpriv.planning import forecasts
 from fastpubpriv.results import by_key, ranks
 from fastpubpriv.training import exact
@@ -50,8 +50,8 @@ def plant(monkeypatch, owner, name, old, new):
 
 
 def test_a_function_with_a_changed_line_takes_the_place_of_the_right_one(monkeypatch):
-    plant(monkeypatch, lifted, "mean_error", "dim / n", "0.0")
-    assert lifted.mean_error(4, 100, 0.5) == 1.0
+    plant(monkeypatch, rounds, "noise_error", "square / 2.0", "0.0")
+    assert rounds.noise_error(np.ones(4), 0.5) == 0.0
 
 
 # ---- Noise -----------------------------------------------------------------------------------------------------------
