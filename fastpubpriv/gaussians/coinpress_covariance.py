@@ -149,23 +149,21 @@ def coinpress_covariance(
     )
     dim = rows.dim
     n = rows.n
-    check_gram_grids(
-        run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n
-    )
-
-    theory = mode == "theory"
-    tail = union_tail(failure_prob, steps) if theory else 0.0
+    shares = budget_shares(steps)
+    costs = [run.account.allowance * share for share in shares]
+    check_gram_grids(run.account, costs, dim, n)
+    tail = union_tail(mode, failure_prob, steps)
     precision = Precision(dim, n, run.account.spending, tail)
 
     def slack(moment: RoundMoment) -> float:
         # As in the published constants, the noise is not included: with it, early rounds would reduce the range too little.
-        if not theory:
+        if not tail:
             return precision.sampling
         return precision.slack(moment.released.spectral_std / n)
 
     base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
-    clip = chi_radius(dim, failure_prob / n if theory else ROW_FAILURE)
-    std = precision.std(clip**2, budget_shares(steps)[-1])
+    clip = chi_radius(dim, failure_prob / n if tail else ROW_FAILURE)
+    std = precision.std(clip**2, shares[-1])
     predicted = covariance_error(np.ones(dim), n, std)
     if not predicted < HOPELESS:
         warn(
@@ -173,9 +171,7 @@ def coinpress_covariance(
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
         )
     with run.paid():
-        covariance, last = coinpress_rounds(
-            run, base, shares=budget_shares(steps), clip=clip, slack=slack
-        )
+        covariance, last = coinpress_rounds(run, base, costs=costs, clip=clip, slack=slack)
         assert last.complete is not None
         covariance = covariance * np.outer(unit, unit)
         if box is not None:

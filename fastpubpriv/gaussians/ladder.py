@@ -213,10 +213,12 @@ def draws(dim: int) -> int:
 
 def check_grids(run: Session, view: Forecasts, structure: str) -> None:
     """Raise, before the debit, if a release of the structure has no integer grid."""
+    if structure == "public":
+        return
     account = run.account
     dim = run.rows.dim
     n = run.rows.n
-    allowance = run.account.allowance
+    allowance = account.allowance
     counts = view.counts
     if structure == "full":
         # The smallest and the largest share that the rounds may have.
@@ -228,12 +230,11 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         last = RadialPlan.of_squares(account, n, dim + 1, least * LEAST_LAST)
         for each in (plan, last):
             each.check_grids(account)
-    elif structure != "public":
+    else:
         rest = allowance * (1 - counts.vectors)
         sums.check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
-    if structure != "public":
-        for share in {counts.first, counts.column} - {0}:
-            counting(account, n, dim, share, counts).check_grid()
+    for share in {counts.first, counts.column} - {0}:
+        counting(account, n, dim, share, counts).check_grid()
 
 
 def found_in_vector(

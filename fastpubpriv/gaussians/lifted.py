@@ -82,6 +82,11 @@ def round_shares(rounds: int) -> list[Fraction]:
     return [(1 - MEAN_SHARE) * share for share in budget_shares(rounds, EARLY_SHARE)]
 
 
+def round_costs(allowance: Fraction, rounds: int) -> list[Fraction]:
+    """Return the costs of the second-moment rounds within an allowance."""
+    return [allowance * share for share in round_shares(rounds)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianProblem:
     """Public numbers of a learning problem: rows v with covariance at most the identity and mean within `mean_radius`."""
@@ -133,8 +138,7 @@ class PlannedRounds:
     def precision(self) -> Precision:
         """Errors of a round."""
         problem = self.problem
-        theory = problem.mode == "theory"
-        tail = union_tail(problem.failure_prob, self.rounds) if theory else 0.0
+        tail = union_tail(problem.mode, problem.failure_prob, self.rounds)
         return Precision(problem.lifted, problem.n, self.spending, tail)
 
     @property
@@ -247,7 +251,7 @@ def learn(
     allowance = run.account.allowance if allowance is None else allowance
     plan = PlannedRounds(problem, run.account.spend(allowance), rounds)
     state = plan.start(base)
-    costs = [allowance * share for share in round_shares(rounds)]
+    costs = round_costs(allowance, rounds)
     last = last_moment(run, state, planned("second moment", costs, plan.radius))
     clip = mean_clip(problem.dim)
     found = lifted_gaussian(state, last)
@@ -300,9 +304,7 @@ def check_grids(
     run: Session, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction
 ) -> None:
     """Raise, before the debit, if second moments of `side` coordinates, or the mean steps, have no integer grid."""
-    check_gram_grids(
-        run.account, [allowance * share for share in round_shares(rounds)], side, problem.n
-    )
+    check_gram_grids(run.account, round_costs(allowance, rounds), side, problem.n)
     # The mean may be estimated in several steps, whose number may depend on a release.
     least = min(budget_shares(MAX_AUTO_STEPS))
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)

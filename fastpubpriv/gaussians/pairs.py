@@ -34,7 +34,7 @@ def coinpress_rounds(
     run: Session,
     base: AffineMap,
     *,
-    shares: Sequence[Fraction],
+    costs: Sequence[Fraction],
     clip: float,
     slack: Callable[[RoundMoment], float],
     floor: float = 0.0,
@@ -44,7 +44,6 @@ def coinpress_rounds(
     Return it, and the moment of the last round.
     """
     state = Rounds(base, np.eye(base.dim), slack)
-    costs = [run.account.allowance * share for share in shares]
     last = last_moment(run, state, planned("second moment", costs, clip))
     return state.moment_of(last, floor), last
 
@@ -68,7 +67,7 @@ def learn(
     covariance, _ = coinpress_rounds(
         halves,
         linear(base),
-        shares=lifted.round_shares(rounds),
+        costs=lifted.round_costs(run.account.allowance, rounds),
         clip=plan.problem.row_clip(rounds),
         slack=slack,
         floor=lifted.LAST_FLOOR,

@@ -113,7 +113,7 @@ def learn(
 ) -> LearnedGaussian:
     """Halve directions of large variance per round, estimate the rest, map back; each release is one second moment of pairs."""
     radius = of_pairs(problem).row_clip(rounds)
-    costs = [run.account.allowance * share for share in lifted.round_shares(rounds)]
+    costs = lifted.round_costs(run.account.allowance, rounds)
     # The unit makes the least eigenvalue at least one.
     unit = math.sqrt(problem.condition)
     state = Halvings(

@@ -52,21 +52,20 @@ def test_more_steps_keep_improving_at_condition_100():
     assert max(errors) < 0.1
 
 
-def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
+def wrong_order(run, base, *, costs, clip, slack, floor=0.0):
     """The published code's order: rows times A instead of A times rows, and A^-1 Z A^-1 at the end."""
     dim = base.dim
     contraction = np.eye(dim)
     inverse = np.eye(dim)
-    for index, share in enumerate(shares):
+    for index, cost in enumerate(costs):
         affine = AffineMap(
             dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix)
         )
         total = SecondMoment(affine=affine, radius=clip)
-        cost = run.account.allowance * share
         released, complete = release_complete(run, total, name=f"round {index}", cost=cost)
         moment = RoundMoment(released, run.rows.n * complete.divisor, complete)
         second = floored(moment.value, 0.0)
-        if index < len(shares) - 1:
+        if index < len(costs) - 1:
             values, vectors = spectrum(second + slack(moment) * np.eye(dim))
             roots = np.sqrt(values)
             contraction = rebuilt(vectors, 1.0 / roots) @ contraction

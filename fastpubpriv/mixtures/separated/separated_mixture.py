@@ -318,7 +318,7 @@ def _second_moments(
 ) -> Sequence[RoundMoment]:
     """Run all rounds of second moments, each one release for all leaves; return the moments of the last."""
     radii = [plan.radius for plan in plans]
-    costs = [cost * share for share in lifted.round_shares(plans[0].rounds)]
+    costs = lifted.round_costs(cost, plans[0].rounds)
 
     def measure(step: PlannedRelease) -> list[RoundMoment]:
         affines = [state.affine for state in states]
