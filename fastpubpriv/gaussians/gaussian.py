@@ -145,4 +145,6 @@ def estimate_gaussian(
         reserved=None if chosen.reserved is None else chosen.reserved(budget),
         **session.asked(ledger, random_state, threads, progress),
     )
-    return chosen.estimate(run, public, options)
+    finish = chosen.begun(run, public, options)
+    del public  # may be as large as a covariance
+    return finish()

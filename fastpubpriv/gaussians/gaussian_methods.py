@@ -63,21 +63,26 @@ class GaussianMethod(session.Method[[int]]):
         self.check(has_public=True, budget=budget, n_priv=rows.n)
         return rows, public
 
-    def estimate(self, run: Session, x_pub: FloatArray, options: Options) -> GaussianResult:
-        """Debit and release; return the result within the bounds of the options, and warn if it is unreliable."""
+    def begun(
+        self, run: Session, x_pub: FloatArray, options: Options
+    ) -> Callable[[], GaussianResult]:
+        """Check, predict and warn; return the call that debits, releases, and keeps the result within bounds."""
         rows = run.rows
         public = whole_rows(x_pub)
         gaps = len(public) < len(x_pub)
         box = checked_bounds("estimate_gaussian", options.bounds, public, rows.dim, rows.columns)
         estimate, reads = self.begin(self, run, public, options)
-        del public  # may be as large as a covariance
-        with run.paid() if reads else contextlib.nullcontext():
-            result = bounded_gaussian(estimate(run), box)
-        if gaps and (result.complete_rows is None or rows.may_be_absent):
-            # Public rows have gaps, so that private rows are likely to have some, of which no release says how many: that of the
-            # complete rows of persons leaves out the rows that a person does not have as well.
-            result = replace(result, reasons=(*result.reasons, Reason.GAPS))
-        return session.warned("estimate_gaussian", result)
+
+        def finish() -> GaussianResult:
+            with run.paid() if reads else contextlib.nullcontext():
+                result = bounded_gaussian(estimate(run), box)
+            if gaps and (result.complete_rows is None or rows.may_be_absent):
+                # Public rows have gaps, so that private rows are likely to have some, of which no release says how many: that of
+                # the complete rows of persons leaves out the rows that a person does not have as well.
+                result = replace(result, reasons=(*result.reasons, Reason.GAPS))
+            return session.warned("estimate_gaussian", result)
+
+        return finish
 
 
 def whole_rows(public: FloatArray) -> FloatArray:

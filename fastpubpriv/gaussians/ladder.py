@@ -110,7 +110,7 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class StructureMoments:
     """What the releases of a structure show: a mean of n rows v with its noise, a covariance in data units, and a report."""
 
     structure: str
@@ -119,10 +119,12 @@ class Found:
     report: Callable[[FloatArray, Mismatch], Reported]
     n: float
     mean: FloatArray
-    noise_root: FloatArray  # root of the noise covariance of the mean
-    inverse: FloatArray  # whitens v by a covariance of `freedom` degrees
+    noise_std: FloatArray  # of the mean, in data units
+    # squared length of the mean and expected one of its noise, in deviations of a covariance of `freedom` degrees
+    distance_sq: float = 0.0
+    noise_sq: float = 0.0
     freedom: float = math.inf
-    added_sq: float = 0.0  # squared error of the mean beyond noise and sampling
+    error_sq: float = math.inf  # of the mean, in squared deviations of the rows
     covariance_error: float | None = None  # as the releases predict it
     complete: CompleteRows | None = None
     rounds: int = 0
@@ -130,7 +132,7 @@ class Found:
     details: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def public(cls, base: PublicPrior, x_pub: FloatArray) -> Found:
+    def public(cls, base: PublicPrior, x_pub: FloatArray) -> StructureMoments:
         """Return what public rows alone show; a private mean would have no weight."""
         dim = len(base.center)
         return cls(
@@ -139,13 +141,13 @@ class Found:
             report=lambda *_: report_of_public(base, x_pub, base.covariance),
             n=math.inf,
             mean=np.zeros(dim),
-            noise_root=np.zeros((dim, dim)),
-            inverse=np.eye(dim),
-            added_sq=math.inf,
+            noise_std=np.zeros(dim),
         )
 
 
-def estimate_of(run: Session, view: Forecasts, check: ScaleCheck, found: Found) -> GaussianResult:
+def estimate_of(
+    run: Session, view: Forecasts, check: ScaleCheck, moments: StructureMoments
+) -> GaussianResult:
     """Return the result in data units, in which private and public mean are combined by inverse variance.
 
     Its reasons follow from released numbers. Without a report, columns are FEW_PUBLIC_ROWS where the public rows do not show their
@@ -153,55 +155,56 @@ def estimate_of(run: Session, view: Forecasts, check: ScaleCheck, found: Found) 
     """
     base = check.base
     dim = len(base.center)
-    full = found.structure == "full"
-    noise_sq = float(np.sum(np.square(found.inverse @ found.noise_root)))
-    distance_sq = float(np.sum(np.square(found.inverse @ found.mean)))
-    mismatch = mismatch_of(distance_sq, noise_sq, base.worth, found.n, freedom=found.freedom)
-    error_sq = dim / found.n + noise_sq + found.added_sq
-    weight = mismatch.weight(error_sq)
-    mean = base.center + base.root @ (weight * found.mean)
-    if found.under_resolved or not full:
+    full = moments.structure == "full"
+    mismatch = mismatch_of(
+        moments.distance_sq, moments.noise_sq, base.worth, moments.n, freedom=moments.freedom
+    )
+    weight = mismatch.weight(moments.error_sq)
+    mean = base.center + base.root @ (weight * moments.mean)
+    if moments.under_resolved or not full:
         mean = base.settled(mean)
-    reported = found.report(mean, mismatch)
-    predicted = view.structures[found.structure]
-    if found.covariance_error is not None:
-        predicted = Prediction(found.covariance_error, math.sqrt(weight * error_sq))
-    # Predicted errors do not include the uncertainty of a tail.
-    guess = any(reported.part_reasons) if full else base.worth.guess
-    details = {**found.details, "mean_weight": weight, "guess": guess}
-    if found.structure != "public":
+    reported = moments.report(mean, mismatch)
+    predicted = view.structures[moments.structure]
+    if moments.covariance_error is not None:
+        predicted = Prediction(moments.covariance_error, math.sqrt(weight * moments.error_sq))
+    details = {"mean_weight": weight, **moments.details}
+    if not full:
+        details["guess"] = base.worth.guess
+    if moments.structure != "public":
         details |= {
             "shift": mismatch.deviations,
             "shifted": mismatch.beyond_chance,
             "scale_ratio": check.stretch,
             "rescaled": check.refuted,
         }
+    if full:  # predicted errors do not include the uncertainty of a tail
+        details["guess"] = any(reported.part_reasons)
     guessed = np.full(dim, base.worth.guess)
     guessed[list(base.borrowed)] = True
     few = first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], dim)
     held = {
         Reason.CLIPPED: details.get("edge", 0.0) > tuning.AT_THE_EDGE,
-        Reason.UNRESOLVED: found.under_resolved,
+        Reason.UNRESOLVED: moments.under_resolved,
         Reason.SHIFTED: mismatch.beyond_chance or check.refuted,
     }
     reasons = ordered(reason for reason, holds in held.items() if holds)
     source = f"public rows, ridge {base.ridge:.3g}"
     return GaussianResult(
         mean=mean,
-        covariance=found.covariance,
-        mean_noise_std=weight * np.linalg.norm(base.root @ found.noise_root, axis=1),
-        rounds=found.rounds,
-        reasons=(*reasons, *reasons_of(found.complete, run.rows)),
+        covariance=moments.covariance,
+        mean_noise_std=weight * moments.noise_std,
+        rounds=moments.rounds,
+        reasons=(*reasons, *reasons_of(moments.complete, run.rows)),
         part_reasons=reported.part_reasons or few,
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
         method="ladder",
-        structure=found.structure,
+        structure=moments.structure,
         diagnostics=details,
         report=reported.report,
         columns=run.rows.columns,
         provenance=dict.fromkeys(("center", "scale", "radius"), source),
-        **fields_of(found.complete, run.rows),
+        **fields_of(moments.complete, run.rows),
         **run.fields(base.worth.n_pub),
     )
 
@@ -237,28 +240,31 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         counting(account, n, dim, share, counts).check_grid()
 
 
-def found_in_vector(
+def moments_of_vector(
     run: Session, check: ScaleCheck, vector: ReleasedVector, x_pub: FloatArray
-) -> Found:
+) -> StructureMoments:
     """Return what a released vector of structure "mean" or "diagonal" (private variances along public axes) shows."""
     base = check.base
     worth = base.worth
     std = vector.std
     dim = worth.dim
+    average = vector.values[:dim]
     share = vector.n / run.rows.n
     edge = edge_of(vector.values * share, std * share, vector.radius)
     details: dict[str, Any] = {"edge": edge}
     if vector.structure == "diagonal":
         variances, common = axis_variances(vector.values, std, vector.n, worth)
-        inverse = np.diag(1.0 / np.sqrt(variances))
-        added_sq = 0.0
+        noise_sq = std * std * float(np.sum(1.0 / variances))
+        distance_sq = float(np.sum(np.square(average) / variances))
+        error_sq = dim / vector.n + noise_sq
         scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
         details |= {"axis_variances": variances, "common_scale": common}
     else:
         spread = worth.radius_sq(0.5) / chi2_quantile(0.5, dim)
-        inverse = np.eye(dim) / math.sqrt(spread)
-        added_sq = std * std * float(np.sum(1.0 / worth.spectrum() - 1.0 / spread))
+        noise_sq = dim * std * std / spread
+        distance_sq = float(np.sum(np.square(average))) / spread
+        error_sq = dim / vector.n + std * std * float(np.sum(1.0 / worth.spectrum()))
         covariance = base.covariance
 
     def report(mean: FloatArray, mismatch: Mismatch) -> Reported:
@@ -267,46 +273,53 @@ def found_in_vector(
             return Reported()
         return report_of_public(base, x_pub, covariance, vector)
 
-    return Found(
+    return StructureMoments(
         structure=vector.structure,
         covariance=covariance,
         report=report,
         n=vector.n,
-        mean=vector.values[:dim],
-        noise_root=std * np.eye(dim),
-        inverse=inverse,
+        mean=average,
+        noise_std=std * np.linalg.norm(base.root, axis=1),
+        distance_sq=distance_sq,
+        noise_sq=noise_sq,
         freedom=worth.low + 2.0,
-        added_sq=added_sq,
+        error_sq=error_sq,
         complete=vector.complete,
         details=details,
     )
 
 
-def found_in_last_round(
+def moments_of_last_round(
     run: Session, view: Forecasts, resolved: Resolved, x_pub: FloatArray
-) -> Found:
+) -> StructureMoments:
     """Return what the last round of structure "full" shows of the complete rows."""
     complete = resolved.complete_rows
     share = complete.divisor
+    n = run.rows.n * share
+    base = resolved.last.base
     root, inverse = resolved.powers
-    back = resolved.last.base.root @ (root * share**-0.5)
+    back = base.root @ (root * share**-0.5)
+    inverse = inverse * share**0.5
+    noise_root = resolved.noise_root / share
+    noise_sq = float(np.sum(np.square(inverse @ noise_root)))
     public_error = view.structures["public"].covariance
-    return Found(
+    return StructureMoments(
         structure="full",
         covariance=symmetric(back @ back.T),
         report=lambda mean, _: report_of(resolved, mean, x_pub),
-        n=run.rows.n * share,
+        n=n,
         mean=resolved.mean,
-        noise_root=resolved.noise_root / share,
-        inverse=inverse * share**0.5,
-        added_sq=resolved.mean_bias_sq / share,
+        noise_std=np.linalg.norm(base.root @ noise_root, axis=1),
+        distance_sq=float(np.sum(np.square(inverse @ resolved.mean))),
+        noise_sq=noise_sq,
+        error_sq=len(root) / n + noise_sq + resolved.mean_bias_sq / share,
         covariance_error=resolved.error,
         complete=complete,
         rounds=resolved.last.rounds,
         under_resolved=resolved.under_resolved,
         details={
-            **resolved.details,
             "edge": resolved.edge,
+            **resolved.details,
             "public_covariance_error": public_error,
         },
     )
@@ -317,7 +330,7 @@ def release_structure(
 ) -> GaussianResult:
     """Make the releases of a structure, all of them on all rows, and return the result; of "public" no private row is read."""
     if structure == "public":
-        return estimate_of(run, view, ScaleCheck(base), Found.public(base, x_pub))
+        return estimate_of(run, view, ScaleCheck(base), StructureMoments.public(base, x_pub))
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
@@ -372,7 +385,7 @@ def _vector(
         complete=complete,
         radius=radius,
     )
-    return estimate_of(run, view, check, found_in_vector(run, check, vector, x_pub))
+    return estimate_of(run, view, check, moments_of_vector(run, check, vector, x_pub))
 
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
@@ -418,8 +431,8 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         norms = norms.moved(constant_sq(dim))
     pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
     resolved = last.resolved(pieces)
-    found = found_in_last_round(run, view, resolved, x_pub)
-    result = estimate_of(run, view, check, found)
+    moments = moments_of_last_round(run, view, resolved, x_pub)
+    result = estimate_of(run, view, check, moments)
     if squared is None or resolved.under_resolved:
         return result
     if tail_seen(released, squared, own, count):

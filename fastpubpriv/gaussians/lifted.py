@@ -228,10 +228,13 @@ def lifted_gaussian(state: Rounds, last: RoundMoment) -> LearnedGaussian:
     """Return mean and covariance that the last round of lifted rows shows, before the step of the mean."""
     dim = state.base.dim
     moment = state.moment_of(last, LAST_FLOOR)
+    n = last.n
+    del last  # no reference keeps the matrix alive
     weight = moment[dim, dim]
-    first = moment[:dim, dim]
+    first = moment[:dim, dim].copy()
     covariance = symmetric(moment[:dim, :dim] - np.outer(first, first) / weight)
-    covariance *= bessel(last.n)
+    del moment
+    covariance *= bessel(n)
     values, vectors = spectrum(covariance, overwrite=True)
     values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
     covariance = rebuilt(vectors, values)
@@ -252,10 +255,11 @@ def learn(
     plan = PlannedRounds(problem, run.account.spend(allowance), rounds)
     state = plan.start(base)
     costs = round_costs(allowance, rounds)
-    last = last_moment(run, state, planned("second moment", costs, plan.radius))
+    schedule = planned("second moment", costs, plan.radius)
+    learned = lifted_gaussian(state, last_moment(run, state, schedule))
+    del state
     clip = mean_clip(problem.dim)
-    found = lifted_gaussian(state, last)
-    return with_mean(run, base, found, name="mean", clip=clip, cost=allowance * MEAN_SHARE)
+    return with_mean(run, base, learned, name="mean", clip=clip, cost=allowance * MEAN_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,20 +314,26 @@ def check_grids(
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
 
 
-def mean_map(base: AffineMap, found: LearnedGaussian) -> AffineMap:
+def mean_map(base: AffineMap, learned: LearnedGaussian) -> AffineMap:
     """Return the map x -> inverse (v - mean) for v = base(x)."""
-    return after(base, found.inverse, offset=-(found.inverse @ found.mean))
+    return after(base, learned.inverse, offset=-(learned.inverse @ learned.mean))
 
 
 def with_mean(
-    run: Session, base: AffineMap, found: LearnedGaussian, *, name: str, clip: float, cost: Fraction
+    run: Session,
+    base: AffineMap,
+    learned: LearnedGaussian,
+    *,
+    name: str,
+    clip: float,
+    cost: Fraction,
 ) -> LearnedGaussian:
-    """Release the mean of complete rows v clipped around that of `found`, whose root whitens them."""
-    total = VectorSum(affine=mean_map(base, found), radius=clip)
+    """Release the mean of complete rows v clipped around that of `learned`, whose root whitens them."""
+    total = VectorSum(affine=mean_map(base, learned), radius=clip)
     step, complete = release_complete(run, total, name=name, cost=cost)
     n = run.rows.n * complete.divisor
-    mean = found.mean + found.root @ step.value / n
-    return replace(found, mean=mean, mean_noise_std=step.noise_std / n, complete=complete)
+    mean = learned.mean + learned.root @ step.value / n
+    return replace(learned, mean=mean, mean_noise_std=step.noise_std / n, complete=complete)
 
 
 def with_coinpress_mean(
@@ -338,12 +348,12 @@ def with_coinpress_mean(
     steps = planned_steps(
         run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob
     )
-    found = LearnedGaussian(np.zeros(problem.dim), covariance, *lower_powers(covariance))
+    learned = LearnedGaussian(np.zeros(problem.dim), covariance, *lower_powers(covariance))
     for index, step in enumerate(steps, start=1):
         name = f"mean, step {index} of {len(steps)}"
         cost = allowance * step.share
-        found = with_mean(run, base, found, name=name, clip=step.clip_radius, cost=cost)
-    return found
+        learned = with_mean(run, base, learned, name=name, clip=step.clip_radius, cost=cost)
+    return learned
 
 
 def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:

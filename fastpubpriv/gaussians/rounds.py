@@ -144,6 +144,7 @@ class Rounds:
         values, vectors = last.spectrum()
         vectors *= np.sqrt(np.maximum(values, floor))
         half = divided(self.contraction, vectors)
+        del vectors
         return np.asarray(half @ half.T)
 
 
@@ -176,8 +177,9 @@ def release_rounds(
         moments = measure(step)
         if step.last:
             break
-        for state, moment in zip(states, moments, strict=True):
-            state.update(moment)
+        for index, state in enumerate(states):
+            state.update(moments[index])
+        moments = ()  # no reference keeps the matrices alive during the next pass
     return moments
 
 

@@ -424,7 +424,7 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
     original = ladder_module._full
 
     def longer(rounds):
-        return None if rounds.state.made == 8 else EARLY_SHARES[0]
+        return None if rounds.made == 8 else EARLY_SHARES[0]
 
     def adaptive(run, *arguments):
         if max(float(np.abs(chunk).max()) for chunk in run.rows.chunks()) > 100.0:

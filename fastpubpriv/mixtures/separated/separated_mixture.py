@@ -236,15 +236,15 @@ def learn_leaves(
     plans = [PlannedRounds(problem, of_leaves, rounds) for problem in problems]
     states = [plan.start(leaf.frame.base) for leaf, plan in zip(frames, plans, strict=True)]
     moments = _second_moments(run, routes, states, plans, cost)
-    found = list(map(lifted.lifted_gaussian, states, moments))
-    found = _with_means(run, routes, states, found, sizes, cost * MEAN_SHARE)
+    gaussians = list(map(lifted.lifted_gaussian, states, moments))
+    gaussians = _with_means(run, routes, states, gaussians, sizes, cost * MEAN_SHARE)
     reasons: list[Reasons] = []
     errors = np.full((2, k), math.inf)
     out_means = np.zeros((k, dim))
     out_noise = np.zeros((k, dim))
     covariances = np.zeros((k, dim, dim))
     for i, (leaf, plan, moment, learned) in enumerate(
-        zip(frames, plans, moments, found, strict=True)
+        zip(frames, plans, moments, gaussians, strict=True)
     ):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
         slack = plan.precision.slack(moment.std)
@@ -336,14 +336,15 @@ def _with_means(
     run: Session,
     routes: RowTree,
     states: list[Rounds],
-    found: list[LearnedGaussian],
+    gaussians: list[LearnedGaussian],
     sizes: list[int],
     cost: Fraction,
 ) -> list[LearnedGaussian]:
     """Release a clipped mean of each leaf about its first estimate, in whitened coordinates."""
     clip = lifted.mean_clip(routes.dim)
     maps = [
-        lifted.mean_map(state.base, learned) for state, learned in zip(states, found, strict=True)
+        lifted.mean_map(state.base, learned)
+        for state, learned in zip(states, gaussians, strict=True)
     ]
     step = run.release(
         LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)),
@@ -352,7 +353,7 @@ def _with_means(
         clip_radius=clip,
     )
     learned = []
-    for leaf, total, std, rows in zip(found, step.value, step.noise_std, sizes, strict=True):
+    for leaf, total, std, rows in zip(gaussians, step.value, step.noise_std, sizes, strict=True):
         mean = leaf.mean + leaf.root @ total / rows
         learned.append(replace(leaf, mean=mean, mean_noise_std=float(std) / rows))
     return learned
