@@ -1196,13 +1196,22 @@ BOTH_PUBLIC = {"Ball"}
 MOST_NUMBERS = 770
 TABLES = {
     "fastpubpriv/distributions/": "fastpubpriv/distributions/tuning.py",
-    "fastpubpriv/estimators/ladder/": "fastpubpriv/estimators/ladder/ladder_tuning.py",
+    "fastpubpriv/gaussians/": "fastpubpriv/gaussians/gaussian_tuning.py",
     "fastpubpriv/mixtures/separated/": "fastpubpriv/mixtures/mixture_tuning.py",
     "fastpubpriv/mixtures/axis_aligned/": "fastpubpriv/mixtures/mixture_tuning.py",
     "fastpubpriv/training/": "fastpubpriv/training/training_tuning.py",
 }
 # Modules of these folders whose numbers belong to their own model.
-OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/rank_model.py"}
+OWN_NUMBERS = {
+    "fastpubpriv/distributions/norms.py",
+    "fastpubpriv/distributions/rank_model.py",
+    "fastpubpriv/gaussians/coinpress_covariance.py",
+    "fastpubpriv/gaussians/covariances_of_groups.py",
+    "fastpubpriv/gaussians/hypothesis_selection.py",
+    "fastpubpriv/gaussians/lifted.py",
+    "fastpubpriv/gaussians/pca.py",
+    "fastpubpriv/gaussians/recursive.py",
+}
 NO_TUNING = {
     "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SHELLS", "DOWN", "UP", "SLACK", "MAX_CANDIDATES",
     "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES", "MOST_CELLS", "MOST_GATHERED", "MOST_WORK", "SEED",
