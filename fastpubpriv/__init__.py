@@ -28,10 +28,7 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.errors import ReplayError as ReplayError
     from fastpubpriv.errors import SeededNoiseWarning as SeededNoiseWarning
     from fastpubpriv.estimators.coinpress import coinpress_mean as coinpress_mean
-    from fastpubpriv.estimators.components import private_pca as private_pca
     from fastpubpriv.estimators.describe import describe as describe
-    from fastpubpriv.estimators.gaussian import coinpress_covariance as coinpress_covariance
-    from fastpubpriv.estimators.gaussian import estimate_gaussian as estimate_gaussian
     from fastpubpriv.estimators.histograms import BinGrid as BinGrid
     from fastpubpriv.estimators.histograms import DyadicBins as DyadicBins
     from fastpubpriv.estimators.histograms import ProductBins as ProductBins
@@ -44,6 +41,11 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.estimators.value_counts import crosstab as crosstab
     from fastpubpriv.estimators.value_counts import value_counts as value_counts
     from fastpubpriv.estimators.weighted_mean import weighted_mean as weighted_mean
+    from fastpubpriv.gaussians.coinpress_covariance import (
+        coinpress_covariance as coinpress_covariance,
+    )
+    from fastpubpriv.gaussians.gaussian import estimate_gaussian as estimate_gaussian
+    from fastpubpriv.gaussians.pca import private_pca as private_pca
     from fastpubpriv.kernels.warming import warmup as warmup
     from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
         learn_axis_aligned_mixture as learn_axis_aligned_mixture,
@@ -110,9 +112,10 @@ _NAMES = {
         "SeededNoiseWarning",
     ),
     "estimators.coinpress": ("coinpress_mean",),
-    "estimators.components": ("private_pca",),
+    "gaussians.pca": ("private_pca",),
     "estimators.describe": ("describe",),
-    "estimators.gaussian": ("coinpress_covariance", "estimate_gaussian"),
+    "gaussians.coinpress_covariance": ("coinpress_covariance",),
+    "gaussians.gaussian": ("estimate_gaussian",),
     "estimators.histograms": ("BinGrid", "DyadicBins", "ProductBins", "stable_histogram"),
     "estimators.mean": ("estimate_mean",),
     "estimators.preconditioner": ("Preconditioner", "precondition"),
@@ -147,7 +150,7 @@ _HOMES = {name: f"fastpubpriv.{module}" for module, names in _NAMES.items() for 
 __all__ = sorted(_HOMES)
 # Subpackages for users; the others are for those who read or extend the package.
 _PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")
-_PARTS = (*_PUBLIC_PARTS, "errors", "estimators", "mechanisms", "release", "results")
+_PARTS = (*_PUBLIC_PARTS, "errors", "estimators", "gaussians", "mechanisms", "release", "results")
 
 
 def __getattr__(name: str) -> object:

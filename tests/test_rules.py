@@ -31,7 +31,7 @@ MOST_LINES_OF_C = 900
 DENSE_FILES = Path(__file__).parent / "dense_files.json"
 MOST_TOKENS_OF_FILE = 8_000  # of Python
 # Maximum tokens of the package. A commit that raises it gives the reason.
-MOST_TOKENS = 404_900
+MOST_TOKENS = 406_100
 # Tokens per statement of a file that `dense_files.json` does not list, and of a statement that it does not count.
 DENSITY = 13.0
 LONG_STATEMENT = 40
@@ -1196,13 +1196,22 @@ BOTH_PUBLIC = {"Ball"}
 MOST_NUMBERS = 770
 TABLES = {
     "fastpubpriv/distributions/": "fastpubpriv/distributions/tuning.py",
-    "fastpubpriv/estimators/ladder/": "fastpubpriv/estimators/ladder/ladder_tuning.py",
+    "fastpubpriv/gaussians/": "fastpubpriv/gaussians/gaussian_tuning.py",
     "fastpubpriv/mixtures/separated/": "fastpubpriv/mixtures/mixture_tuning.py",
     "fastpubpriv/mixtures/axis_aligned/": "fastpubpriv/mixtures/mixture_tuning.py",
     "fastpubpriv/training/": "fastpubpriv/training/training_tuning.py",
 }
 # Modules of these folders whose numbers belong to their own model.
-OWN_NUMBERS = {"fastpubpriv/distributions/norms.py", "fastpubpriv/distributions/rank_model.py"}
+OWN_NUMBERS = {
+    "fastpubpriv/distributions/norms.py",
+    "fastpubpriv/distributions/rank_model.py",
+    "fastpubpriv/gaussians/coinpress_covariance.py",
+    "fastpubpriv/gaussians/covariances_of_groups.py",
+    "fastpubpriv/gaussians/hypothesis_selection.py",
+    "fastpubpriv/gaussians/lifted.py",
+    "fastpubpriv/gaussians/pca.py",
+    "fastpubpriv/gaussians/recursive.py",
+}
 NO_TUNING = {
     "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SHELLS", "DOWN", "UP", "SLACK", "MAX_CANDIDATES",
     "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES", "MOST_CELLS", "MOST_GATHERED", "MOST_WORK", "SEED",

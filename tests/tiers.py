@@ -78,11 +78,11 @@ EXTENDED = (
     "tests/training/test_intervals.py::test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval",
     "tests/training/test_intervals.py::test_no_method_is_worse_than_next_to_no_public_rows_alone",
     "tests/training/test_oracles.py::test_it_is_no_worse_than_public_rows_alone",
-    "tests/estimators/test_learners.py::test_cover_covers",
-    "tests/estimators/test_covariance.py::test_more_steps_keep_improving_at_condition_100",
+    "tests/gaussians/test_learners.py::test_cover_covers",
+    "tests/gaussians/test_covariance.py::test_more_steps_keep_improving_at_condition_100",
     "tests/estimators/test_coinpress.py::test_intervals_hold_on_columns_of_any_shape_and_unit",
     "tests/estimators/test_real_columns.py::test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it",
-    "tests/estimators/test_ladder.py::test_rows_of_the_specification",
+    "tests/gaussians/test_ladder.py::test_rows_of_the_specification",
     "tests/estimators/test_coinpress.py::test_coverage",
     "tests/mixtures/test_list_decoding_sizes.py",
     "tests/mixtures/test_axis_search.py::test_the_list_holds_something_near",
@@ -92,7 +92,7 @@ EXTENDED = (
     "tests/mixtures/test_axis_aligned.py::test_private_rows_improve_on_the_public_ones",
     "tests/mixtures/test_axis_aligned.py::test_univariate_finds_the_cases",
     "tests/estimators/test_estimate_mean.py::test_monte_carlo_error_agrees_with_the_closed_form",
-    "tests/estimators/test_gaussian.py::test_errors_are_the_predicted_ones",
+    "tests/gaussians/test_gaussian.py::test_errors_are_the_predicted_ones",
     "tests/local/test_training.py::test_it_learns_within_its_bound",
 )
 # Number of rows of parameters that run by default, evenly spaced; or the indices of those that run.

@@ -25,7 +25,7 @@ from benchmarks.papers.experiment import (
     text_table,
     where,
 )
-from fastpubpriv.estimators.gaussian import coinpress_covariance
+from fastpubpriv.gaussians.coinpress_covariance import coinpress_covariance
 from fastpubpriv.privacy import ZCDP
 from fastpubpriv.results.plots import PALETTE
 

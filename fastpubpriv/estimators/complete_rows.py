@@ -100,6 +100,20 @@ class CompleteRows:
         )
 
 
+def fields_of(complete: CompleteRows | None, rows: Rows) -> dict[str, Any]:
+    """Return the fields of a result about these rows, none if their completeness was not released."""
+    if complete is None:
+        return {}
+    return complete.fields(rows.n)
+
+
+def reasons_of(complete: CompleteRows | None, rows: Rows) -> Reasons:
+    """Return the reasons of a result about these rows, none if their completeness was not released."""
+    if complete is None:
+        return ()
+    return complete.reasons_of(rows)
+
+
 def release_complete(
     run: Session, total: VectorSum | SecondMoment, *, name: str, cost: Fraction, **facts: Any
 ) -> tuple[Released, CompleteRows]:

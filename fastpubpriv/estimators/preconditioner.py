@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, Mode
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
@@ -315,16 +315,3 @@ def trace_frame(
     eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
     scale = Whitening(dim, np.full(dim, math.sqrt(eig_upper)))
     return Frame(frozen(center), scale, mean_radius, cond_max * slack, TRACE_BOUND)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options of `estimate_gaussian` about public rows, rounds and structure."""
-
-    failure_prob: float
-    pub_priv_gap: float = 0.0
-    mode: Mode = "practical"
-    rounds: int | None = None
-    cond_max: float = DEFAULT_COND_MAX
-    require_precondition: bool = False
-    structure: str = "auto"

@@ -86,11 +86,11 @@ def expected_normal_norm(dim: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def budget_shares(steps: int) -> tuple[Fraction, ...]:
-    """Return the shares of the steps: 3/4 for the last, equal ones for the others; they add up to one exactly."""
+def budget_shares(steps: int, early: Fraction = FIRST_STEPS_SHARE) -> tuple[Fraction, ...]:
+    """Return the shares of the steps: equal ones of `early` for all but the last, which has the rest; together one exactly."""
     if steps == 1:
         return (Fraction(1),)
-    return (FIRST_STEPS_SHARE / (steps - 1),) * (steps - 1) + (1 - FIRST_STEPS_SHARE,)
+    return (early / (steps - 1),) * (steps - 1) + (1 - early,)
 
 
 @lru_cache(maxsize=256)

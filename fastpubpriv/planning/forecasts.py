@@ -14,14 +14,15 @@ from fastpubpriv.distributions.budget_split import divide
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import grouping, quantiles, radii
 from fastpubpriv.estimators.coinpress import Predictor, predict_from_ball
-from fastpubpriv.estimators.gaussian import choose_method
-from fastpubpriv.estimators.gaussian_methods import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.group_means import predict_groups
 from fastpubpriv.estimators.mean_methods import BALL, MeanSettings, changed_settings, method_of
-from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
+from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import failure_probability, step_count
 from fastpubpriv.estimators.value_counts import MOST_CELLS
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight
+from fastpubpriv.gaussians.gaussian_methods import METHODS as GAUSSIAN_METHODS
+from fastpubpriv.gaussians.gaussian_methods import choose_method
+from fastpubpriv.gaussians.gaussian_options import Options
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.shared_docs import FAILURE_PROB
@@ -199,7 +200,8 @@ def plan_gaussian(
         cond_max=max(validation.positive("cond_max", cond_max), 1.0),
         structure=validation.choice("structure", structure, get_args(Structure)),
     )
-    errors = choose_method(method, options).predict
+    chosen = choose_method(method, options)
+    errors = chosen.predict
     if errors is None:
         able = ", ".join(
             repr(name) for name, each in GAUSSIAN_METHODS.items() if each.predict is not None
@@ -209,7 +211,8 @@ def plan_gaussian(
         )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        covariance, details = errors(options, dim, n_pub, n_priv, budget)
+        spending = spending_of(budget, chosen.draws(dim))
+        covariance, details = errors(options, dim, n_pub, n_priv, spending)
         details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
         # Pinsker's inequality, with the Kullback-Leibler divergence of two close Gaussians.
         details["total_variation"] = min(

@@ -39,7 +39,7 @@ from fastpubpriv._types import (
     Tails,
 )
 from fastpubpriv.errors import InputError, PrivacyWarning, warn
-from fastpubpriv.estimators.gaussian import estimate_gaussian
+from fastpubpriv.gaussians.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture
 from fastpubpriv.privacy import Budget, Cost, Ledger
 from fastpubpriv.release.account import before_debit

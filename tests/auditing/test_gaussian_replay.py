@@ -23,10 +23,10 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing.replay import compare
-from fastpubpriv.estimators import gaussian_methods, lifted_coinpress
-from fastpubpriv.estimators.ladder import full, ladder_method
-from fastpubpriv.estimators.ladder.ladder_tuning import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
+from fastpubpriv.gaussians import gaussian_methods, last_round, lifted
+from fastpubpriv.gaussians import ladder as ladder_module
+from fastpubpriv.gaussians.gaussian_tuning import EARLY_SHARES
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.sums import StatisticSum, WithCompleteRows
 from fastpubpriv.release.transcript import recording
@@ -195,29 +195,27 @@ def caught(words, run, pair, budget=BUDGETS["zcdp"]):
 def plant(monkeypatch, learn):
     """Let a method learn in this way."""
     monkeypatch.setitem(
-        gaussian_methods.METHODS, "lifted_coinpress", replace(lifted_coinpress.METHOD, learn=learn)
+        gaussian_methods.METHODS, "lifted_coinpress", replace(gaussian_methods.LIFTED, learn=learn)
     )
 
 
 @pytest.mark.parametrize("method", ["lifted_coinpress", "ladder"])
 def test_catches_a_mean_that_bypasses_release(monkeypatch, method):
-    original = (
-        lifted_coinpress.learn if method == "lifted_coinpress" else ladder_method.release_structure
-    )
+    original = lifted.learn if method == "lifted_coinpress" else ladder_module.release_structure
 
     def leaky(run, *arguments, **options):
         learned = original(run, *arguments, **options)
         return replace(learned, mean=learned.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     plant(monkeypatch, leaky)
-    monkeypatch.setattr(ladder_method, "release_structure", leaky)
+    monkeypatch.setattr(ladder_module, "release_structure", leaky)
     caught("leaked past release", gaussian(ZCDP(0.5), method=method), hostile_pair())
 
 
 def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
     def adaptive(run, base, problem, *, rounds):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        return lifted_coinpress.learn(run, base, problem, rounds=rounds + (largest > 100.0))
+        return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
     plant(monkeypatch, adaptive)
     caught(None, gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3), hostile_pair())
@@ -423,17 +421,17 @@ def test_catches_edges_that_follow_private_rows(monkeypatch):
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
-    original = ladder_method._full
+    original = ladder_module._full
 
     def longer(rounds):
         return None if rounds.made == 8 else EARLY_SHARES[0]
 
     def adaptive(run, *arguments):
         if max(float(np.abs(chunk).max()) for chunk in run.rows.chunks()) > 100.0:
-            monkeypatch.setattr(full.FullRounds, "step", longer)
+            monkeypatch.setattr(last_round.FullRounds, "step", longer)
         return original(run, *arguments)
 
-    monkeypatch.setattr(ladder_method, "_full", adaptive)
+    monkeypatch.setattr(ladder_module, "_full", adaptive)
     caught(None, ladder(BUDGETS["zcdp"], "full"), hostile_pair())
 
 

@@ -155,7 +155,7 @@ def test_what_is_read_in_the_source_is_what_python_says(command):
 
 def test_documented_methods_and_advised_defaults():
     for command, home in (
-        ("gaussian", "estimators.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
+        ("gaussian", "gaussians.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
         ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"), ("train", "training.methods"),
     ):  # fmt: skip
         assert (

@@ -17,9 +17,10 @@ from benchmarks.accuracy import tables
 from benchmarks.accuracy.gaussians import Problem, errors, public_alone
 from fastpubpriv import ZCDP, PureDP, coinpress_mean, estimate_mean, weighted_mean
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import column_means, components
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
+from fastpubpriv.estimators import column_means
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians import pca
+from fastpubpriv.gaussians.public_prior import moderated, plain_worth, public_prior
 from fastpubpriv.results.reasons import status_of
 
 DIM = 3
@@ -220,9 +221,9 @@ def test_a_mean_that_noise_has_made_is_caught():
 
 def test_directions_of_noise_are_caught():
     def noise(private, std, n, public, middle):
-        return components.Moment(private, 0.0)
+        return pca.Moment(private, 0.0)
 
-    with mock.patch.object(components, "_with_public", side_effect=noise):
+    with mock.patch.object(pca, "_with_public", side_effect=noise):
         silent, worse = gross_errors("private_pca")
     assert silent > 0
     assert worse > 0

@@ -21,8 +21,9 @@ from fastpubpriv import (
 )
 from fastpubpriv.cli import main
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.estimators import lifted_coinpress
-from fastpubpriv.estimators.gaussian_methods import METHODS as LEARNERS
+from fastpubpriv.gaussians import lifted
+from fastpubpriv.gaussians.gaussian_methods import LIFTED
+from fastpubpriv.gaussians.gaussian_methods import METHODS as LEARNERS
 from fastpubpriv.mechanisms.selection import slack_at
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
     MAX_CANDIDATES,
@@ -367,9 +368,9 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 
     def learn(run, base, problem, *, rounds):
         calls.append(rounds)
-        return lifted_coinpress.learn(run, base, problem, rounds=rounds)
+        return lifted.learn(run, base, problem, rounds=rounds)
 
-    monkeypatch.setitem(LEARNERS, "toy", replace(lifted_coinpress.METHOD, name="toy", learn=learn))
+    monkeypatch.setitem(LEARNERS, "toy", replace(LIFTED, name="toy", learn=learn))
     rng = np.random.default_rng(0)
     estimate_gaussian(
         rng.normal(size=(5000, 2)), x_pub=rng.normal(size=(9, 2)), budget=ZCDP(1), method="toy"
@@ -384,9 +385,9 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 
 
 def test_names_that_are_taken_and_arguments_of_other_tasks_are_refused():
-    registry = Registry(lifted_coinpress.METHOD)
-    raises(InputError, "already", registry.add, lifted_coinpress.METHOD)
-    raises(InputError, "already", registry.add, replace(lifted_coinpress.METHOD, name="auto"))
+    registry = Registry(LIFTED)
+    raises(InputError, "already", registry.add, LIFTED)
+    raises(InputError, "already", registry.add, replace(LIFTED, name="auto"))
     assert registry.choices == ("lifted_coinpress",)
     raises(
         InputError,

@@ -31,7 +31,7 @@ from releases import (
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, local
-from fastpubpriv.estimators.gaussian_methods import projected
+from fastpubpriv.gaussians.hypothesis_selection import projected
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import stable_histograms as stable

@@ -16,15 +16,15 @@ class Equivalent(NamedTuple):
 
 LESS_ACCURATE = "a choice before or after the release: other weights make it less accurate, and no interval wrong"
 EQUIVALENT = (
-    Equivalent("fastpubpriv/estimators/components.py", "_rough_radius", "reach", LESS_ACCURATE),
+    Equivalent("fastpubpriv/gaussians/pca.py", "_rough_radius", "reach", LESS_ACCURATE),
     Equivalent(
-        "fastpubpriv/estimators/ladder/full.py",
+        "fastpubpriv/gaussians/shrinkage.py",
         "repaired",
         "0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values",
         LESS_ACCURATE,
     ),
     Equivalent(
-        "fastpubpriv/estimators/components.py",
+        "fastpubpriv/gaussians/pca.py",
         "_along",
         "np.abs(known.value) * complete.relative_std",
         "the noise of a count of rows under a root with that of the mean square: half of it is a hundredth of the width",

@@ -27,7 +27,14 @@ from tests.truth import engine, equivalent, known, printed_parts, reaches, share
 from tests.truth.arguments import VERBS, Call
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("results", "estimators", "distributions", "training/exact.py", "planning/forecasts.py")
+PLACES = (
+    "results",
+    "estimators",
+    "gaussians",
+    "distributions",
+    "training/exact.py",
+    "planning/forecasts.py",
+)
 TERM = re.compile("noise|std|tail|sampling|clipping|reach")
 JOINED = ("hypot", "maximum", "minimum", "max", "min")
 CHANGES = ("left out", "halved", "one and a half times")

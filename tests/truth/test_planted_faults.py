@@ -16,12 +16,11 @@ import fastpubpriv as fpp
 from fastpubpriv.distributions import budget_split
 from fastpubpriv.estimators import (
     column_means,
-    gaussian,
     group_means,
-    lifted_coinpress,
     mean_methods,
     quantiles,
 )
+from fastpubpriv.gaussians import coinpress_covariance, rounds
 from fastpubpriv.planning import forecasts
 from fastpubpriv.results import by_key, ranks
 from fastpubpriv.training import exact
@@ -51,8 +50,8 @@ def plant(monkeypatch, owner, name, old, new):
 
 
 def test_a_function_with_a_changed_line_takes_the_place_of_the_right_one(monkeypatch):
-    plant(monkeypatch, lifted_coinpress, "mean_error", "dim / n", "0.0")
-    assert lifted_coinpress.mean_error(4, 100, 0.5) == 1.0
+    plant(monkeypatch, rounds, "noise_error", "square / 2.0", "0.0")
+    assert rounds.noise_error(np.ones(4), 0.5) == 0.0
 
 
 # ---- Noise -----------------------------------------------------------------------------------------------------------
@@ -209,26 +208,21 @@ def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypa
     assert terms.planned_mean(fpp.ZCDP(0.001)) < terms.PLAN_AT_LEAST_BUDGET / 1.15
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "noise", "other"),
-    [
-        (
-            gaussian,
-            "_error_of",
-            "(inverse.sum() ** 2 + inverse @ inverse) / 2.0",
-            "covariance_error",
-        ),
-        (lifted_coinpress, "covariance_error", "dim * (dim + 1) / 2.0", "_error_of"),
-    ],
-)
-def test_26_an_error_of_a_covariance_with_too_few_entries_is_found(
-    module, name, noise, other, monkeypatch
-):
+@pytest.mark.parametrize("alone", ["the released moment", "public numbers"])
+def test_26_an_error_of_a_covariance_with_too_few_entries_is_found(alone, monkeypatch):
     """The larger of an error from the released moment and one from public numbers is printed: each is looked at alone."""
-    monkeypatch.setattr(gaussian, other, lambda *given: 0.0)
+    right = coinpress_covariance.covariance_error
+    if alone == "public numbers":
+        monkeypatch.setattr(coinpress_covariance, "_error_of", lambda *given: 0.0)
+    else:
+        # The prediction is for white rows.
+        monkeypatch.setattr(
+            coinpress_covariance,
+            "covariance_error",
+            lambda values, *given: 0.0 if np.ptp(values) == 0.0 else right(values, *given),
+        )
     assert terms.error_of_covariances() < terms.ROOM
-    fewer = "(inverse @ inverse)" if name == "_error_of" else "dim"
-    monkeypatch.setattr(gaussian, name, changed(module, name, noise, fewer))
+    plant(monkeypatch, rounds, "noise_error", "np.add.reduce(1.0 / values) ** 2 + ", "")
     assert terms.error_of_covariances() > terms.ROOM
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder.public_prior import column_scales
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.radii import size
+from fastpubpriv.gaussians.public_prior import column_scales
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning

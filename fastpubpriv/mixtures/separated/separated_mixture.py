@@ -14,15 +14,6 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.estimators import lifted_coinpress
-from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text
-from fastpubpriv.estimators.ladder.schedule import Prediction
-from fastpubpriv.estimators.lifted_coinpress import (
-    MEAN_SHARE,
-    GaussianProblem,
-    GramNoise,
-    Recursion,
-)
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.preconditioner import (
@@ -34,6 +25,22 @@ from fastpubpriv.estimators.preconditioner import (
 )
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gaussians import lifted
+from fastpubpriv.gaussians.lifted import (
+    MEAN_SHARE,
+    GaussianProblem,
+    LearnedGaussian,
+    PlannedRounds,
+)
+from fastpubpriv.gaussians.public_prior import column_scales, constant_text
+from fastpubpriv.gaussians.rounds import (
+    PlannedRelease,
+    RoundMoment,
+    Rounds,
+    planned,
+    release_rounds,
+)
+from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
@@ -101,7 +108,7 @@ def leaf_costs(spending: Spending) -> LeafCosts:
 
 def leaf_draws(dim: int, n_leaves: int) -> int:
     """Upper bound on the number of noise draws of a leaf stage."""
-    return n_leaves * (1 + dim + 2 * lifted_coinpress.MAX_ROUNDS * (dim + 1) ** 2)
+    return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
 
 
 def check_leaf_grids(dim: int, n: int, n_leaves: int, spending: Spending) -> None:
@@ -110,8 +117,8 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, spending: Spending) -> Non
     leaves: Any = {"clusters": n_leaves, "lineage": ("check",)}
     costs.counts.cluster_grid("count", 1, n, **leaves)
     costs.gaussians.part(MEAN_SHARE).cluster_grid("sum", dim, n, **leaves)
-    for rounds in (2, lifted_coinpress.MAX_ROUNDS):
-        for share in lifted_coinpress.round_shares(rounds):
+    for rounds in (2, lifted.MAX_ROUNDS):
+        for share in lifted.round_shares(rounds):
             costs.gaussians.part(share).cluster_grid("moment", dim + 1, n, **leaves)
 
 
@@ -222,37 +229,36 @@ def learn_leaves(
         for size, leaf in zip(sizes, frames, strict=True)
     ]
     of_leaves = replace(costs.gaussians, between_clusters=True)
-    noise = partial(of_leaves.std, "moment", dim + 1)
     if rounds is None:
         rounds = _common_rounds(
-            [problem for problem, few in zip(problems, low, strict=True) if not few], noise
+            [problem for problem, few in zip(problems, low, strict=True) if not few], of_leaves
         )
-    states = [
-        Recursion(leaf.frame.base, problem, rounds)
-        for leaf, problem in zip(frames, problems, strict=True)
-    ]
-    _second_moments(run, routes, states, problems, rounds, cost)
-    means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
-    per_row = of_leaves.std("sum", dim, MEAN_SHARE)
+    plans = [PlannedRounds(problem, of_leaves, rounds) for problem in problems]
+    states = [plan.start(leaf.frame.base) for leaf, plan in zip(frames, plans, strict=True)]
+    moments = _second_moments(run, routes, states, plans, cost)
+    gaussians = list(map(lifted.lifted_gaussian, states, moments))
+    gaussians = _with_means(run, routes, states, gaussians, sizes, cost * MEAN_SHARE)
     reasons: list[Reasons] = []
     errors = np.full((2, k), math.inf)
     out_means = np.zeros((k, dim))
     out_noise = np.zeros((k, dim))
     covariances = np.zeros((k, dim, dim))
-    for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
+    for i, (leaf, plan, moment, learned) in enumerate(
+        zip(frames, plans, moments, gaussians, strict=True)
+    ):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
-        predicted = lifted_coinpress.resolves(problem, rounds, noise)
-        resolved = state.least > (state.slack / 2.0 if predicted else state.slack)
+        slack = plan.precision.slack(moment.std)
+        least = float(moment.spectrum()[0][0])
+        resolved = least > (slack / 2.0 if plan.resolves else slack)
         reasons.append((Reason.FALLBACK,) if low[i] else () if resolved else (Reason.UNRESOLVED,))
-        if low[i] or not (resolved or predicted):
+        if low[i] or not (resolved or plan.resolves):
             out_means[i], covariances[i] = leaf.frame.center, leaf.covariance
             continue
-        factor = leaf.frame.scale.to_data(state.powers[0])
-        out_means[i] = leaf.frame.mean_back(means[i])
-        out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
-        covariances[i] = leaf.frame.covariance_back(state.covariance)
+        out_means[i] = leaf.frame.mean_back(learned.mean)
+        out_noise[i] = learned.noise_in_data(leaf.frame)
+        covariances[i] = leaf.frame.covariance_back(learned.covariance)
         if resolved:
-            errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
+            errors[:, i] = plan.prediction.covariance, plan.prediction.mean
     weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
     return MixtureResult(
         weights=weights / weights.sum(),
@@ -282,73 +288,75 @@ def learn_leaves(
     )
 
 
-def _harm(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
+def _harm(plan: PlannedRounds) -> float:
     """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
-    last = lifted_coinpress.predicted_slack(
-        problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1]
+    return (
+        plan.slack(lifted.round_shares(plan.rounds)[-1]) / plan.least
+        if plan.least > 0.0
+        else math.inf
     )
-    least = lifted_coinpress.least_eigenvalue(problem, rounds, noise)
-    return last / least if least > 0.0 else math.inf
 
 
-def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
+def _common_rounds(problems: list[GaussianProblem], spending: Spending) -> int:
     """Largest number of rounds over the leaves: by the public rule, or, if no number suffices, with the least relative noise."""
     wanted = [2]
     for problem in problems:
-        rounds, too_few = lifted_coinpress.choose_rounds(problem, noise)
-        if too_few:
-            rounds = min(
-                range(2, lifted_coinpress.MAX_ROUNDS + 1),
-                key=lambda count: _harm(problem, count, noise),
-            )
-        wanted.append(rounds)
+        plan = lifted.choose_rounds(problem, spending)
+        if not plan.resolves:
+            counts = range(2, lifted.MAX_ROUNDS + 1)
+            plan = min((replace(plan, rounds=count) for count in counts), key=_harm)
+        wanted.append(plan.rounds)
     return max(wanted)
 
 
 def _second_moments(
     run: Session,
     routes: RowTree,
-    states: list[Recursion],
-    problems: list[GaussianProblem],
-    rounds: int,
+    states: list[Rounds],
+    plans: list[PlannedRounds],
     cost: Fraction,
-) -> None:
-    """Run all rounds of second moments; each round is one release for all leaves."""
-    radii = [problem.row_radius(rounds) for problem in problems]
-    for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
-        name = f"leaf second moments, round {index + 1} of {rounds}"
-        released = run.release(
-            LeafSecondMoments(
-                routes=routes, affines=[state.affine for state in states], radii=radii
-            ),
-            name=name,
-            cost=cost * share,
-            clip_radius=max(radii),
-        )
-        for state, one in zip(states, released.answers, strict=True):
-            if index < rounds - 1:
-                state.update(one)
-            else:
-                state.finalize(one)
+) -> Sequence[RoundMoment]:
+    """Run all rounds of second moments, each one release for all leaves; return the moments of the last."""
+    radii = [plan.radius for plan in plans]
+    costs = lifted.round_costs(cost, plans[0].rounds)
+
+    def measure(step: PlannedRelease) -> list[RoundMoment]:
+        affines = [state.affine for state in states]
+        leaves = LeafSecondMoments(routes=routes, affines=affines, radii=radii)
+        released = run.release(leaves, name=step.name, cost=step.cost, clip_radius=step.radius)
+        return [
+            RoundMoment(one, plan.problem.n)
+            for one, plan in zip(released.answers, plans, strict=True)
+        ]
+
+    return release_rounds(states, planned("leaf second moments", costs, max(radii)), measure)
 
 
-def _means(
-    run: Session, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
-) -> tuple[list[FloatArray], FloatArray]:
-    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates; return means and noise_std."""
-    clip = lifted_coinpress.mean_clip(routes.dim)
-    maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
+def _with_means(
+    run: Session,
+    routes: RowTree,
+    states: list[Rounds],
+    gaussians: list[LearnedGaussian],
+    sizes: list[int],
+    cost: Fraction,
+) -> list[LearnedGaussian]:
+    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates."""
+    clip = lifted.mean_clip(routes.dim)
+    maps = [
+        lifted.mean_map(state.base, learned)
+        for state, learned in zip(states, gaussians, strict=True)
+    ]
     step = run.release(
         LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)),
         name="leaf means",
         cost=cost,
         clip_radius=clip,
     )
-    means = [
-        state.mean + state.powers[0] @ total / size
-        for state, total, size in zip(states, step.value, sizes, strict=True)
-    ]
-    return means, step.noise_std / np.array(sizes, dtype=np.float64)
+    learned = []
+    for leaf, total, std, rows in zip(gaussians, step.value, step.noise_std, sizes, strict=True):
+        mean = leaf.mean + leaf.root @ total / rows
+        learned.append(replace(leaf, mean=mean, mean_noise_std=float(std) / rows))
+    return learned
 
 
 # ---- The learner.
@@ -386,8 +394,7 @@ def lifted_errors(shape: Shape, expected: float, spending: Spending) -> Predicti
         failure_prob=shape.failure_prob,
     )
     of_leaves = replace(spending, between_clusters=True)
-    predicted = lifted_coinpress.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS)
-    return Prediction(predicted.covariance_error, predicted.mean_error)
+    return lifted.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS).predicted
 
 
 def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> None:

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.special import chdtr, chdtrc
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.hypotheses import Hypotheses

@@ -20,10 +20,12 @@ from fastpubpriv import (
     coinpress_covariance,
     private_pca,
 )
-from fastpubpriv.estimators import components, gaussian_methods
-from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.complete_rows import release_complete
+from fastpubpriv.estimators.linalg import floored, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_frame
-from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.gaussians import pca
+from fastpubpriv.gaussians.rounds import RoundMoment
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 
 
 def error_of(seed, *, steps, n, dim=10, condition=1.0, scale=None, budget=RHO_HALF):
@@ -50,32 +52,30 @@ def test_more_steps_keep_improving_at_condition_100():
     assert max(errors) < 0.1
 
 
-def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
+def wrong_order(run, base, *, costs, clip, slack, floor=0.0):
     """The published code's order: rows times A instead of A times rows, and A^-1 Z A^-1 at the end."""
     dim = base.dim
     contraction = np.eye(dim)
     inverse = np.eye(dim)
-    for index, share in enumerate(shares):
+    for index, cost in enumerate(costs):
         affine = AffineMap(
             dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix)
         )
-        moment = gaussian_methods.SecondMoment(affine=affine, radius=clip)
-        cost = run.account.allowance * share
-        released, complete = gaussian_methods.release_complete(
-            run, moment, name=f"round {index}", cost=cost
-        )
-        second = gaussian_methods.floored(released.value / run.rows.n, 0.0)
-        if index < len(shares) - 1:
-            values, vectors = spectrum(second + slack(released) * np.eye(dim))
+        total = SecondMoment(affine=affine, radius=clip)
+        released, complete = release_complete(run, total, name=f"round {index}", cost=cost)
+        moment = RoundMoment(released, run.rows.n * complete.divisor, complete)
+        second = floored(moment.value, 0.0)
+        if index < len(costs) - 1:
+            values, vectors = spectrum(second + slack(moment) * np.eye(dim))
             roots = np.sqrt(values)
             contraction = rebuilt(vectors, 1.0 / roots) @ contraction
             inverse = inverse @ rebuilt(vectors, roots)
-    return symmetric(inverse @ second @ inverse), released, complete
+    return symmetric(inverse @ second @ inverse), moment
 
 
 @pytest.mark.parametrize("steps", [3, 4, 5])
 def test_the_wrong_matrix_order_is_caught(monkeypatch, steps):
-    monkeypatch.setattr("fastpubpriv.estimators.gaussian.coinpress_rounds", wrong_order)
+    monkeypatch.setattr("fastpubpriv.gaussians.coinpress_covariance.coinpress_rounds", wrong_order)
     assert median_error(5, steps=steps, n=20_000, condition=100.0, scale=300.0) > 0.2
 
 
@@ -215,7 +215,7 @@ def test_public_rows_are_averaged_in_where_they_help(rho, factor):
             )
             alone = seeded(private_pca, rows, center=known.mean(axis=0), **given)
             # planted: whatever they are
-            with mock.patch.object(components, "_far_apart", return_value=0.0):
+            with mock.patch.object(pca, "_far_apart", return_value=0.0):
                 taken.append(
                     error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows)
                 )
@@ -347,7 +347,7 @@ def test_the_predicted_error_of_a_covariance_is_within_two_of_the_true_one():
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_prediction_that_takes_the_rows_for_white_is_caught(monkeypatch):
-    monkeypatch.setattr("fastpubpriv.estimators.gaussian._error_of", lambda *_: 0.0)
+    monkeypatch.setattr("fastpubpriv.gaussians.coinpress_covariance._error_of", lambda *_: 0.0)
     ratios = [ratio_of_prediction(*each, draws=3)[0] for each in PREDICTED if each[4] == 1]
     assert min(ratios) < 1.0 / 3.0
 

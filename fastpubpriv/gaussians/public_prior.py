@@ -12,8 +12,8 @@ from scipy.special import multigammaln, polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.linalg import divided, lower_root, rebuilt, spectrum, symmetric
+from fastpubpriv.gaussians import gaussian_tuning as tuning
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.public_draws import chi2_quantile, f_quantile

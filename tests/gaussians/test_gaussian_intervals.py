@@ -29,8 +29,8 @@ from fastpubpriv import (
 from fastpubpriv._types import CovarianceMethod, Structure
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
-from fastpubpriv.estimators.ladder.full import ReleasedVector
 from fastpubpriv.estimators.moments import RadialPlan
+from fastpubpriv.gaussians.gaussian_intervals import ReleasedVector
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 from fastpubpriv.privacy.spending import GaussianSpending
 

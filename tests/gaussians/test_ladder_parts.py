@@ -14,10 +14,10 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, estimate_gaussian
 from fastpubpriv.distributions.norms import EDGES, NormCount
-from fastpubpriv.estimators.ladder import full, ladder_method, schedule
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder import public_prior as evidence
-from fastpubpriv.estimators.ladder.public_prior import (
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians import ladder, shrinkage, structures
+from fastpubpriv.gaussians import public_prior as evidence
+from fastpubpriv.gaussians.public_prior import (
     EffectiveRows,
     mismatch_of,
     moderated,
@@ -108,7 +108,7 @@ def test_any_public_rows_give_a_positive_definite_base(public):
         correlation = base.covariance / np.outer(scales, scales)
     assert np.linalg.eigvalsh(correlation)[0] > 0
     assert base.fallback == tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
-    view = schedule.forecast_structures(base.worth, 1000, NOISE)
+    view = structures.forecast_structures(base.worth, 1000, NOISE)
     assert all(
         np.isfinite(each.divergence) for name, each in view.structures.items() if name != "full"
     )
@@ -122,7 +122,7 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
     rows = rng.normal(size=(n, dim)) * np.sqrt(np.diag(truth))
     released = rows.T @ rows / n
     targets = {"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}
-    best = full.chosen(targets, released, 1e-3, n, 5.0)
+    best = shrinkage.chosen(targets, released, 1e-3, n, 5.0)
     assert best.name == "diagonal"
     found = best.repaired()[0]
     away = ~np.eye(dim, dtype=bool)
@@ -134,7 +134,7 @@ def test_repair_is_relative_to_the_noise_and_always_positive(std):
     rng = np.random.default_rng(9)
     target = np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
-    found, floored = full.chosen(
+    found, floored = shrinkage.chosen(
         {"public": target}, target + noise + noise.T, std, 1e4, 20.0
     ).repaired()
     assert np.linalg.eigvalsh(found / np.sqrt(np.outer(np.diag(found), np.diag(found))))[0] > 0
@@ -147,7 +147,7 @@ def test_the_plan_spends_at_most_everything():
     for n in (10.0, 1e3, 1e6):
         for degrees in (1.0, 9.0, 300.0):
             worth = EffectiveRows(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees)
-            plan = schedule.full_plan(worth, n, NOISE)
+            plan = structures.full_plan(worth, n, NOISE)
             left = Fraction(1)
             made = 0
             spectrum = np.geomspace(1e-6, 1.0, 8)
@@ -164,7 +164,7 @@ def test_the_better_rung_as_rows_grow():
     worth = EffectiveRows(dim=8, n_pub=24, low=23.0, likely=23.0, scales=23.0)
     order = ["public", "mean", "diagonal", "full"]
     taken = [
-        order.index(schedule.forecast_structures(worth, n, NOISE).best)
+        order.index(structures.forecast_structures(worth, n, NOISE).best)
         for n in (1, 100, 1000, 10_000, 10**6)
     ]
     assert taken == sorted(taken)
@@ -177,7 +177,7 @@ def test_the_better_rung_as_rows_grow():
 def test_any_size_and_budget_has_a_rung(n, allowance):
     worth = EffectiveRows(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0)
     for law in (GaussianSpending, LaplaceSpending):
-        view = schedule.forecast_structures(worth, n, law(allowance))
+        view = structures.forecast_structures(worth, n, law(allowance))
         assert view.best in view.structures
 
 
@@ -235,19 +235,19 @@ def test_norms_beyond_the_last_edge_and_beyond_a_radius():
         exact = np.mean(np.maximum(lengths**2 - radius**2, 0.0))
         # A shell is half an octave wide.
         assert shells_of(lengths).beyond(radius, power=2) == pytest.approx(exact, rel=0.5)
-    assert schedule.chi_beyond(6, 3.0) == pytest.approx(
+    assert structures.chi_beyond(6, 3.0) == pytest.approx(
         np.mean(np.maximum(rng.chisquare(6, 10**6) - 3.0, 0.0)), rel=0.01
     )
 
 
 def test_shares_follow_public_numbers():
-    assert schedule.count_share(100, NOISE) == 0
-    assert schedule.count_share(500, NOISE) == Fraction(1, 20)
-    assert schedule.count_share(10**6, NOISE) == Fraction(1, 100)
+    assert structures.count_share(100, NOISE) == 0
+    assert structures.count_share(500, NOISE) == Fraction(1, 20)
+    assert structures.count_share(10**6, NOISE) == Fraction(1, 100)
     for n in (10, 500, 10**4, 10**7):
         for columns in (0, 1, 5, 400):
             for noise in (NOISE, LaplaceSpending(Fraction(1))):
-                counts = schedule.CountShares.of(n, noise, columns)
+                counts = structures.CountShares.of(n, noise, columns)
                 assert 0 <= counts.vectors <= Fraction(3, 20)
                 assert counts.column * columns <= Fraction(1, 10)
 
@@ -380,7 +380,7 @@ def test_axis_variances_of_few_public_rows_err_as_much_as_is_said(n_pub):
         before.append(np.sqrt(np.sum(np.square(spread - 1.0))))
     worth = public_prior(rng.normal(size=(n_pub, dim))).worth
     assert np.median(found) > 1.2 * np.median(before)
-    assert np.sqrt(schedule._inflation(worth)) < 2.0 * np.median(found)
+    assert np.sqrt(structures._inflation(worth)) < 2.0 * np.median(found)
 
 
 def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch):
@@ -391,14 +391,14 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
     def taken():
         sets = [rng.normal(size=(6, 5)) * scales @ rotation for _ in range(40)]
         return [
-            schedule.forecast_structures(
+            structures.forecast_structures(
                 public_prior(rows).worth, 1000, LaplaceSpending(Fraction(1))
             ).best
             for rows in sets
         ]
 
     assert "diagonal" not in taken()
-    monkeypatch.setattr(schedule, "_inflation", lambda worth: 0.0)
+    monkeypatch.setattr(structures, "_inflation", lambda worth: 0.0)
     monkeypatch.setattr(tuning, "DIAGONAL_MEAN", 1.0)
     assert taken().count("diagonal") > 2
 
@@ -430,7 +430,7 @@ def test_a_tail_that_is_counted_and_clipped_leaves_the_public_covariance(monkeyp
         errors.append(np.linalg.norm(result.covariance / variance - np.eye(2)))
         ratios.append(result.predicted_covariance_error / errors[-1])
         with monkeypatch.context() as patched:
-            patched.setattr(ladder_method, "tail_seen", lambda *_: False)
+            patched.setattr(ladder, "tail_seen", lambda *_: False)
             private = run(private, x_pub=public, random_state=seed)
         without.append(np.linalg.norm(private.covariance / variance - np.eye(2)))
     assert len(errors) >= 4

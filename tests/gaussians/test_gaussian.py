@@ -18,9 +18,9 @@ from fastpubpriv import (
     PureDP,
     estimate_gaussian,
 )
-from fastpubpriv.estimators import lifted_coinpress as lifted
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.preconditioner import precondition_bounds
+from fastpubpriv.gaussians import lifted
 from fastpubpriv.privacy.spending import GaussianSpending
 
 FEW = [(100.0, {"n_pub": n_pub, "cond_max": 100.0}) for n_pub in (2, 5)]
@@ -58,8 +58,9 @@ def test_rounds_of_the_public_rule(dim, n, rounds):
         mode="practical",
         failure_prob=0.05,
     )
-    noise = partial(GaussianSpending(RHO_HALF.rho).std, "moment", dim + 1)
-    assert lifted.choose_rounds(problem, noise) == (rounds, False)
+    plan = lifted.choose_rounds(problem, GaussianSpending(RHO_HALF.rho))
+    assert plan.rounds == rounds
+    assert plan.resolves
 
 
 def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():

@@ -10,9 +10,10 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
 from fastpubpriv.estimators.radii import chi_radius
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians.public_prior import EffectiveRows
+from fastpubpriv.gaussians.rounds import Precision, noise_error
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.public_draws import chi2_quantile
 
@@ -20,24 +21,16 @@ from fastpubpriv.results.public_draws import chi2_quantile
 LEAST_LAST = tuning.LEAST_LEFT - tuning.EARLY_SHARES[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPlan:
-    """Rounds for `dim` columns and n rows; `first_radius_sq` is the first squared clipping radius, from the public rows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan(Precision):
+    """Rounds of rows (v, 1); `first_radius_sq` is the first squared clipping radius, from the public rows."""
 
-    dim: int
-    n: float
-    spending: Spending
     first_radius_sq: float
 
     @property
-    def sampling(self) -> float:
-        """Sampling error of the second moment of the rows, in spectral norm."""
-        ratio = (self.dim + 1) / self.n
-        return math.sqrt(ratio) + ratio / 2.0
-
-    def slack(self, std: float) -> float:
-        """Return the error of eigenvalues by sampling and by noise of this diagonal standard deviation."""
-        return self.sampling + math.sqrt(2.0 * (self.dim + 1)) * std
+    def dim(self) -> int:
+        """Number of columns."""
+        return self.side - 1
 
     @property
     def wide_radius_sq(self) -> float:
@@ -51,10 +44,6 @@ class RoundPlan:
     def shows(self, share: Fraction) -> bool:
         """Whether an early round of this share has little noise even at the wide radius."""
         return self.slack(self.std(self.wide_radius_sq, share)) <= tuning.LEAST_SHOWN
-
-    def std(self, radius_sq: float, share: Fraction) -> float:
-        """Return the noise standard deviation of a round on the diagonal of the mean second moment."""
-        return radius_sq * self.spending.std("moment", self.dim + 1, share) / self.n
 
     def radius_sq(self, made: int, share: Fraction) -> float:
         """Return the squared clipping radius of an early round: wide if noise is small, as clipped directions would be inflated."""
@@ -102,9 +91,7 @@ class RoundPlan:
 
     def noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
         """Return the relative Frobenius error by noise of a covariance with these eigenvalues in the coordinates of the release."""
-        inverse = 1.0 / values
-        square: float = np.add.reduce(inverse) ** 2 + np.add.reduce(1.0 / values**2)
-        return self.std(radius_sq, share) * math.sqrt(square / 2.0)
+        return noise_error(values, self.std(radius_sq, share))
 
 
 def constant_sq(dim: int) -> float:
@@ -216,7 +203,9 @@ def vector_radius(structure: str, worth: EffectiveRows) -> float:
 
 def full_plan(worth: EffectiveRows, n: float, spending: Spending) -> RoundPlan:
     """Return the plan of the full structure's covariance for this noise."""
-    return RoundPlan(worth.dim, n, spending, 1.0 + worth.radius_sq(tuning.WITHIN))
+    return RoundPlan(
+        worth.dim + 1, n, spending, first_radius_sq=1.0 + worth.radius_sq(tuning.WITHIN)
+    )
 
 
 def _inflation(worth: EffectiveRows) -> float:

@@ -15,10 +15,10 @@ from scipy import stats
 from fastpubpriv import ZCDP, ApproxDP, PureDP, estimate_gaussian
 from fastpubpriv.auditing.replay import record_replay
 from fastpubpriv.errors import AccuracyWarning, BudgetError, ExperimentalWarning, ReplayError
-from fastpubpriv.estimators import gaussian_methods
-from fastpubpriv.estimators.gaussian_methods import METHODS
-from fastpubpriv.estimators.lifted_coinpress import GaussianProblem
 from fastpubpriv.estimators.preconditioner import public_frame
+from fastpubpriv.gaussians import covariances_of_groups, hypothesis_selection, recursive
+from fastpubpriv.gaussians.gaussian_methods import METHODS
+from fastpubpriv.gaussians.lifted import GaussianProblem
 from fastpubpriv.mechanisms import group_covariances, scores
 
 pytestmark = pytest.mark.filterwarnings(
@@ -50,7 +50,8 @@ def test_registry_is_complete():
     assert [name for name, method in METHODS.items() if method.reserved is not None] == [
         "group_covariances"
     ]
-    assert " ".join(gaussian_methods.__doc__.split()).count("(paper A: the role of ") == 3
+    for module in (covariances_of_groups, hypothesis_selection, recursive):
+        assert " ".join(module.__doc__.split()).count("(paper A: the role of ") == 1
 
 
 @pytest.mark.parametrize(("dim", "n_priv", "n_pub", "budget", "limit"), [
@@ -82,14 +83,14 @@ def test_recursion_contracts_and_keeps():
         sigma = (rotation * np.exp(rng.uniform(0.0, np.log(kappa), size=3))) @ rotation.T
         error = rng.normal(size=(3, 3))
         error = error + error.T
-        error *= kappa * gaussian_methods.TRUSTED_ERROR / np.linalg.norm(error, 2)
+        error *= kappa * recursive.TRUSTED_ERROR / np.linalg.norm(error, 2)
         values, vectors = np.linalg.eigh(sigma + error)
         halved = (vectors * np.where(values >= kappa / 2, 0.5, 1.0)) @ vectors.T
         after = np.linalg.eigvalsh(halved @ sigma @ halved)
         worst = max(worst, after[-1] / kappa)
         kept = min(kept, after[0])
-    assert worst <= gaussian_methods.SHRINK
-    assert kept >= gaussian_methods.KEPT
+    assert worst <= recursive.SHRINK
+    assert kept >= recursive.KEPT
     assert worst > 0.5  # a factor of one half would be a wrong claim
 
 
@@ -109,7 +110,8 @@ def test_hypothesis_selection_recovers(dim, n_priv, n_pub, budget):
         assert np.linalg.eigvalsh(result.covariance)[0] > 0
     assert len(result.releases) == (1 if dim == 1 else 3)
     assert all(
-        1 < release["candidates"] <= gaussian_methods.MAX_HYPOTHESES for release in result.releases
+        1 < release["candidates"] <= hypothesis_selection.MAX_HYPOTHESES
+        for release in result.releases
     )
 
 
@@ -148,8 +150,8 @@ def test_hypothesis_selection_says_where_the_public_rows_do_as_well():
 
 def test_the_answer_of_hypothesis_selection_is_near_the_best_of_its_cover():
     x_priv, x_pub, root = gaussian(100_000, 2, 1, condition=1.0)
-    prepare = gaussian_methods.CellSets.prepare
-    with mock.patch.object(gaussian_methods.CellSets, "prepare", wraps=prepare) as asked:
+    prepare = hypothesis_selection.CellSets.prepare
+    with mock.patch.object(hypothesis_selection.CellSets, "prepare", wraps=prepare) as asked:
         result = seeded(x_priv, x_pub=x_pub, budget=ZCDP(0.5), method="hypothesis_selection")
     accuracy = result.releases[0]["accuracy"]
     frame = public_frame(
@@ -191,8 +193,8 @@ def test_cover_covers(condition, radius, accuracy, deviations):
         failure_prob=0.05,
         deviations=deviations,
     )
-    cover = gaussian_methods.cover_of(problem, accuracy)
-    assert cover.size == sum(gaussian_methods.cover_sizes(problem, accuracy)[-1])
+    cover = hypothesis_selection.cover_of(problem, accuracy)
+    assert cover.size == sum(hypothesis_selection.cover_sizes(problem, accuracy)[-1])
     grid = np.linspace(-radius - 8, radius + 8, 20_001)
 
     def density(mean, std):
@@ -246,7 +248,7 @@ def test_group_covariances_in_two_columns_and_where_rows_disagree():
     # Group covariances fall back when rows disagree.
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
-    groups = gaussian_methods.groups_for(
+    groups = covariances_of_groups.groups_for(
         GaussianProblem(
             dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,10 +13,25 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions.norms import DRAWS, EDGES, NormCount, Shells
 from fastpubpriv.errors import warn
-from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
-from fastpubpriv.estimators.ladder import full
-from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder.public_prior import (
+from fastpubpriv.estimators.complete_rows import (
+    CompleteRows,
+    fields_of,
+    reasons_of,
+    release_complete,
+)
+from fastpubpriv.estimators.linalg import spectrum, symmetric
+from fastpubpriv.estimators.moments import RadialPlan
+from fastpubpriv.gaussians import gaussian_tuning as tuning
+from fastpubpriv.gaussians.gaussian_intervals import (
+    ReleasedVector,
+    Reported,
+    report_of,
+    report_of_public,
+)
+from fastpubpriv.gaussians.gaussian_options import Options
+from fastpubpriv.gaussians.last_round import FullRounds, LastRound, Resolved, edge_of
+from fastpubpriv.gaussians.lifted import GaussianCall
+from fastpubpriv.gaussians.public_prior import (
     EffectiveRows,
     Mismatch,
     PublicPrior,
@@ -24,7 +40,8 @@ from fastpubpriv.estimators.ladder.public_prior import (
     plain_worth,
     public_prior,
 )
-from fastpubpriv.estimators.ladder.schedule import (
+from fastpubpriv.gaussians.rounds import PlannedRelease, RoundMoment, release_rounds
+from fastpubpriv.gaussians.structures import (
     LEAST_LAST,
     CountShares,
     Forecasts,
@@ -33,22 +50,15 @@ from fastpubpriv.estimators.ladder.schedule import (
     axis_variances,
     constant_sq,
     forecast_structures,
-    full_plan,
     vector_radius,
 )
-from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
-from fastpubpriv.estimators.linalg import spectrum, symmetric
-from fastpubpriv.estimators.moments import RadialMean, RadialPlan
-from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.spending import Spending, spending_of
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.estimates import GaussianResult
-from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.public_draws import chi2_quantile
-from fastpubpriv.results.reasons import PartReasons, Reason, first_of, ordered
-from fastpubpriv.session import Session
+from fastpubpriv.results.reasons import Reason, first_of, ordered
+from fastpubpriv.session import Method, Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,52 +109,102 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
-def result_of(
-    run: Session,
-    base: PublicPrior,
-    structure: str,
-    *,
-    mean: FloatArray,
-    covariance: FloatArray,
-    mean_noise_std: FloatArray,
-    predicted: Prediction,
-    details: dict[str, Any],
-    rounds: int = 0,
-    under_resolved: bool = False,
-    report: GaussianReport | None = None,
-    part_reasons: PartReasons = (),
-) -> GaussianResult:
-    """Return the result in data units; its reasons follow from released numbers, those of columns without a report are given here.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StructureMoments:
+    """What the releases of a structure show: a mean of n rows v with its noise, a covariance in data units, and a report."""
 
-    Without a private covariance, columns are FEW_PUBLIC_ROWS where the public rows do not show their scale, or how columns vary
-    together, and FEW_ROWS elsewhere.
+    structure: str
+    covariance: FloatArray
+    # from the combined mean, in data units, and the mismatch of public and private rows
+    report: Callable[[FloatArray, Mismatch], Reported]
+    n: float
+    mean: FloatArray
+    noise_std: FloatArray  # of the mean, in data units
+    # squared length of the mean and expected one of its noise, in deviations of a covariance of `freedom` degrees
+    distance_sq: float = 0.0
+    noise_sq: float = 0.0
+    freedom: float = math.inf
+    error_sq: float = math.inf  # of the mean, in squared deviations of the rows
+    covariance_error: float | None = None  # as the releases predict it
+    complete: CompleteRows | None = None
+    rounds: int = 0
+    under_resolved: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def public(cls, base: PublicPrior, x_pub: FloatArray) -> StructureMoments:
+        """Return what public rows alone show; a private mean would have no weight."""
+        dim = len(base.center)
+        return cls(
+            structure="public",
+            covariance=base.covariance,
+            report=lambda *_: report_of_public(base, x_pub, base.covariance),
+            n=math.inf,
+            mean=np.zeros(dim),
+            noise_std=np.zeros(dim),
+        )
+
+
+def estimate_of(
+    run: Session, view: Forecasts, check: ScaleCheck, moments: StructureMoments
+) -> GaussianResult:
+    """Return the result in data units, in which private and public mean are combined by inverse variance.
+
+    Its reasons follow from released numbers. Without a report, columns are FEW_PUBLIC_ROWS where the public rows do not show their
+    scale, or how columns vary together, and FEW_ROWS elsewhere.
     """
-    dim = len(mean)
+    base = check.base
+    dim = len(base.center)
+    full = moments.structure == "full"
+    mismatch = mismatch_of(
+        moments.distance_sq, moments.noise_sq, base.worth, moments.n, freedom=moments.freedom
+    )
+    weight = mismatch.weight(moments.error_sq)
+    mean = base.center + base.root @ (weight * moments.mean)
+    if moments.under_resolved or not full:
+        mean = base.settled(mean)
+    reported = moments.report(mean, mismatch)
+    predicted = view.structures[moments.structure]
+    if moments.covariance_error is not None:
+        predicted = Prediction(moments.covariance_error, math.sqrt(weight * moments.error_sq))
+    details = {"mean_weight": weight, **moments.details}
+    if not full:
+        details["guess"] = base.worth.guess
+    if moments.structure != "public":
+        details |= {
+            "shift": mismatch.deviations,
+            "shifted": mismatch.beyond_chance,
+            "scale_ratio": check.stretch,
+            "rescaled": check.refuted,
+        }
+    if full:  # predicted errors do not include the uncertainty of a tail
+        details["guess"] = any(reported.part_reasons)
     guessed = np.full(dim, base.worth.guess)
     guessed[list(base.borrowed)] = True
     few = first_of([(guessed, Reason.FEW_PUBLIC_ROWS), (True, Reason.FEW_ROWS)], dim)
     held = {
         Reason.CLIPPED: details.get("edge", 0.0) > tuning.AT_THE_EDGE,
-        Reason.UNRESOLVED: under_resolved,
-        Reason.SHIFTED: details.get("shifted", False) or details.get("rescaled", False),
+        Reason.UNRESOLVED: moments.under_resolved,
+        Reason.SHIFTED: mismatch.beyond_chance or check.refuted,
     }
+    reasons = ordered(reason for reason, holds in held.items() if holds)
+    source = f"public rows, ridge {base.ridge:.3g}"
     return GaussianResult(
         mean=mean,
-        covariance=covariance,
-        mean_noise_std=mean_noise_std,
-        rounds=rounds,
-        reasons=ordered(reason for reason, holds in held.items() if holds),
-        part_reasons=part_reasons or few,
+        covariance=moments.covariance,
+        mean_noise_std=weight * moments.noise_std,
+        rounds=moments.rounds,
+        reasons=(*reasons, *reasons_of(moments.complete, run.rows)),
+        part_reasons=reported.part_reasons or few,
         predicted_covariance_error=predicted.covariance,
         predicted_mean_error=predicted.mean,
-        method=METHOD.name,
-        structure=structure,
+        method="ladder",
+        structure=moments.structure,
         diagnostics=details,
-        report=report,
+        report=reported.report,
         columns=run.rows.columns,
-        provenance=dict.fromkeys(
-            ("center", "scale", "radius"), f"public rows, ridge {base.ridge:.3g}"
-        ),
+        provenance=dict.fromkeys(("center", "scale", "radius"), source),
+        **fields_of(moments.complete, run.rows),
         **run.fields(base.worth.n_pub),
     )
 
@@ -156,10 +216,12 @@ def draws(dim: int) -> int:
 
 def check_grids(run: Session, view: Forecasts, structure: str) -> None:
     """Raise, before the debit, if a release of the structure has no integer grid."""
+    if structure == "public":
+        return
     account = run.account
     dim = run.rows.dim
     n = run.rows.n
-    allowance = run.account.allowance
+    allowance = account.allowance
     counts = view.counts
     if structure == "full":
         # The smallest and the largest share that the rounds may have.
@@ -171,179 +233,151 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         last = RadialPlan.of_squares(account, n, dim + 1, least * LEAST_LAST)
         for each in (plan, last):
             each.check_grids(account)
-    elif structure != "public":
+    else:
         rest = allowance * (1 - counts.vectors)
         sums.check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
-    if structure != "public":
-        for share in {counts.first, counts.column} - {0}:
-            counting(account, n, dim, share, counts).check_grid()
+    for share in {counts.first, counts.column} - {0}:
+        counting(account, n, dim, share, counts).check_grid()
 
 
-def vector_estimate(
-    run: Session,
-    view: Forecasts,
-    vector: full.ReleasedVector,
-    check: ScaleCheck,
-    x_pub: FloatArray,
-) -> GaussianResult:
-    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector."""
+def moments_of_vector(
+    run: Session, check: ScaleCheck, vector: ReleasedVector, x_pub: FloatArray
+) -> StructureMoments:
+    """Return what a released vector of structure "mean" or "diagonal" (private variances along public axes) shows."""
     base = check.base
-    n = vector.n
+    worth = base.worth
     std = vector.std
-    dim = len(base.center)
-    public = base.worth
+    dim = worth.dim
     average = vector.values[:dim]
-    own = {}
-    length_sq = float(np.sum(np.square(average)))
+    share = vector.n / run.rows.n
+    edge = edge_of(vector.values * share, std * share, vector.radius)
+    details: dict[str, Any] = {"edge": edge}
     if vector.structure == "diagonal":
-        variances, common = axis_variances(vector.values, std, n, public)
-        inverse = 1.0 / variances
-        noise_sq = std * std * float(np.sum(inverse))
-        distance_sq = float(np.sum(np.square(average) * inverse))
-        error_sq = dim / n + noise_sq
+        variances, common = axis_variances(vector.values, std, vector.n, worth)
+        noise_sq = std * std * float(np.sum(1.0 / variances))
+        distance_sq = float(np.sum(np.square(average) / variances))
+        error_sq = dim / vector.n + noise_sq
         scaled = base.root * np.sqrt(variances)
         covariance = symmetric(scaled @ scaled.T)
-        own = {"axis_variances": variances, "common_scale": common}
+        details |= {"axis_variances": variances, "common_scale": common}
     else:
-        spread = public.radius_sq(0.5) / chi2_quantile(0.5, dim)
+        spread = worth.radius_sq(0.5) / chi2_quantile(0.5, dim)
         noise_sq = dim * std * std / spread
-        distance_sq = length_sq / spread
-        error_sq = dim / n + std * std * float(np.sum(1.0 / public.spectrum()))
+        distance_sq = float(np.sum(np.square(average))) / spread
+        error_sq = dim / vector.n + std * std * float(np.sum(1.0 / worth.spectrum()))
         covariance = base.covariance
-    mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
-    weight = mismatch.weight(error_sq)
-    share = n / run.rows.n
-    edge = full.edge_of(vector.values * share, std * share, vector.radius)
-    reported = {}
-    # Public rows of another mean or scale would not show what clipping takes away.
-    if check.stretch == 1.0 and not mismatch.beyond_chance and edge <= tuning.AT_THE_EDGE:
-        reported = full.report_of_public(base, x_pub, covariance, vector)
-    return result_of(
-        run,
-        base,
-        vector.structure,
-        mean=base.settled(base.center + base.root @ (weight * average)),
+
+    def report(mean: FloatArray, mismatch: Mismatch) -> Reported:
+        # Public rows of another mean or scale would not show what clipping takes away.
+        if check.stretch != 1.0 or mismatch.beyond_chance or edge > tuning.AT_THE_EDGE:
+            return Reported()
+        return report_of_public(base, x_pub, covariance, vector)
+
+    return StructureMoments(
+        structure=vector.structure,
         covariance=covariance,
-        mean_noise_std=std * weight * np.linalg.norm(base.root, axis=1),
-        predicted=view.structures[vector.structure],
-        details={
-            "mean_weight": weight,
-            "edge": edge,
-            **own,
-            "guess": public.guess,
-            **_shown(mismatch, check),
-        },
-        **reported,
+        report=report,
+        n=vector.n,
+        mean=average,
+        noise_std=std * np.linalg.norm(base.root, axis=1),
+        distance_sq=distance_sq,
+        noise_sq=noise_sq,
+        freedom=worth.low + 2.0,
+        error_sq=error_sq,
+        complete=vector.complete,
+        details=details,
     )
 
 
-def full_estimate(
-    run: Session,
-    view: Forecasts,
-    resolved: full.Resolved,
-    rounds: int,
-    check: ScaleCheck,
-    share: float,
-) -> GaussianResult:
-    """Return the result of structure "full", in which the private mean, of a share of the rows, is combined with the public one."""
-    base = check.base
-    private = resolved.mean
+def moments_of_last_round(
+    run: Session, view: Forecasts, resolved: Resolved, x_pub: FloatArray
+) -> StructureMoments:
+    """Return what the last round of structure "full" shows of the complete rows."""
+    complete = resolved.complete_rows
+    share = complete.divisor
     n = run.rows.n * share
+    base = resolved.last.base
+    root, inverse = resolved.powers
+    back = base.root @ (root * share**-0.5)
+    inverse = inverse * share**0.5
     noise_root = resolved.noise_root / share
-    root, inverse = (
-        power * factor
-        for power, factor in zip(resolved.powers, (share**-0.5, share**0.5), strict=True)
-    )
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq / share
-    mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
-    weight = mismatch.weight(error_sq)
-    back = base.root @ root
-    mean = base.center + base.root @ (weight * private)
-    return result_of(
-        run,
-        base,
-        "full",
-        mean=base.settled(mean) if resolved.under_resolved else mean,
+    public_error = view.structures["public"].covariance
+    return StructureMoments(
+        structure="full",
         covariance=symmetric(back @ back.T),
-        mean_noise_std=weight * np.linalg.norm(base.root @ noise_root, axis=1),
+        report=lambda mean, _: report_of(resolved, mean, x_pub),
+        n=n,
+        mean=resolved.mean,
+        noise_std=np.linalg.norm(base.root @ noise_root, axis=1),
+        distance_sq=float(np.sum(np.square(inverse @ resolved.mean))),
+        noise_sq=noise_sq,
+        error_sq=len(root) / n + noise_sq + resolved.mean_bias_sq / share,
+        covariance_error=resolved.error,
+        complete=complete,
+        rounds=resolved.last.rounds,
         under_resolved=resolved.under_resolved,
-        predicted=Prediction(resolved.error, math.sqrt(weight * error_sq)),
-        rounds=rounds,
-        part_reasons=((),) * len(private),  # those of the report follow
         details={
-            "mean_weight": weight,
             "edge": resolved.edge,
             **resolved.details,
-            "public_covariance_error": view.structures["public"].covariance,
-            **_shown(mismatch, check),
+            "public_covariance_error": public_error,
         },
     )
-
-
-def _shown(mismatch: Mismatch, check: ScaleCheck) -> dict[str, Any]:
-    """Return the diagnostics about the mismatch of public and private rows."""
-    distance = {"shift": mismatch.deviations, "shifted": mismatch.beyond_chance}
-    return {**distance, "scale_ratio": check.stretch, "rescaled": check.refuted}
 
 
 def release_structure(
     run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
 ) -> GaussianResult:
     """Make the releases of a structure, all of them on all rows, and return the result; of "public" no private row is read."""
-    dim = run.rows.dim
-    n = run.rows.n
-    allowance = run.account.allowance
     if structure == "public":
-        return result_of(
-            run,
-            base,
-            structure,
-            mean=base.center,
-            covariance=base.covariance,
-            mean_noise_std=np.zeros(dim),
-            predicted=view.structures[structure],
-            details={"mean_weight": 0.0, "guess": base.worth.guess},
-            **full.report_of_public(base, x_pub, base.covariance),
-        )
-    public = base.worth
+        return estimate_of(run, view, ScaleCheck(base), StructureMoments.public(base, x_pub))
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
         return _full(run, base, view, x_pub)
+    return _vector(run, base, view, structure, x_pub)
+
+
+def _vector(
+    run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
+) -> GaussianResult:
+    """Release a count of norms if it is worthwhile, and one sum of rows, or of rows and their squares along public axes."""
+    dim = run.rows.dim
+    n = run.rows.n
+    counts = view.counts
     shells = None
     complete = None
-    if view.counts.first:
-        count = counting(run.account, n, dim, view.counts.first, view.counts)
+    if counts.first:
+        count = counting(run.account, n, dim, counts.first, counts)
         asked = count.asked(base.affine, incomplete=True)
         *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         shells = count.shown(np.array(cells), np.zeros(0)).shells
         complete = CompleteRows.counted(incomplete, count.shares.count_std, n, run.account.spending)
+    radius = vector_radius(structure, base.worth)
     check = check_scale(base, shells)
     base = check.base
-    rest = allowance * (1 - view.counts.vectors)
-    spending = run.account.spend(allowance)
-    radius = vector_radius(structure, public)
+    left = 1 - counts.vectors
+    cost = run.account.allowance * left
+    name = structure
+    total: Any = sums.VectorSum(affine=base.affine, radius=radius)
     if structure == "mean" and (norms := check.norms) is not None:
-        hidden = dim * (spending.std("sum", dim, 1 - view.counts.vectors) / n) ** 2
+        hidden = dim * (run.account.spending.std("sum", dim, left) / n) ** 2
         radius = norms.best_radius(
             lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius
         )
-    measurement: sums.VectorSum | sums.StatisticSum = sums.VectorSum(
-        affine=base.affine, radius=radius
-    )
+        total = replace(total, radius=radius)
     if structure == "diagonal":
+        name = "mean and axis variances"
         features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
-        measurement = sums.StatisticSum(
+        total = sums.StatisticSum(
             statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim
         )
-    name = "mean" if structure == "mean" else "mean and axis variances"
-    if complete is None and isinstance(measurement, sums.VectorSum):
-        released, complete = release_complete(run, measurement, name=name, cost=rest)
+    if structure == "mean" and complete is None:
+        released, complete = release_complete(run, total, name=name, cost=cost)
     else:
-        released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
+        released = run.release(total, name=name, cost=cost, clip_radius=radius)
     rows = n if complete is None else n * complete.divisor
-    vector = full.ReleasedVector(
+    vector = ReleasedVector(
         structure=structure,
         values=released.value / rows,
         std=released.noise_std / rows,
@@ -351,10 +385,7 @@ def release_structure(
         complete=complete,
         radius=radius,
     )
-    result = vector_estimate(run, view, vector, check, x_pub)
-    if complete is None:
-        return result
-    return replace(result, reasons=(*result.reasons, *complete.reasons), **complete.fields(n))
+    return estimate_of(run, view, check, moments_of_vector(run, check, vector, x_pub))
 
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
@@ -362,54 +393,46 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     account = run.account
     n = run.rows.n
     dim = run.rows.dim
-    spending = run.account.spending
     base = base.rotated()
     counts = view.counts
     part = 1 - counts.columns * counts.column
     plan = RadialPlan.of_squares(account, n, dim + 1, part)
-    pieces = None
     shells = None
     squared = None
-    state = full.FullRounds(base, full_plan(base.worth, n, spending.part(part)))
-    direct = state.step() is None
+    early = FullRounds.of(base, n, account.spending.part(part))
+    direct = early.step() is None
     if direct:
         own = helping_norms(base.affine, x_pub)
-        count = plan.counting(state.amplified)
-        released = run.release(
-            count.asked(base.affine), name="norms of rows", cost=count.shares.cells
-        ).value
+        count = plan.counting(early.amplified)
+        asked = count.asked(base.affine)
+        released = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         squared = count.shown(released, np.zeros(0)).shells
         shells = None if squared is None else replace(squared, edges=np.sqrt(squared.edges))
         part = plan.pieces / account.allowance
     elif counts.first:
-        shells = (
-            counting(account, n, dim, counts.first, counts)
-            .count_norms(run, base.affine, np.zeros(0))
-            .shells
-        )
+        first = counting(account, n, dim, counts.first, counts)
+        shells = first.count_norms(run, base.affine, np.zeros(0)).shells
         part -= counts.first
     check = check_scale(base, shells)
-    state = full.FullRounds(check.base, full_plan(check.base.worth, n, spending.part(part)))
+    early = FullRounds.of(check.base, n, account.spending.part(part))
+    norms = None
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, own).moved(constant_sq(dim))
-        state.ball_sq = norms.radius
-        if state.step() is None:
-            state.center()
-            pieces = plan.pieces_of(
-                run, state.affine, norms, np.zeros(0), name="last second moment"
-            )
-    if pieces is None:
-        pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
-    resolved = state.finalize(pieces)
-    complete = resolved.complete_rows
-    result = full_estimate(run, view, resolved, state.made, check, complete.divisor)
-    reported = full.report_of(check.base, resolved, complete, result.mean, x_pub)
-    # Predicted errors do not include the uncertainty of a tail.
-    diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    reasons = (*result.reasons, *complete.reasons_of(run.rows))
-    result = replace(
-        result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n)
-    )
+        early.ball_sq = norms.radius
+    if norms is None or early.step() is not None:
+        release_early(run, early, part, check, needed=norms is None)
+        norms = None
+        plan = RadialPlan.of_squares(account, n, dim + 1, part * early.left)
+    last = LastRound.after(early)
+    if norms is None:
+        helping = helping_norms(last.centered, x_pub)
+        again = plan.counting(early.amplified)
+        norms = again.count_norms(run, last.centered, helping, name="norms before the last round")
+        norms = norms.moved(constant_sq(dim))
+    pieces = plan.pieces_of(run, last.affine, norms, np.zeros(0), name="last second moment")
+    resolved = last.resolved(pieces)
+    moments = moments_of_last_round(run, view, resolved, x_pub)
+    result = estimate_of(run, view, check, moments)
     if squared is None or resolved.under_resolved:
         return result
     if tail_seen(released, squared, own, count):
@@ -437,7 +460,9 @@ def with_public_tail(
         return result
     of_mean = [f"mean{part}" for part in ("", "_std", "_below", "_above")]
     means = {name: getattr(result.report, name) for name in of_mean}
-    report = replace(full.report_of_public(base, x_pub, base.covariance)["report"], **means)
+    public = report_of_public(base, x_pub, base.covariance)
+    assert public.report is not None  # `tail_seen` has enough public rows
+    report = replace(public.report, **means)
     error = math.sqrt(float(np.mean(own**2)) / len(own))  # of a mean of m products of whitened rows
     result = replace(result, covariance=base.covariance, predicted_covariance_error=error)
     return replace(result, report=report, part_reasons=((Reason.FALLBACK,),) * len(white))
@@ -468,39 +493,35 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
     )
 
 
-def _rounds(
-    run: Session,
-    state: full.FullRounds,
-    part: Fraction,
-    public: FloatArray,
-    check: ScaleCheck,
-    *,
-    needed: bool,
-) -> RadialMean:
-    """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
-    while (
-        share := state.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None)
-    ) is not None:
-        radius = state.radius(share) if state.made else first_radius(check, state.plan, share)
-        released = run.release(
-            sums.SecondMoment(affine=state.affine, radius=radius),
-            name=f"second moment, round {state.made + 1}",
-            cost=run.account.allowance * part * share,
-            clip_radius=radius,
-        )
-        state.update(released, share)
-    plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * state.left)
-    count = plan.counting(state.amplified)
-    affine = state.center()
-    norms = count.count_norms(
-        run, affine, helping_norms(affine, public), name="norms before the last round"
-    )
-    norms = norms.moved(constant_sq(run.rows.dim))
-    return plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
+def release_early(
+    run: Session, early: FullRounds, part: Fraction, check: ScaleCheck, *, needed: bool
+) -> None:
+    """Release the early rounds, planned one by one, at least one if `needed`."""
+    plan = early.plan
+
+    def schedule() -> Iterator[PlannedRelease]:
+        least = tuning.EARLY_SHARES[0] if needed else None
+        while share := early.step() or (None if early.made else least):
+            radius = (
+                math.sqrt(plan.radius_sq(early.made, share))
+                if early.made
+                else first_radius(check, plan, share)
+            )
+            name = f"second moment, round {early.made + 1}"
+            cost = run.account.allowance * part * share
+            yield PlannedRelease(name=name, cost=cost, radius=radius)
+            early.left -= share
+
+    def measure(step: PlannedRelease) -> list[RoundMoment]:
+        total = sums.SecondMoment(affine=early.affine, radius=step.radius)
+        released = run.release(total, name=step.name, cost=step.cost, clip_radius=step.radius)
+        return [RoundMoment(released, plan.n)]
+
+    release_rounds([early], schedule(), measure)
 
 
 def ladder(
-    method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options
+    method: Method[[int]], run: Session, x_pub: FloatArray, options: Options
 ) -> GaussianCall:
     """Read the public rows, predict every structure, choose one, check the grids and warn, all before the debit."""
     base = public_prior(x_pub)
@@ -562,10 +583,9 @@ def _advice(worth: EffectiveRows, n: int, spending: Spending, view: Forecasts, t
 
 
 def forecast(
-    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget
+    options: Options, dim: int, n_pub: int, n_priv: int, spending: Spending
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
-    spending = spending_of(budget, draws(dim))
     view = forecast_structures(
         plain_worth(dim, n_pub), n_priv, spending, CountShares.of(n_priv, spending)
     )
@@ -576,13 +596,3 @@ def forecast(
         details[f"{name}_covariance_error"] = each.covariance
         details[f"{name}_mean_error"] = each.mean
     return view.structures[taken].covariance, details
-
-
-METHOD = GaussianMethod(
-    name="ladder",
-    begin=ladder,
-    learn=release_structure,
-    draws=draws,
-    predict=forecast,
-    needs_public=True,
-)

@@ -13,25 +13,25 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.distributions.norms import DRAWS, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.column_means import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.complete_rows import CompleteRows
-from fastpubpriv.estimators.ladder.full import (
+from fastpubpriv.estimators.complete_rows import CompleteRows, fields_of, reasons_of
+from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
+from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
+from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gaussians.gaussian_intervals import (
     parts_of,
     public_kurtosis,
-    tail_of,
     undetected_square,
 )
-from fastpubpriv.estimators.ladder.ladder_method import helping_norms
-from fastpubpriv.estimators.ladder.ladder_tuning import (
+from fastpubpriv.gaussians.gaussian_tuning import (
     KURTOSIS,
     LEAST_PUBLIC,
     OUTER,
     UNSEEN_KURTOSIS,
 )
-from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
-from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
-from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
-from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gaussians.ladder import helping_norms
+from fastpubpriv.gaussians.last_round import tail_of
+from fastpubpriv.gaussians.structures import chi_beyond, count_share
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import PCAResult
@@ -171,8 +171,8 @@ def private_pca(
         result = PCAResult(
             **components,
             **along,
-            **({} if complete is None else complete.fields(rows.n)),
-            reasons=() if complete is None else complete.reasons,
+            **fields_of(complete, rows),
+            reasons=reasons_of(complete, rows),
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
             center=middle,
             columns=rows.columns,

@@ -1,0 +1,211 @@
+"""Covariance of centered private rows without public ones, by CoinPress."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import session, validation
+from fastpubpriv._types import FloatArray, Mode, RowsPerPerson
+from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.output_bounds import Box, narrowed
+from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
+from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gaussians.lifted import ROW_FAILURE
+from fastpubpriv.gaussians.pairs import coinpress_rounds
+from fastpubpriv.gaussians.rounds import Precision, RoundMoment, covariance_error, union_tail
+from fastpubpriv.gaussians.structures import chi_beyond
+from fastpubpriv.mechanisms.sums import AffineMap, check_gram_grids
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.results.estimates import CovarianceResult
+from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+
+MAX_STEPS = 10
+# Predicted relative error from which a warning says that noise is as large as the covariance.
+HOPELESS = 2.0
+# Mean squared norm, over the squared clip radius, above which rows are considered clipped.
+FILLED = 0.8
+
+
+def _frame(
+    scale: Any, center: Any, box: Box | None, dim: int
+) -> tuple[FloatArray, FloatArray, dict[str, str]]:
+    """Return center, units of the columns (dim,) in which the covariance is at most about the identity, and their provenance."""
+    if (scale is None) == (box is None):
+        raise InputError(
+            "pass either scale=, a bound on the largest eigenvalue of the covariance, or bounds=(lowest, highest)"
+        )
+    if box is None:
+        unit = np.full(dim, math.sqrt(size("scale", scale)))
+        middle = session.vector_or_number("center", 0.0 if center is None else center, dim)
+        return middle, unit, {"center": "argument", "scale": "argument"}
+    low, high = box
+    half = high / 2.0 - low / 2.0
+    middle = low + half if center is None else session.vector_or_number("center", center, dim)
+    if not np.all((low < middle) & (middle < high)):
+        raise InputError("center= must lie within bounds=: it is the mean of the rows")
+    unit = half if center is None else np.sqrt(middle - low) * np.sqrt(high - middle)
+    for value in unit:
+        size("the largest standard deviation within bounds", value)
+        size("the largest variance within bounds", value * value)
+    return (
+        middle,
+        unit,
+        {"center": "bounds" if center is None else "argument", "bounds": "argument"},
+    )
+
+
+@shared_docs
+@user_level
+def coinpress_covariance(
+    x_priv: Any,
+    *,
+    budget: Budget,
+    scale: float | None = None,
+    center: Any = None,
+    bounds: Any = None,
+    steps: int = 2,
+    mode: Mode = "practical",
+    failure_prob: float = FAILURE_PROB,
+    columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> CovarianceResult:
+    """Covariance of centered private rows with no public row: the caller bounds the largest eigenvalue, or the columns.
+
+    Parameters
+    ----------
+    {x_priv}
+        Their mean is `center`. A row with a missing or infinite entry is left out: each round releases the number of complete
+        rows with the second moment, at no cost, and divides by it. If surely fewer than .98 are complete, the result has the
+        reason "gaps".
+    {budget}
+    scale : float > 0
+        Bound on the largest eigenvalue of the covariance, in squared data units. Too small a bound costs accuracy, never privacy.
+        Either this or `bounds`.
+    center : None, float or (dim,)
+        Mean of the rows (zero by default, with `bounds` their middle), a public number.
+    bounds : (lowest, highest), numbers or (dim,) each
+        Range of each column, instead of `scale`. The unit of a column is the largest standard deviation that the bounds permit
+        about `center`, half the range about their middle; no estimated standard deviation exceeds it.
+    steps : int from 1 to 10
+        Number of rounds. The last spends 3/4 of the budget.
+    {mode, failure_prob}
+        Used in mode="theory" only.
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    CovarianceResult
+        `covariance` (dim, dim), positive semi-definite, in squared data units; `correlation`; `predicted_error` for Gaussian
+        rows; `reasons` has "clipped" if `scale` appears to be too small, "unresolved" if the smallest eigenvalues are within the
+        noise.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbors: replace one row. One symmetric integer second moment per round, squared sensitivity 2 Q^4 (pure: l1 on
+    the triangle); the exact costs add up to at most the budget. Public: n_priv, dim.
+
+    Notes
+    -----
+    Biswas, Dong, Kamath, Ullman, "CoinPress" (2020), Algorithm 3. Departs from its published code: rows are multiplied by the
+    preconditioner on its proper side (that code is wrong from three rounds on), rows are not clipped in place, and the noise is
+    orthogonally invariant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP, coinpress_covariance
+    >>> rows = np.random.default_rng(0).normal(size=(20_000, 3)) * [1.0, 2.0, 3.0]
+    >>> result = coinpress_covariance(rows, budget=ZCDP(rho=0.5), scale=20.0, steps=3)
+    >>> np.round(np.sqrt(np.diag(result.covariance)), 0).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    rows, _ = session.open_rows(x_priv, columns=columns)
+    session.refuse_padding(rows, "coinpress_covariance", "estimate_gaussian")
+    steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
+    mode = validation.choice("mode", mode, ("practical", "theory"))
+    failure_prob = failure_probability(failure_prob)
+    session.require_squares("coinpress_covariance", rows.dim, 14)
+    box = validation.column_bounds(bounds, rows.dim)
+    middle, unit, provenance = _frame(scale, center, box, rows.dim)
+    run = session.start(
+        "coinpress_covariance",
+        rows,
+        budget,
+        draws=steps * (rows.dim * rows.dim + 1),
+        **session.asked(ledger, random_state, threads, progress),
+    )
+    dim = rows.dim
+    n = rows.n
+    shares = budget_shares(steps)
+    costs = [run.account.allowance * share for share in shares]
+    check_gram_grids(run.account, costs, dim, n)
+    tail = union_tail(mode, failure_prob, steps)
+    precision = Precision(dim, n, run.account.spending, tail)
+
+    def slack(moment: RoundMoment) -> float:
+        # As in the published constants, the noise is not included: with it, early rounds would reduce the range too little.
+        if not tail:
+            return precision.sampling
+        return precision.slack(moment.released.spectral_std / n)
+
+    base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
+    clip = chi_radius(dim, failure_prob / n if tail else ROW_FAILURE)
+    std = precision.std(clip**2, shares[-1])
+    predicted = covariance_error(np.ones(dim), n, std)
+    if not predicted < HOPELESS:
+        warn(
+            f"coinpress_covariance: predicted relative error {predicted:.3g}, noise as large as the covariance; pass a larger "
+            "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
+        )
+    with run.paid():
+        covariance, last = coinpress_rounds(run, base, costs=costs, clip=clip, slack=slack)
+        assert last.complete is not None
+        covariance = covariance * np.outer(unit, unit)
+        if box is not None:
+            (covariance,) = narrowed(covariance[None], middle[None], box)
+        result = CovarianceResult(
+            covariance=covariance,
+            relative_noise_std=last.std,
+            steps=steps,
+            predicted_error=max(predicted, _error_of(last, clip)),
+            reasons=(*_reasons(last, clip), *last.complete.reasons),
+            columns=rows.columns,
+            provenance=provenance,
+            **last.complete.number(n),
+            **run.fields(0),
+        )
+    return session.warned("coinpress_covariance", result)
+
+
+def _error_of(last: RoundMoment, clip: float) -> float:
+    """Return the relative Frobenius error by sampling, noise and clipping of Gaussian rows with the last round's second moment."""
+    values = np.maximum(last.spectrum()[0], last.std)
+    # A squared norm is about `unit` times a chi-squared of this freedom, of which clipping loses a share.
+    total = float(values.sum())
+    unit = float(values @ values) / total
+    freedom = total / unit
+    lost = chi_beyond(freedom, clip * clip / unit) / freedom
+    return math.hypot(covariance_error(values, last.n, last.std), lost * math.sqrt(freedom))
+
+
+def _reasons(last: RoundMoment, clip: float) -> Reasons:
+    """Return the reasons that the last round's second moment shows, in its own coordinates."""
+    dim = len(last.value)
+    if float(np.trace(last.value)) - 3.0 * last.std * math.sqrt(dim) > FILLED * clip * clip:
+        return (Reason.CLIPPED,)
+    least = float(last.spectrum()[0][0])
+    error = math.sqrt(2.0 * dim) * last.std + dim / last.n / 2.0
+    return () if least > error else (Reason.UNRESOLVED,)

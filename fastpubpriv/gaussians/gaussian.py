@@ -1,0 +1,150 @@
+"""`estimate_gaussian`: mean and covariance of private rows with public ones, by a method of `gaussian_methods`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastpubpriv import session
+from fastpubpriv._types import CovarianceMethod, Mode, RowsPerPerson, Structure
+from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
+from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gaussians.gaussian_methods import choose_method
+from fastpubpriv.gaussians.gaussian_options import Options
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.results.estimates import GaussianResult
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+
+
+@shared_docs
+@user_level
+def estimate_gaussian(
+    x_priv: Any,
+    *,
+    x_pub: Any,
+    budget: Budget,
+    pub_priv_gap: float = 0.0,
+    failure_prob: float = FAILURE_PROB,
+    method: CovarianceMethod = "auto",
+    structure: Structure = "auto",
+    mode: Mode = "practical",
+    rounds: int | None = None,
+    cond_max: float = DEFAULT_COND_MAX,
+    require_precondition: bool = False,
+    bounds: Any = None,
+    columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> GaussianResult:
+    """Mean and covariance of private rows, from no worse than a few public rows to a full private covariance.
+
+    Parameters
+    ----------
+    {x_priv}
+        A row with a missing or infinite entry is left out, but counts in n_priv: the result describes the complete rows. The ladder
+        releases their number (`complete_rows`) where it counts norms or has structure "full", divides by it if it is significantly
+        below n_priv, and includes its error in the intervals.
+    {x_pub}
+        At least two without missing cells, not all equal; other rows are left out. Columns may be constant, collinear or copies of
+        each other.
+    {budget}
+        Not spent if the public rows alone are predicted to be best.
+    {pub_priv_gap}
+        A value above 0 selects "lifted_coinpress". The ladder does not need it: it estimates from released numbers by how many
+        standard deviations the public mean is off (`shift` in `diagnostics`) and by what factor the public scale (`scale_ratio`),
+        and accounts for both.
+    {failure_prob}
+        It is the failure probability of the bounds that methods other than the ladder derive from the public rows.
+    method : "auto", "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances", "hypothesis_selection"
+        "auto" is "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": the errors of four structures are
+        predicted from public numbers, the best is chosen before anything is spent, and private and public moments are combined by
+        inverse variance; if rows and budget allow, an inexpensive private count estimates the scale of the rows. The last second
+        moment of the full structure, which includes the mean, is released in two pieces after a count of norms, which show the
+        direction of the bias from distant rows. It takes three passes over the rows if the public rows show their scale, and two
+        more if the counts show a heavy tail: the mean is then released separately.
+        "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighboring rows, then for the mean:
+        the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
+        favorable public rows. The other methods stand for black boxes that the paper cites; each module states its regime:
+        "recursive_preconditioner" (of KLSU19; many rows), "group_covariances" (of AL21; ApproxDP, very many rows, experimental),
+        "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
+    structure : "auto", "public", "mean", "diagonal" or "full"
+        Structure of the ladder's estimate: public mean and covariance; public covariance with a private mean; private variances
+        along the eigenvectors of the public covariance; a full, shrunk private covariance. "auto" minimizes the predicted error.
+    {mode}
+        The constants of the proofs include union bounds; the ladder has practical ones only.
+    rounds : int, optional
+        Rounds of the covariance recursion of the other methods; None applies the public rule.
+    cond_max : float
+        The other methods' bound on the condition number of the covariance, used without preconditioning.
+    require_precondition : bool
+        Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
+    {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    GaussianResult
+        `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure`
+        is the chosen structure, and `diagnostics` has the predictions for the others. Where the ladder's counts show a tail
+        that clipping lost, the covariance is the public one and columns are "fallback". With structure "full" of the ladder,
+        `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `part_reasons`
+        states for each column why they may be invalid. The other structures have those of means and correlations from ten public
+        rows on (more than columns), and of deviations from a hundred on; a column without one has a reason.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbors: replace one private row; holds for every public data set. Public numbers determine the structure. A second moment is
+    one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
+    (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The ladder's last second moment is two, of the
+    inner and the outer part of each row (4 Q^4). The number of second moments and their shares depend on released spectra and
+    counts; the exact costs add up to at most the budget on every path. The structure "public" reads nothing but the size of
+    `x_priv` and costs nothing.
+
+    Notes
+    -----
+    The methods in public coordinates are Paper A, Algorithm 2, Theorem 2.4 and Lemma B.11, with these differences: the learner is
+    an adaptation of CoinPress to lifted rows (x, 1), supported by measurements, where the paper calls a black box;
+    `pairs` keeps the black box. The noise is orthogonally invariant, smaller by sqrt(2) off the diagonal. The ladder is our own:
+    an empirical-Bayes prior from the public rows, a number of CoinPress rounds that depends on the released spectra, and shrinkage
+    to the likeliest of several targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP, estimate_gaussian
+    >>> rng = np.random.default_rng(0)
+    >>> mix = np.array([[2.0, 0.0], [1.0, 0.5]])
+    >>> private, public = rng.normal(size=(20_000, 2)) @ mix.T, rng.normal(size=(3, 2)) @ mix.T
+    >>> result = estimate_gaussian(private, x_pub=public, budget=ZCDP(rho=0.5))
+    >>> result.structure, bool(np.allclose(result.covariance, mix @ mix.T, rtol=0.1, atol=0.1))
+    ('full', True)
+    """
+    options = Options(
+        failure_prob=failure_prob,
+        pub_priv_gap=pub_priv_gap,
+        mode=mode,
+        rounds=rounds,
+        cond_max=cond_max,
+        require_precondition=require_precondition,
+        structure=structure,
+        bounds=bounds,
+    ).checked()
+    chosen = choose_method(method, options)
+    rows, public = chosen.opened(x_priv, x_pub, columns, budget, options)
+    run = session.start(
+        "estimate_gaussian",
+        rows,
+        budget,
+        draws=chosen.draws(rows.dim),
+        reserved=None if chosen.reserved is None else chosen.reserved(budget),
+        **session.asked(ledger, random_state, threads, progress),
+    )
+    finish = chosen.begun(run, public, options)
+    del public  # may be as large as a covariance
+    return finish()
