@@ -33,6 +33,7 @@ from fastpubpriv.mechanisms.sums import (
     CountedMoment,
     SecondMoment,
 )
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
@@ -51,6 +52,7 @@ from fastpubpriv.training.concerns import (
     is_separated,
 )
 from fastpubpriv.training.coordinates import Rotation, rounding_residual
+from fastpubpriv.training.inputs import UNIFORM_SPREAD
 from fastpubpriv.training.newton import NewtonPlan
 from fastpubpriv.training.posterior import (
     Average,
@@ -248,6 +250,8 @@ class PooledMoment:
     flattest: FloatArray  # (k,), lower bounds of it
     plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
     plain_noise: float
+    # root mean square of the error of a row's coordinate by the grid of the release, 0 if that is negligible
+    rounding: float = 0.0
 
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
         """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
@@ -276,14 +280,31 @@ def measure_curvature(
     )
     lengths = np.sum(public**2, axis=1)
     wide = plan.joint
-    plain, noise, clipped = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
-    noise /= run.account.spending.on_diagonal
+    released = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
+    # The sum of squares of rows has as its unit the square of a grid step.
+    step = math.sqrt(released.unit)
+    released = replace(
+        released,
+        noise=released.noise / run.account.spending.on_diagonal,
+        rounding=step / UNIFORM_SPREAD,
+    )
     near = public.T @ public / m
     if not problem.loss.classes:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
-    return pooled_curvature(plain, noise, clipped, near, public, n)
+    return pooled_curvature(released, near, public, n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleasedCurvature:
+    """The released mean curvature of private rows, or its packed entries."""
+
+    mean: FloatArray
+    noise: float  # of an entry
+    clipped: float  # bound on what clipping may have removed
+    unit: float  # of the sum's whole numbers
+    rounding: float = 0.0  # see `PooledMoment`
 
 
 def released_curvature(
@@ -296,8 +317,8 @@ def released_curvature(
     again: str = "",
     *,
     wide: bool = False,
-) -> tuple[FloatArray, float, float]:
-    """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
+) -> ReleasedCurvature:
+    """Return the mean of a query over n rows, with a radius by a count of norms."""
     # If `wide`, the radius comes from public rows, of which `lengths` are squared norms, and one pass releases both.
     if wide:
         radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
@@ -325,7 +346,13 @@ def released_curvature(
         )
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
     mean = np.clip(np.nan_to_num(moment.value), -LARGEST, LARGEST) / n
-    return mean, moment.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond)
+    assert isinstance(moment.event, GaussianEvent | LaplaceEvent)
+    return ReleasedCurvature(
+        mean=mean,
+        noise=moment.noise_std / n,
+        clipped=min(float(dim), tuning.CLIPPED_GRAM * beyond),
+        unit=moment.noise_std / moment.event.noise_std,
+    )
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
@@ -335,15 +362,14 @@ def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
 
 
 def pooled_curvature(
-    plain: FloatArray,
-    noise: float,
-    clipped: float,
-    near: FloatArray,
-    public: FloatArray,
-    n: float,
+    released: ReleasedCurvature, near: FloatArray, public: FloatArray, n: float
 ) -> PooledMoment:
-    """Pool the curvature `plain` of n private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
+    """Pool the curvature of n private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
+    plain = released.mean
+    noise = released.noise
+    clipped = released.clipped
+    rounding = released.rounding
     matrix = plain
     error = noise
     if m > 2 * dim:
@@ -355,12 +381,14 @@ def pooled_curvature(
             matrix = weight * plain + (1.0 - weight) * near
             error = noise * math.sqrt(weight)
             clipped = clipped * weight
+            rounding = rounding * weight
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     # A symmetric matrix of noise has next to no eigenvalue beyond this edge of its spectrum (Wigner 1955).
     edge = 2.0 * error * math.sqrt(dim)
     least = max(tuning.LEAST_CURVATURE, edge)
-    held = (vectors * np.maximum(values, least)) @ vectors.T
-    unseen = vectors[:, values < least]
+    unresolved = (values < least) & (values < tuning.RESOLVED * edge)
+    held = (vectors * np.where(unresolved, least, values)) @ vectors.T
+    unseen = vectors[:, unresolved]
     # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are
     # as many public ones as vary along an axis, may be as rare as chance allows.
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
@@ -379,6 +407,7 @@ def pooled_curvature(
         flattest=np.clip(np.maximum(rare, shown - edge), min(1.0 / n, least), least),
         plain=plain,
         plain_noise=noise,
+        rounding=rounding,
     )
 
 
@@ -535,7 +564,7 @@ def learn_exact(
     # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
     alone: Any = known.mean
     if not isinstance(known, LogisticPosterior):
-        alone = np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
+        alone = np.linalg.lstsq(known.rows, known.labels, rcond=math.sqrt(tuning.FLAT))[0]
     rounding = rounding_residual(
         rotation.step,
         start.mean,
@@ -590,6 +619,11 @@ class ExactStep:
     mean_score: Callable[[FloatArray], FloatArray] | None = None
 
     @property
+    def _rank(self) -> int:
+        """Number of directions that are seen, at least one."""
+        return max(self.radial.dim - len(self.curvature.flattest), 1)
+
+    @property
     def m(self) -> int:
         """Number of public rows."""
         return len(self.public_scores)
@@ -602,14 +636,16 @@ class ExactStep:
     def _inverse(self) -> FloatArray:
         return np.asarray(self.half @ self.half)
 
+    def _length_of(self, root: FloatArray) -> float:
+        """Length of a symmetric matrix (D, D) times the mean of scores, without that of its noise."""
+        noise = self._noise_sq * np.linalg.eigvalsh(root @ root)
+        length_sq = max(float(np.sum((root @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0)
+        return math.sqrt(length_sq + math.sqrt(2.0) * float(np.linalg.norm(noise)))
+
     @property
     def _length(self) -> float:
         """Length of the step, without that of its noise."""
-        noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
-        length_sq = max(
-            float(np.sum((self.half @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0
-        )
-        return math.sqrt(length_sq + math.sqrt(2.0) * float(np.linalg.norm(noise)))
+        return self._length_of(self.half)
 
     @property
     def _bent_sq(self) -> float:
@@ -632,6 +668,20 @@ class ExactStep:
         """Bound (q,) on the effect of the clip of the curvature on the step."""
         most = min(self.curvature.clipped * self._length / self.radial.dim, self._length)
         return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
+
+    @property
+    def _rounded(self) -> FloatArray:
+        """Bound (q,) on the effect of the rounding of rows in the curvature on the step."""
+        # A row y with an error e adds y e' + e y' to the curvature. Between b = H^-1 q and the step s that is e' (s b'y + b s'y):
+        # at worst as large as a root mean square, since few distinct rows do not average their errors.
+        step = self.half @ self.radial.mean
+        inverse_rows = self.to_user @ self._inverse
+        row_sq = np.sum((self.to_user @ self.half) ** 2, axis=1) * self._length**2
+        change = self._length_of(np.eye(self.radial.dim))  # of predictions by the step
+        error_sq = np.sum(inverse_rows**2, axis=1) * change**2
+        both = (inverse_rows @ step) * (self.to_user @ step)
+        size_sq = row_sq + error_sq + 2.0 * np.maximum(both, 0.0)
+        return np.asarray(self.curvature.rounding * np.sqrt(size_sq))
 
     def _far_out(self, rows: FloatArray) -> FloatArray:
         """Bound (q,) on the effect of undetected rows on maps (q, D) of the mean score, if detected norms are far out already."""
@@ -750,13 +800,13 @@ class ExactStep:
         given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         bent_user = self.to_user @ bent
-        tail = (
+        of_rows = (
             given.tail
             + self._far_out(to_user)
             + self._clipped
             + tuning.BENT_OFF * np.abs(bent_user)
-            + self.rounding * lengths
         )
+        tail = of_rows + self._rounded + self.rounding * lengths
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
@@ -795,7 +845,7 @@ class ExactStep:
             - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         )
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
-        reasons = self._reasons(tail + np.abs(given.extra), std, rests, excess, shifted=shifted)
+        reasons = self._reasons(of_rows + np.abs(given.extra), std, rests, excess, shifted=shifted)
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
             estimate=self.to_user @ mean + self.offset,
@@ -889,17 +939,16 @@ class ExactStep:
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over its expectation."""
         usual = self._public_sq + self._noise_sq + self.radial.sampling_std**2 + mean_tail**2
-        return min(
-            float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST),
-            LARGEST,
-        )
+        # Along unseen directions the step is short of the exact coefficients.
+        unseen = self.curvature.unseen
+        seen = apart - unseen @ (unseen.T @ apart)
+        distance_sq = float(np.sum(np.linalg.solve(self.half, seen) ** 2)) / self._rank
+        return min(distance_sq / max(usual, 1.0 / LARGEST), LARGEST)
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
-        dim = self.radial.dim
-        return disagreement > max(
-            tuning.MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - tuning.BY_CHANCE))
-        )
+        by_chance = special.fdtri(self._rank, self.m - self.radial.dim, 1.0 - tuning.BY_CHANCE)
+        return disagreement > max(tuning.MOST_DRIFT, float(by_chance))
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""

@@ -10,7 +10,7 @@ derivative, such as Boehning's, would make steps too short to reach the maximum.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -466,10 +466,8 @@ def _measure_curvature(
     query = VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
     on_rows = run.on(each_row(rows, bend, bend.width))
     lengths = np.sqrt(np.sum(public**2, axis=1))
-    mean, noise, clipped = released_curvature(
-        on_rows, plan.count, query, lengths, n, slope.size, again
-    )
+    packed = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
     near = bend.matrix(public.mean(axis=0))
-    return pooled_curvature(
-        bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public), n
-    )
+    # The grid of a plain sum is too fine for its rounding to matter.
+    released = replace(packed, mean=bend.matrix(packed.mean), noise=packed.noise / math.sqrt(2.0))
+    return pooled_curvature(released, near, known.at(slope)(known.public), n)

@@ -113,6 +113,8 @@ POOLED = 5
 FEW_POOLED = 10
 # least curvature of a step along a direction, and lower bound of an unseen one
 LEAST_CURVATURE = 0.02
+# least one that is used as it is, over the edge of the spectrum of its noise: one in ten
+RESOLVED = 10.0
 FLATTEST = 3e-5
 MUCH = 0.25  # share of a variance, or of all directions
 THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction

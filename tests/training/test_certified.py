@@ -15,20 +15,12 @@ COLLINEAR = ("Filip",)
 ROUNDED_ROWS = pytest.mark.xfail(
     strict=True, reason="intervals do not include the rounding of rows to their grid"
 )
-# Private and public rows are the same few, whose roundings to some 2,700 steps do not average out: the curvature is off by
-# .0008 to .0024, where its noise is below .00001.
-ROUNDED_CURVATURE = pytest.mark.xfail(
-    strict=True, reason="intervals do not include the rounding of rows in the curvature"
-)
 NOT_BUILT = {
     "population": {"Wampler1": ROUNDED_ROWS, "Wampler2": ROUNDED_ROWS},
     "rows": {
-        "Longley": ROUNDED_CURVATURE,
         "Wampler1": ROUNDED_ROWS,
         "Wampler2": ROUNDED_ROWS,
         "Wampler3": ROUNDED_ROWS,
-        "Wampler4": ROUNDED_CURVATURE,
-        "Wampler5": ROUNDED_CURVATURE,
     },
 }
 
@@ -105,7 +97,6 @@ def test_tables_with_residuals_and_without_collinear_columns_have_no_reason(name
     assert reasons(fitted(name)) == set()
 
 
-@pytest.mark.xfail(strict=True, reason="there is no reason for collinear columns")
 def test_collinear_columns_are_the_only_reason():
     """Four eigenvalues of the correlation of Filip's ten powers are below 1e-10, the least is 6e-19 (mpmath, 60 digits)."""
     assert reasons(fitted("Filip")) == {"collinear"}
