@@ -38,7 +38,7 @@ from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason
-from fastpubpriv.rowwise.losses import Loss
+from fastpubpriv.rowwise.losses import Loss, huber_threshold
 from fastpubpriv.rowwise.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Session
 from fastpubpriv.sources import Rows
@@ -53,7 +53,7 @@ from fastpubpriv.training.concerns import (
 )
 from fastpubpriv.training.coordinates import Rotation, rounding_residual
 from fastpubpriv.training.inputs import UNIFORM_SPREAD
-from fastpubpriv.training.newton import NewtonPlan
+from fastpubpriv.training.newton import NewtonPlan, bounded
 from fastpubpriv.training.posterior import (
     Average,
     Family,
@@ -76,7 +76,7 @@ from fastpubpriv.training.problem import (
     rows_behind,
     rows_worth,
 )
-from fastpubpriv.training.public_fits import LogisticPosterior, chances
+from fastpubpriv.training.public_fits import LogisticPosterior, chances, huber_minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,8 @@ class ExactPlan(MethodPlan):
     start: NewtonPlan  # at the share tuning.START
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
-    share: Fraction  # of the budget for the sum of scores
+    share: Fraction  # of the budget of a round for the sum of scores
+    rounds: int  # rounds of curvature and scores, each at an equal cost and at the result of the previous one
     hopeless: bool  # whether noise is so large that public rows alone are as accurate
     # whether radii come from public rows, and norms are counted in the pass that they are for
     joint: bool
@@ -135,9 +136,19 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     ):
         return tuning.MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
-    if not problem.loss.classes:  # whose residuals are bounded
-        lengths *= np.abs(known.labels - known.rows @ known.mean)
+    if not problem.loss.classes:  # whose residuals are at most one
+        lengths *= np.abs(problem.loss.residuals_of(known.rows @ known.mean, known.labels))
     return tuning.MOST_STEPS if kurtosis(lengths) > KURTOSIS / 4.0 else tuning.MOST_STEPS // 2
+
+
+def count_rounds(problem: TrainingProblem, left: Spending) -> int:
+    """Number of rounds of curvature and scores: two of bounded residuals, if noise is not far above sampling errors."""
+    # The average of two halves has the noise of the whole in Gaussian accounts, and twice its variance with pure epsilon.
+    unit = 16.0 * problem.dim / problem.counted
+    whole = unit * left.std("sum", problem.dim) ** 2
+    halves = unit * left.std("sum", problem.dim, Fraction(1, 2)) ** 2 / 2.0
+    quiet = whole < tuning.QUIET_ROUNDS and halves - whole < tuning.SPLIT
+    return 2 if problem.is_bounded and quiet else 1
 
 
 def plan_exact(
@@ -146,14 +157,18 @@ def plan_exact(
     """Return the plan for what is `left` of an allowance."""
     dim = problem.dim
     n = problem.n_priv
-    counting = left.part(tuning.GRAM * tuning.GRAM_COUNT)
-    gram = left.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
+    noise = left.std("sum", dim)
+    relative = 16.0 * dim * noise**2 / problem.counted
+    rounds = count_rounds(problem, left)
+    of_round = left.part(Fraction(1, rounds))
+    counting = of_round.part(tuning.GRAM * tuning.GRAM_COUNT)
+    gram = of_round.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
     count = NormCount.costing(
         counting.allowance,
         gram.allowance,
         n,
         dim * (dim + 1) // 2,
-        spending=left,
+        spending=of_round,
         noise=math.sqrt(0.5) * gram.std("moment", dim),  # of an entry off the diagonal
         squared=True,
     )
@@ -163,21 +178,19 @@ def plan_exact(
     unclear = (
         16.0
         * dim
-        * left.std("moment", dim, tuning.SQUARES)
+        * of_round.std("moment", dim, tuning.SQUARES)
         / problem.counted
         * math.sqrt((dim + 1) / 2.0)
     )
-    clear = left.counts_squares and unclear < tuning.UNCLEAR_SQUARES
+    clear = of_round.counts_squares and unclear < tuning.UNCLEAR_SQUARES
     squares = tuning.SQUARES if clear else Fraction(0)
-    radial, pieces = plan_scores(account, left, dim, n, squares)
+    radial, pieces = plan_scores(account, of_round, dim, n, squares)
     if clear:
-        bound, _ = left.at(radial.squares).square_bound(_grid_of_sums(radial), dim)
+        bound, _ = of_round.at(radial.squares).square_bound(_grid_of_sums(radial), dim)
         if not bound:
-            radial, pieces = plan_scores(account, left, dim, n)
-    noise = left.std("sum", dim)
-    relative = 16.0 * dim * noise**2 / problem.counted
+            radial, pieces = plan_scores(account, of_round, dim, n)
     known = problem.posterior
-    row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
+    row = 0.5 if isinstance(known, LogisticPosterior) else known.part * known.row_variance
     private = dim * row * risk(pieces, relative) / problem.counted
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
     joint = (
@@ -186,7 +199,7 @@ def plan_exact(
         and most_steps(problem, noise) < tuning.MOST_STEPS
         and min(
             counting.count_steps(moments.event),
-            left.at(radial.count).count_steps(_grid_of_sums(radial).event),
+            of_round.at(radial.count).count_steps(_grid_of_sums(radial).event),
         )
         > tuning.FINE_COUNTS
     )
@@ -197,7 +210,8 @@ def plan_exact(
         share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess),
         public_excess=known.excess,
-        steps=start.steps + (tuning.PASSES // 2 if joint else tuning.PASSES),
+        steps=start.steps + rounds * (tuning.PASSES // 2 if joint else tuning.PASSES),
+        rounds=rounds,
         joint=joint,
         hopeless=relative > tuning.HOPELESS and private > tuning.DROWNED * known.excess,
     )
@@ -226,8 +240,12 @@ def factors(
 ) -> FloatArray:
     """Return the factors (k,) of public rows in the same map, from predictions and labels."""
     residuals = loss.residuals_of(scores, labels)
+    if not loss.classes and curvature:
+        threshold = huber_threshold(loss)
+        within = math.inf if threshold is None else threshold
+        return np.where(np.abs(labels - scores) < within, 1.0, 0.0)
     if not loss.classes:
-        return np.ones_like(residuals) if curvature else residuals
+        return residuals
     if not curvature:
         return 4.0 * residuals
     p = chances(scores)
@@ -269,7 +287,12 @@ class PooledMoment:
 
 
 def measure_curvature(
-    run: Session, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
+    run: Session,
+    problem: TrainingProblem,
+    plan: ExactPlan,
+    public: FloatArray,
+    affine: AffineMap,
+    again: str = "",
 ) -> PooledMoment:
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
     dim = problem.dim
@@ -280,7 +303,7 @@ def measure_curvature(
     )
     lengths = np.sum(public**2, axis=1)
     wide = plan.joint
-    released = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
+    released = released_curvature(run, plan.count, query, lengths, n, dim, again, wide=wide)
     # The sum of squares of rows has as its unit the square of a grid step.
     step = math.sqrt(released.unit)
     released = replace(
@@ -289,7 +312,7 @@ def measure_curvature(
         rounding=step / UNIFORM_SPREAD,
     )
     near = public.T @ public / m
-    if not problem.loss.classes:
+    if not problem.is_bounded:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
@@ -327,7 +350,7 @@ def released_curvature(
             moment=replace(query, radius=radius),
             counted=count.shares.cells,
         )
-        name = "norms of the rows' curvature, and curvature"
+        name = f"norms of the rows' curvature, and curvature{again}"
         cost = count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
@@ -425,7 +448,7 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
-    if problem.loss.classes:  # whose curvature is no second moment of rows
+    if problem.is_bounded:  # whose curvature is no second moment of all rows
         return False
     squares = np.einsum("ij,jk,ik->i", to_terms, moment.plain, to_terms) / share
     lengths_sq = np.sum(to_terms**2, axis=1)
@@ -504,6 +527,8 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     variance = float(np.var(known.labels))
     if isinstance(known, LogisticPosterior):
         middle, variance = constant_odds(known)
+    elif known.threshold is not None:
+        middle, variance = robust_mean(known.labels, known.threshold)
     axis = known.turn[0]
     constant = Law(
         mean=middle * axis, covariance=variance / len(known.labels) * np.outer(axis, axis)
@@ -511,6 +536,14 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     return PublicLaws(
         own=own, reported=known.mean, constant=constant, slope_variance=variance / dim
     )
+
+
+def robust_mean(labels: FloatArray, threshold: float) -> tuple[float, float]:
+    """Constant of the least Huber loss, and its variance times the number of rows."""
+    middle = float(huber_minimum(np.ones((len(labels), 1)), labels, threshold)[0])
+    clipped = np.clip(labels - middle, -threshold, threshold)
+    inside = max(float(np.mean(clipped == labels - middle)), tuning.LEAST_INSIDE)
+    return middle, float(np.mean(clipped**2)) / inside**2
 
 
 def constant_odds(known: LogisticPosterior) -> tuple[float, float]:
@@ -528,11 +561,21 @@ def learn_exact(
     run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows
 ) -> Fitted:
     """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
+    on_rows = run.on(rows)
+    step = measured_step(on_rows, problem, plan, start)
+    for _ in range(plan.rounds - 1):
+        step = measured_step(on_rows, problem, plan, step.next_start(), ", again")
+    return step.fitted()
+
+
+def measured_step(
+    on_rows: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, again: str = ""
+) -> ExactStep:
+    """Release curvature and scores of a round at its `start`; `again` ends the names of the releases."""
     known = problem.posterior
     rotation = problem.rotation
     dim = problem.dim
     at_start = partial(row_score, problem.loss, start.mean, rotation)
-    on_rows = run.on(rows)
 
     def public(slope: FloatArray, *, curvature: bool = False) -> FloatArray:
         return (
@@ -542,14 +585,14 @@ def learn_exact(
 
     bends = public(start.mean, curvature=True)
     scores = public(start.mean)
-    curvature = measure_curvature(
-        on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True))
-    )
+    affine = AffineMap(dim=dim, score=at_start(curvature=True))
+    curvature = measure_curvature(on_rows, problem, plan, bends, affine, again)
     half = curvature.power(-0.5)
     lengths = np.linalg.norm(scores @ half, axis=1)
     wide = max(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
+    norms = "norms of scores" if plan.joint else f"norms of scores{again}"
     pieces = "two pieces of scores"
     if plan.radial.squares:
         pieces += " and their squares"
@@ -558,19 +601,17 @@ def learn_exact(
         AffineMap(dim=dim, matrix=half, score=at_start()),
         lengths,
         radius=wide if plan.joint else None,
-        names=("norms of scores", pieces),
+        names=(norms, pieces + again),
         counted=problem.counted,
     )
-    # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
+    # The fit of the public rows alone: the least loss, or the ridge fit of the logistic loss.
     alone: Any = known.mean
-    if not isinstance(known, LogisticPosterior):
+    if problem.threshold is not None:
+        alone = huber_minimum(known.rows, known.labels, problem.threshold)
+    elif not isinstance(known, LogisticPosterior):
         alone = np.linalg.lstsq(known.rows, known.labels, rcond=math.sqrt(tuning.FLAT))[0]
-    rounding = rounding_residual(
-        rotation.step,
-        start.mean,
-        0.0 if problem.loss.classes else float(np.abs(known.labels).max()),
-    )
-    step = ExactStep(
+    rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
+    return ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
         start=start,
@@ -587,9 +628,21 @@ def learn_exact(
         elsewhere=is_elsewhere(problem, curvature),
         rounding=rounding,
         concerns=concerns_of(problem, curvature, radial, start.mean, rounding),
-        mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
+        predictors=known.rows,
+        longest=problem.longest_move,
+        vanishing=problem.loss.classes,
     )
-    return step.fitted()
+
+
+def largest_label(problem: TrainingProblem, slope: FloatArray) -> float:
+    """Largest label of a public row that rounding changes and that matters: of the Huber loss, within the threshold."""
+    if problem.loss.classes:
+        return 0.0
+    known = problem.posterior
+    largest = float(np.abs(known.labels).max())
+    if problem.threshold is None:
+        return largest
+    return min(largest, float(np.abs(known.rows @ slope).max()) + problem.threshold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -615,7 +668,11 @@ class ExactStep:
     elsewhere: bool  # see `is_elsewhere`
     rounding: float  # see `rounding_residual`; at worst all of it lies along one direction
     concerns: Concerns  # reasons that do not depend on the step
-    # mean score of public rows at coefficients (D,), for a loss that is not quadratic
+    predictors: FloatArray  # (m, D), rows of the public linear predictors, which a move changes
+    longest: float  # largest root mean square of these changes
+    # whether scores vanish with their curvature, of which the inverse is the variance
+    vanishing: bool
+    # mean score of public rows at coefficients (D,), if the change of the curvature along the step is estimated
     mean_score: Callable[[FloatArray], FloatArray] | None = None
 
     @property
@@ -707,8 +764,7 @@ class ExactStep:
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
         error_sq = (self._noise_sq + self.radial.sampling_std**2) / curvature.raised * more**2
-        if self.mean_score is not None:
-            # Scores of classes vanish with their curvature, of which the inverse is the variance.
+        if self.vanishing:
             error_sq = np.maximum(
                 error_sq, 0.5 / self.excess_unit / (self.radial.n * curvature.flattest)
             )
@@ -770,6 +826,19 @@ class ExactStep:
             curvature_sq=curvature_sq,
         )
 
+    def _move(self, point: Average) -> tuple[FloatArray, bool]:
+        """Move (D,) from the start to the point, and whether it is cut."""
+        move = self.half @ point.mean
+        cut, _ = bounded(move, self.predictors, self.longest)
+        return cut, not np.array_equal(cut, move)
+
+    def next_start(self) -> Fitted:
+        """Start of another round: the point, with the average of its errors over the coordinates of scores."""
+        point = average(self._scores, self._families)
+        move, _ = self._move(point)
+        covariance = point.error_sq / self.radial.dim * self._inverse
+        return Fitted(mean=self.start.mean + move, covariance=covariance, noise=covariance)
+
     def _excess(self, point: Average, constant: FloatArray) -> LossExcess:
         """Excess of the loss over the least one, at the point, at the public fit and at the `constant`, in its coordinates."""
         root = self.curvature.power(0.5)
@@ -793,13 +862,14 @@ class ExactStep:
         families = self._families
         point = average(self._scores, families)
         excess = self._excess(point, families[-1].mean)
-        mean = self.start.mean + self.half @ point.mean
+        move, is_cut = self._move(point)
+        mean = self.start.mean + move
         own = self.radial.functional(self.half)
         to_user = self.to_user @ self.half
         bent = self._bent(own.value)
+        bent_user = self.to_user @ bent
         given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
-        bent_user = self.to_user @ bent
         of_rows = (
             given.tail
             + self._far_out(to_user)
@@ -845,7 +915,9 @@ class ExactStep:
             - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         )
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
-        reasons = self._reasons(of_rows + np.abs(given.extra), std, rests, excess, shifted=shifted)
+        reasons = self._reasons(
+            of_rows + np.abs(given.extra), std, rests, excess, shifted=shifted, is_cut=is_cut
+        )
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
             estimate=self.to_user @ mean + self.offset,
@@ -906,6 +978,7 @@ class ExactStep:
         excess: LossExcess,
         *,
         shifted: bool,
+        is_cut: bool,
     ) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
@@ -924,7 +997,7 @@ class ExactStep:
         concerns = replace(
             self.concerns,
             unresolved=reason == Reason.UNRESOLVED,
-            fallback=excess.is_fallback,
+            fallback=excess.is_fallback or is_cut,
             shifted=shifted,
             few_rows=few,
             heavy_tail=heavy,

@@ -451,6 +451,14 @@ def _minimum(
     return _descended(start, value, move, lambda best: 1e-10 * max(best, 1e-300))
 
 
+def huber_minimum(rows: FloatArray, labels: FloatArray, threshold: float) -> FloatArray:
+    """Coefficients (D,) of the least Huber loss of rows (m, D) and labels (m,), next to without a prior."""
+    gram = rows.T @ rows
+    tiny = 1e-9 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    start = np.linalg.solve(gram + tiny, rows.T @ np.full(len(labels), np.median(labels)))
+    return _minimum(rows, labels, np.ones(len(labels)), (gram + tiny, tiny), threshold, start)
+
+
 _STRENGTHS = np.logspace(-2.0, 3.0, 11)
 
 

@@ -302,7 +302,7 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     dim, bent = _widths(problem)
     whole = account.spending
     relative = 16.0 * dim * whole.std("sum", dim) ** 2 / n
-    rounds = 2 if relative < tuning.QUIET_CLASSES else 1
+    rounds = 2 if relative < tuning.QUIET_ROUNDS else 1
     step = whole.part(tuning.START / tuning.SOFTMAX_STEPS)
     step.grid("sum", dim, n)  # InputError if there is none
     of_round = whole.part(Fraction(1, rounds))
@@ -385,6 +385,10 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         elsewhere=False,
         rounding=rounding_residual(known.rows.step, slope, 0.0),
         concerns=_concerns(known, slope, curvature, measured),
+        predictors=scores,
+        longest=math.inf,
+        vanishing=True,
+        # Two rounds from few steps still end short for long rows.
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )
     fitted = step.fitted()

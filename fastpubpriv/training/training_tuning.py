@@ -156,7 +156,9 @@ UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS = 3  # steps of the start
 # along contrasts; a second derivative has about the square of that many numbers
 MOST_COEFFICIENTS = 64
-QUIET_CLASSES = 3.0  # noise variance over sampling variance below which there are two rounds
+# noise variance over sampling variance below which there are two rounds, and what both may add to it
+QUIET_ROUNDS = 3.0
+SPLIT = 0.1
 
 # ---- Noisy gradients (`python -m benchmarks.papers b-tables-5-10`).
 FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches
