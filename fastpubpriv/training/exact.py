@@ -76,7 +76,13 @@ from fastpubpriv.training.problem import (
     rows_behind,
     rows_worth,
 )
-from fastpubpriv.training.public_fits import LogisticPosterior, chances, huber_minimum
+from fastpubpriv.training.public_fits import (
+    LogisticPosterior,
+    chances,
+    constant_odds,
+    huber_minimum,
+    robust_mean,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,12 +246,12 @@ def factors(
 ) -> FloatArray:
     """Return the factors (k,) of public rows in the same map, from predictions and labels."""
     residuals = loss.residuals_of(scores, labels)
-    if not loss.classes and curvature:
+    if not loss.classes:
+        if not curvature:
+            return residuals
         threshold = huber_threshold(loss)
         within = math.inf if threshold is None else threshold
         return np.where(np.abs(labels - scores) < within, 1.0, 0.0)
-    if not loss.classes:
-        return residuals
     if not curvature:
         return 4.0 * residuals
     p = chances(scores)
@@ -536,25 +542,6 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     return PublicLaws(
         own=own, reported=known.mean, constant=constant, slope_variance=variance / dim
     )
-
-
-def robust_mean(labels: FloatArray, threshold: float) -> tuple[float, float]:
-    """Constant of the least Huber loss, and its variance times the number of rows."""
-    middle = float(huber_minimum(np.ones((len(labels), 1)), labels, threshold)[0])
-    clipped = np.clip(labels - middle, -threshold, threshold)
-    inside = max(float(np.mean(clipped == labels - middle)), tuning.LEAST_INSIDE)
-    return middle, float(np.mean(clipped**2)) / inside**2
-
-
-def constant_odds(known: LogisticPosterior) -> tuple[float, float]:
-    """Log-odds of the public classes, and their variance times the number of rows; finite for a single class."""
-    # Half a row of each class is added: Jeffreys' prior of a share.
-    second = float(np.sum(known.factors * known.labels)) + 0.5
-    first = float(np.sum(known.factors * (1.0 - known.labels))) + 0.5
-    share = second / (first + second)
-    bend = (first + second) / (len(known.labels) + 1.0) * share * (1.0 - share)
-    score = float(np.mean(known.factors**2 * (known.labels - share) ** 2))
-    return math.log(second / first), max(score, bend**2) / bend**2
 
 
 def learn_exact(
@@ -1014,8 +1001,9 @@ class ExactStep:
         usual = self._public_sq + self._noise_sq + self.radial.sampling_std**2 + mean_tail**2
         # Along unseen directions the step is short of the exact coefficients.
         unseen = self.curvature.unseen
-        seen = apart - unseen @ (unseen.T @ apart)
-        distance_sq = float(np.sum(np.linalg.solve(self.half, seen) ** 2)) / self._rank
+        along_rows = apart - unseen @ (unseen.T @ apart)
+        scaled = np.linalg.solve(self.half, along_rows)
+        distance_sq = float(scaled @ scaled) / self._rank
         return min(distance_sq / max(usual, 1.0 / LARGEST), LARGEST)
 
     def _is_drift(self, disagreement: float) -> bool:

@@ -548,6 +548,25 @@ def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray
     return mean
 
 
+def robust_mean(labels: FloatArray, threshold: float) -> tuple[float, float]:
+    """Constant of the least Huber loss, and its variance times the number of rows."""
+    middle = float(huber_minimum(np.ones((len(labels), 1)), labels, threshold)[0])
+    clipped = np.clip(labels - middle, -threshold, threshold)
+    inside = max(float(np.mean(clipped == labels - middle)), tuning.LEAST_INSIDE)
+    return middle, float(np.mean(clipped**2)) / inside**2
+
+
+def constant_odds(known: LogisticPosterior) -> tuple[float, float]:
+    """Log-odds of the public classes, and their variance times the number of rows; finite for a single class."""
+    # Half a row of each class is added: Jeffreys' prior of a share.
+    second = float(np.sum(known.factors * known.labels)) + 0.5
+    first = float(np.sum(known.factors * (1.0 - known.labels))) + 0.5
+    share = second / (first + second)
+    bend = (first + second) / (len(known.labels) + 1.0) * share * (1.0 - share)
+    score = float(np.mean(known.factors**2 * (known.labels - share) ** 2))
+    return math.log(second / first), max(score, bend**2) / bend**2
+
+
 def ridge_precision(
     rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener
 ) -> FloatArray:

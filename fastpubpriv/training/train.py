@@ -118,10 +118,10 @@ def train(
     third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the Huber, logistic and softmax loss there are up to two
     rounds of all but the first steps, each at half of the cost, chosen from public numbers. For the softmax loss D counts all
-    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). The exact costs add up to at most the budget. Gradient
-    methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
-    batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
-    on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). The exact costs add up to
+    at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are
+    charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
+    after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
