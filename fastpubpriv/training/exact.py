@@ -376,12 +376,9 @@ def released_curvature(
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
     mean = np.clip(np.nan_to_num(moment.value), -LARGEST, LARGEST) / n
     assert isinstance(moment.event, GaussianEvent | LaplaceEvent)
-    return ReleasedCurvature(
-        mean=mean,
-        noise=moment.noise_std / n,
-        clipped=min(float(dim), tuning.CLIPPED_GRAM * beyond),
-        unit=moment.noise_std / moment.event.noise_std,
-    )
+    unit = moment.noise_std / moment.event.noise_std
+    clipped = min(float(dim), tuning.CLIPPED_GRAM * beyond)
+    return ReleasedCurvature(mean=mean, noise=moment.noise_std / n, clipped=clipped, unit=unit)
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
