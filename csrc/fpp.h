@@ -70,7 +70,7 @@ int32_t fpp_permutation_i64(const uint8_t *key, int64_t n, int64_t *out);
  * with s = unit <slope, z>, f is the residual of the loss (see fpp_gradient_map), or of a `curvature` the root of minus its derivative in s,
  * times the weight or its root; 0 where f is not finite. <slope, z> is exact for whole numbers with |slope| |z| <= 2^53. */
 typedef struct {
-    int32_t loss;            /* FPP_LOSS_SQUARED, _LOGISTIC or _WEIGHTED_LOGISTIC */
+    int32_t loss;            /* FPP_LOSS_SQUARED, _LOGISTIC, _WEIGHTED_LOGISTIC or _HUBER */
     int32_t curvature, weighted; /* 0 or 1 */
     double numbers[2];       /* of the loss */
     double unit, step;       /* positive and finite */

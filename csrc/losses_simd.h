@@ -1,4 +1,4 @@
-/* The logistic loss for vectors of rows: included under W, NAME and TARGET after row_vectors_simd.h. One order of operations without a call
+/* The logistic and the Huber loss for vectors of rows: included under W, NAME and TARGET after row_vectors_simd.h. One order of operations without a call
  * and without fused instructions, so that all instruction sets and C libraries give the same bits. */
 TARGET FPP_INLINE V NAME(chosen)(VI where, V then, V otherwise)
 {
@@ -44,4 +44,15 @@ TARGET FPP_INLINE V NAME(class_factor)(const double *classes, V score, V label, 
         }
     }
     return (V)((VI)found | ~known); /* all bits set are a NaN */
+}
+
+/* A residual clipped to the threshold of the Huber loss, or its curvature, 1 within and 0 from there on; NaN if it is not finite. */
+TARGET FPP_INLINE V NAME(bounded_factor)(double threshold, V residual, int curvature)
+{
+    const VI above = (VI)(residual >= threshold), below = (VI)(residual <= -threshold);
+    const V zero = residual - residual, bound = zero + threshold;
+    if (curvature) {
+        return NAME(chosen)(above | below, zero, zero + 1.0);
+    }
+    return NAME(chosen)(above, bound, NAME(chosen)(below, -bound, residual));
 }

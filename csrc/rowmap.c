@@ -45,6 +45,15 @@ FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void)
 }
 
 /* Written so that NaN fails. */
+static int32_t loss_is_valid(const fpp_row_score *score)
+{
+    if (score->loss == FPP_LOSS_HUBER) {
+        return score->numbers[0] > 0.0 && score->numbers[0] < INFINITY;
+    }
+    return score->loss >= FPP_LOSS_SQUARED && score->loss <= FPP_LOSS_WEIGHTED_LOGISTIC;
+}
+
+/* As above. */
 static int32_t map_is_valid(const fpp_row_map *map)
 {
     if (map == NULL || map->dim < 1 || map->dim > FPP_DIM_MAX || map->out_dim < 1 || map->out_dim > FPP_DIM_MAX) {
@@ -56,7 +65,7 @@ static int32_t map_is_valid(const fpp_row_map *map)
     /* The last row of a LOWER matrix must reach the last column, or a non-finite entry there would go unseen. */
     const fpp_row_score *score = map->score;
     if (score != NULL
-        && (score->loss < FPP_LOSS_SQUARED || score->loss > FPP_LOSS_WEIGHTED_LOGISTIC || score->slope == NULL
+        && (!loss_is_valid(score) || score->slope == NULL
             || map->center != NULL || map->offset != NULL || !(score->unit > 0.0 && score->unit < INFINITY)
             || !(score->step > 0.0 && score->step < INFINITY))) {
         return 0;

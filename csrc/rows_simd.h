@@ -107,7 +107,9 @@ TARGET FPP_INLINE void NAME(factors_of_scores)(const fpp_row_score *of, const do
     for (int64_t r = 0; r < rows; r += W) {
         const V score = NAME(load)(factor + r) * of->unit, label = NAME(load)(labels + r);
         V found = label - score;
-        if (of->loss != FPP_LOSS_SQUARED) {
+        if (of->loss == FPP_LOSS_HUBER) {
+            found = NAME(bounded_factor)(of->numbers[0], found, curvature);
+        } else if (of->loss != FPP_LOSS_SQUARED) {
             found = NAME(class_factor)(classes, score, label, curvature);
         } else if (curvature) {
             found = found - found + 1.0; /* what is not finite stays so */

@@ -106,7 +106,7 @@ static void check_rows(void)
     const fpp_row_score score = {.loss = FPP_LOSS_LOGISTIC, .unit = 1.0, .step = 1.0, .slope = doubles};
     fpp_row_score wrong[6] = {score, score, score, score, score, score};
     wrong[0].loss = FPP_LOSS_FUNCTION;
-    wrong[1].loss = FPP_LOSS_HUBER;
+    wrong[1].loss = FPP_LOSS_HUBER; /* without a threshold */
     wrong[2].unit = 0.0;
     wrong[3].step = INFINITY;
     wrong[4].slope = NULL;

@@ -123,6 +123,18 @@ static void check_scores(void)
         score.curvature = 0;
         CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
         CHECK(out[2] == (int32_t)nearbyint(3.0 * (1.0 - chance)) && out[4] == 0 && out[6] == 0 && out[9] == 0);
+        /* A threshold between both residuals, then one that is a residual. */
+        score.loss = FPP_LOSS_HUBER;
+        score.numbers[0] = 3.0;
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(out[0] == -2 && out[2] == -8 && out[4] == 96 && out[5] == -12 && out[6] == 0 && out[9] == 0);
+        score.curvature = 1;
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(out[0] == 2 && out[2] == 6 && out[4] == 0 && out[6] == 0 && out[9] == 0);
+        score.numbers[0] = 2.5;
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(out[0] == 0 && out[2] == 0 && out[4] == 0);
+        score.numbers[0] = 0.5;
     }
     fpp_isa_limit(FPP_ISA_AVX512);
     free(workspace);

@@ -33,11 +33,12 @@ from fastpubpriv.mechanisms.sums import (
     CountedMoment,
     SecondMoment,
 )
+from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason
-from fastpubpriv.rowwise.losses import Loss
+from fastpubpriv.rowwise.losses import Loss, huber_threshold
 from fastpubpriv.rowwise.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Session
 from fastpubpriv.sources import Rows
@@ -51,7 +52,8 @@ from fastpubpriv.training.concerns import (
     is_separated,
 )
 from fastpubpriv.training.coordinates import Rotation, rounding_residual
-from fastpubpriv.training.newton import NewtonPlan
+from fastpubpriv.training.inputs import UNIFORM_SPREAD
+from fastpubpriv.training.newton import NewtonPlan, bounded
 from fastpubpriv.training.posterior import (
     Average,
     Family,
@@ -74,7 +76,13 @@ from fastpubpriv.training.problem import (
     rows_behind,
     rows_worth,
 )
-from fastpubpriv.training.public_fits import LogisticPosterior, chances
+from fastpubpriv.training.public_fits import (
+    LogisticPosterior,
+    chances,
+    constant_odds,
+    huber_minimum,
+    robust_mean,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +92,8 @@ class ExactPlan(MethodPlan):
     start: NewtonPlan  # at the share tuning.START
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
-    share: Fraction  # of the budget for the sum of scores
+    share: Fraction  # of the budget of a round for the sum of scores
+    rounds: int  # rounds of curvature and scores, each at an equal cost and at the result of the previous one
     hopeless: bool  # whether noise is so large that public rows alone are as accurate
     # whether radii come from public rows, and norms are counted in the pass that they are for
     joint: bool
@@ -133,9 +142,19 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     ):
         return tuning.MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
-    if not problem.loss.classes:  # whose residuals are bounded
-        lengths *= np.abs(known.labels - known.rows @ known.mean)
+    if not problem.loss.classes:  # whose residuals are at most one
+        lengths *= np.abs(problem.loss.residuals_of(known.rows @ known.mean, known.labels))
     return tuning.MOST_STEPS if kurtosis(lengths) > KURTOSIS / 4.0 else tuning.MOST_STEPS // 2
+
+
+def count_rounds(problem: TrainingProblem, left: Spending) -> int:
+    """Number of rounds of curvature and scores: two of bounded residuals, if noise is not far above sampling errors."""
+    # The average of two halves has the noise of the whole in Gaussian accounts, and twice its variance with pure epsilon.
+    unit = 16.0 * problem.dim / problem.counted
+    whole = unit * left.std("sum", problem.dim) ** 2
+    halves = unit * left.std("sum", problem.dim, Fraction(1, 2)) ** 2 / 2.0
+    quiet = whole < tuning.QUIET_ROUNDS and halves - whole < tuning.SPLIT
+    return 2 if problem.is_bounded and quiet else 1
 
 
 def plan_exact(
@@ -144,14 +163,18 @@ def plan_exact(
     """Return the plan for what is `left` of an allowance."""
     dim = problem.dim
     n = problem.n_priv
-    counting = left.part(tuning.GRAM * tuning.GRAM_COUNT)
-    gram = left.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
+    noise = left.std("sum", dim)
+    relative = 16.0 * dim * noise**2 / problem.counted
+    rounds = count_rounds(problem, left)
+    of_round = left.part(Fraction(1, rounds))
+    counting = of_round.part(tuning.GRAM * tuning.GRAM_COUNT)
+    gram = of_round.part(tuning.GRAM * (1 - tuning.GRAM_COUNT))
     count = NormCount.costing(
         counting.allowance,
         gram.allowance,
         n,
         dim * (dim + 1) // 2,
-        spending=left,
+        spending=of_round,
         noise=math.sqrt(0.5) * gram.std("moment", dim),  # of an entry off the diagonal
         squared=True,
     )
@@ -161,21 +184,19 @@ def plan_exact(
     unclear = (
         16.0
         * dim
-        * left.std("moment", dim, tuning.SQUARES)
+        * of_round.std("moment", dim, tuning.SQUARES)
         / problem.counted
         * math.sqrt((dim + 1) / 2.0)
     )
-    clear = left.counts_squares and unclear < tuning.UNCLEAR_SQUARES
+    clear = of_round.counts_squares and unclear < tuning.UNCLEAR_SQUARES
     squares = tuning.SQUARES if clear else Fraction(0)
-    radial, pieces = plan_scores(account, left, dim, n, squares)
+    radial, pieces = plan_scores(account, of_round, dim, n, squares)
     if clear:
-        bound, _ = left.at(radial.squares).square_bound(_grid_of_sums(radial), dim)
+        bound, _ = of_round.at(radial.squares).square_bound(_grid_of_sums(radial), dim)
         if not bound:
-            radial, pieces = plan_scores(account, left, dim, n)
-    noise = left.std("sum", dim)
-    relative = 16.0 * dim * noise**2 / problem.counted
+            radial, pieces = plan_scores(account, of_round, dim, n)
     known = problem.posterior
-    row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
+    row = 0.5 if isinstance(known, LogisticPosterior) else known.part * known.row_variance
     private = dim * row * risk(pieces, relative) / problem.counted
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
     joint = (
@@ -184,7 +205,7 @@ def plan_exact(
         and most_steps(problem, noise) < tuning.MOST_STEPS
         and min(
             counting.count_steps(moments.event),
-            left.at(radial.count).count_steps(_grid_of_sums(radial).event),
+            of_round.at(radial.count).count_steps(_grid_of_sums(radial).event),
         )
         > tuning.FINE_COUNTS
     )
@@ -195,7 +216,8 @@ def plan_exact(
         share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess),
         public_excess=known.excess,
-        steps=start.steps + (tuning.PASSES // 2 if joint else tuning.PASSES),
+        steps=start.steps + rounds * (tuning.PASSES // 2 if joint else tuning.PASSES),
+        rounds=rounds,
         joint=joint,
         hopeless=relative > tuning.HOPELESS and private > tuning.DROWNED * known.excess,
     )
@@ -225,7 +247,11 @@ def factors(
     """Return the factors (k,) of public rows in the same map, from predictions and labels."""
     residuals = loss.residuals_of(scores, labels)
     if not loss.classes:
-        return np.ones_like(residuals) if curvature else residuals
+        if not curvature:
+            return residuals
+        threshold = huber_threshold(loss)
+        within = math.inf if threshold is None else threshold
+        return np.where(np.abs(labels - scores) < within, 1.0, 0.0)
     if not curvature:
         return 4.0 * residuals
     p = chances(scores)
@@ -248,6 +274,8 @@ class PooledMoment:
     flattest: FloatArray  # (k,), lower bounds of it
     plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
     plain_noise: float
+    # root mean square of the error of a row's coordinate by the grid of the release, 0 if that is negligible
+    rounding: float = 0.0
 
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
         """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
@@ -265,7 +293,12 @@ class PooledMoment:
 
 
 def measure_curvature(
-    run: Session, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
+    run: Session,
+    problem: TrainingProblem,
+    plan: ExactPlan,
+    public: FloatArray,
+    affine: AffineMap,
+    again: str = "",
 ) -> PooledMoment:
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
     dim = problem.dim
@@ -276,14 +309,31 @@ def measure_curvature(
     )
     lengths = np.sum(public**2, axis=1)
     wide = plan.joint
-    plain, noise, clipped = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
-    noise /= run.account.spending.on_diagonal
+    released = released_curvature(run, plan.count, query, lengths, n, dim, again, wide=wide)
+    # The sum of squares of rows has as its unit the square of a grid step.
+    step = math.sqrt(released.unit)
+    released = replace(
+        released,
+        noise=released.noise / run.account.spending.on_diagonal,
+        rounding=step / UNIFORM_SPREAD,
+    )
     near = public.T @ public / m
-    if not problem.loss.classes:
+    if not problem.is_bounded:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
-    return pooled_curvature(plain, noise, clipped, near, public, n)
+    return pooled_curvature(released, near, public, n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleasedCurvature:
+    """The released mean curvature of private rows, or its packed entries."""
+
+    mean: FloatArray
+    noise: float  # of an entry
+    clipped: float  # bound on what clipping may have removed
+    unit: float  # of the sum's whole numbers
+    rounding: float = 0.0  # see `PooledMoment`
 
 
 def released_curvature(
@@ -296,8 +346,8 @@ def released_curvature(
     again: str = "",
     *,
     wide: bool = False,
-) -> tuple[FloatArray, float, float]:
-    """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
+) -> ReleasedCurvature:
+    """Return the mean of a query over n rows, with a radius by a count of norms."""
     # If `wide`, the radius comes from public rows, of which `lengths` are squared norms, and one pass releases both.
     if wide:
         radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
@@ -306,7 +356,7 @@ def released_curvature(
             moment=replace(query, radius=radius),
             counted=count.shares.cells,
         )
-        name = "norms of the rows' curvature, and curvature"
+        name = f"norms of the rows' curvature, and curvature{again}"
         cost = count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
@@ -325,7 +375,10 @@ def released_curvature(
         )
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
     mean = np.clip(np.nan_to_num(moment.value), -LARGEST, LARGEST) / n
-    return mean, moment.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond)
+    assert isinstance(moment.event, GaussianEvent | LaplaceEvent)
+    unit = moment.noise_std / moment.event.noise_std
+    clipped = min(float(dim), tuning.CLIPPED_GRAM * beyond)
+    return ReleasedCurvature(mean=mean, noise=moment.noise_std / n, clipped=clipped, unit=unit)
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
@@ -335,15 +388,14 @@ def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
 
 
 def pooled_curvature(
-    plain: FloatArray,
-    noise: float,
-    clipped: float,
-    near: FloatArray,
-    public: FloatArray,
-    n: float,
+    released: ReleasedCurvature, near: FloatArray, public: FloatArray, n: float
 ) -> PooledMoment:
-    """Pool the curvature `plain` of n private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
+    """Pool the curvature of n private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
+    plain = released.mean
+    noise = released.noise
+    clipped = released.clipped
+    rounding = released.rounding
     matrix = plain
     error = noise
     if m > 2 * dim:
@@ -355,12 +407,14 @@ def pooled_curvature(
             matrix = weight * plain + (1.0 - weight) * near
             error = noise * math.sqrt(weight)
             clipped = clipped * weight
+            rounding = rounding * weight
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     # A symmetric matrix of noise has next to no eigenvalue beyond this edge of its spectrum (Wigner 1955).
     edge = 2.0 * error * math.sqrt(dim)
     least = max(tuning.LEAST_CURVATURE, edge)
-    held = (vectors * np.maximum(values, least)) @ vectors.T
-    unseen = vectors[:, values < least]
+    unresolved = (values < least) & (values < tuning.RESOLVED * edge)
+    held = (vectors * np.where(unresolved, least, values)) @ vectors.T
+    unseen = vectors[:, unresolved]
     # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are
     # as many public ones as vary along an axis, may be as rare as chance allows.
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
@@ -379,6 +433,7 @@ def pooled_curvature(
         flattest=np.clip(np.maximum(rare, shown - edge), min(1.0 / n, least), least),
         plain=plain,
         plain_noise=noise,
+        rounding=rounding,
     )
 
 
@@ -396,7 +451,7 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
-    if problem.loss.classes:  # whose curvature is no second moment of rows
+    if problem.is_bounded:  # whose curvature is no second moment of all rows
         return False
     squares = np.einsum("ij,jk,ik->i", to_terms, moment.plain, to_terms) / share
     lengths_sq = np.sum(to_terms**2, axis=1)
@@ -475,6 +530,8 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     variance = float(np.var(known.labels))
     if isinstance(known, LogisticPosterior):
         middle, variance = constant_odds(known)
+    elif known.threshold is not None:
+        middle, variance = robust_mean(known.labels, known.threshold)
     axis = known.turn[0]
     constant = Law(
         mean=middle * axis, covariance=variance / len(known.labels) * np.outer(axis, axis)
@@ -484,26 +541,25 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     )
 
 
-def constant_odds(known: LogisticPosterior) -> tuple[float, float]:
-    """Log-odds of the public classes, and their variance times the number of rows; finite for a single class."""
-    # Half a row of each class is added: Jeffreys' prior of a share.
-    second = float(np.sum(known.factors * known.labels)) + 0.5
-    first = float(np.sum(known.factors * (1.0 - known.labels))) + 0.5
-    share = second / (first + second)
-    bend = (first + second) / (len(known.labels) + 1.0) * share * (1.0 - share)
-    score = float(np.mean(known.factors**2 * (known.labels - share) ** 2))
-    return math.log(second / first), max(score, bend**2) / bend**2
-
-
 def learn_exact(
     run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows
 ) -> Fitted:
     """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
+    on_rows = run.on(rows)
+    step = measured_step(on_rows, problem, plan, start)
+    for _ in range(plan.rounds - 1):
+        step = measured_step(on_rows, problem, plan, step.next_start(), ", again")
+    return step.fitted()
+
+
+def measured_step(
+    on_rows: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, again: str = ""
+) -> ExactStep:
+    """Release curvature and scores of a round at its `start`; `again` ends the names of the releases."""
     known = problem.posterior
     rotation = problem.rotation
     dim = problem.dim
     at_start = partial(row_score, problem.loss, start.mean, rotation)
-    on_rows = run.on(rows)
 
     def public(slope: FloatArray, *, curvature: bool = False) -> FloatArray:
         return (
@@ -513,14 +569,14 @@ def learn_exact(
 
     bends = public(start.mean, curvature=True)
     scores = public(start.mean)
-    curvature = measure_curvature(
-        on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True))
-    )
+    affine = AffineMap(dim=dim, score=at_start(curvature=True))
+    curvature = measure_curvature(on_rows, problem, plan, bends, affine, again)
     half = curvature.power(-0.5)
     lengths = np.linalg.norm(scores @ half, axis=1)
     wide = max(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
+    norms = "norms of scores" if plan.joint else f"norms of scores{again}"
     pieces = "two pieces of scores"
     if plan.radial.squares:
         pieces += " and their squares"
@@ -529,19 +585,17 @@ def learn_exact(
         AffineMap(dim=dim, matrix=half, score=at_start()),
         lengths,
         radius=wide if plan.joint else None,
-        names=("norms of scores", pieces),
+        names=(norms, pieces + again),
         counted=problem.counted,
     )
-    # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
+    # The fit of the public rows alone: the least loss, or the ridge fit of the logistic loss.
     alone: Any = known.mean
-    if not isinstance(known, LogisticPosterior):
-        alone = np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
-    rounding = rounding_residual(
-        rotation.step,
-        start.mean,
-        0.0 if problem.loss.classes else float(np.abs(known.labels).max()),
-    )
-    step = ExactStep(
+    if problem.threshold is not None:
+        alone = huber_minimum(known.rows, known.labels, problem.threshold)
+    elif not isinstance(known, LogisticPosterior):
+        alone = np.linalg.lstsq(known.rows, known.labels, rcond=math.sqrt(tuning.FLAT))[0]
+    rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
+    return ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
         start=start,
@@ -558,9 +612,21 @@ def learn_exact(
         elsewhere=is_elsewhere(problem, curvature),
         rounding=rounding,
         concerns=concerns_of(problem, curvature, radial, start.mean, rounding),
-        mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
+        predictors=known.rows,
+        longest=problem.longest_move,
+        vanishing=problem.loss.classes,
     )
-    return step.fitted()
+
+
+def largest_label(problem: TrainingProblem, slope: FloatArray) -> float:
+    """Largest label of a public row that rounding changes and that matters: of the Huber loss, within the threshold."""
+    if problem.loss.classes:
+        return 0.0
+    known = problem.posterior
+    largest = float(np.abs(known.labels).max())
+    if problem.threshold is None:
+        return largest
+    return min(largest, float(np.abs(known.rows @ slope).max()) + problem.threshold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -586,8 +652,17 @@ class ExactStep:
     elsewhere: bool  # see `is_elsewhere`
     rounding: float  # see `rounding_residual`; at worst all of it lies along one direction
     concerns: Concerns  # reasons that do not depend on the step
-    # mean score of public rows at coefficients (D,), for a loss that is not quadratic
+    predictors: FloatArray  # (m, D), rows of the public linear predictors, which a move changes
+    longest: float  # largest root mean square of these changes
+    # whether scores vanish with their curvature, of which the inverse is the variance
+    vanishing: bool
+    # mean score of public rows at coefficients (D,), if the change of the curvature along the step is estimated
     mean_score: Callable[[FloatArray], FloatArray] | None = None
+
+    @property
+    def _rank(self) -> int:
+        """Number of directions that are seen, at least one."""
+        return max(self.radial.dim - len(self.curvature.flattest), 1)
 
     @property
     def m(self) -> int:
@@ -602,14 +677,16 @@ class ExactStep:
     def _inverse(self) -> FloatArray:
         return np.asarray(self.half @ self.half)
 
+    def _length_of(self, root: FloatArray) -> float:
+        """Length of a symmetric matrix (D, D) times the mean of scores, without that of its noise."""
+        noise = self._noise_sq * np.linalg.eigvalsh(root @ root)
+        length_sq = max(float(np.sum((root @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0)
+        return math.sqrt(length_sq + math.sqrt(2.0) * float(np.linalg.norm(noise)))
+
     @property
     def _length(self) -> float:
         """Length of the step, without that of its noise."""
-        noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
-        length_sq = max(
-            float(np.sum((self.half @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0
-        )
-        return math.sqrt(length_sq + math.sqrt(2.0) * float(np.linalg.norm(noise)))
+        return self._length_of(self.half)
 
     @property
     def _bent_sq(self) -> float:
@@ -632,6 +709,20 @@ class ExactStep:
         """Bound (q,) on the effect of the clip of the curvature on the step."""
         most = min(self.curvature.clipped * self._length / self.radial.dim, self._length)
         return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
+
+    @property
+    def _rounded(self) -> FloatArray:
+        """Bound (q,) on the effect of the rounding of rows in the curvature on the step."""
+        # A row y with an error e adds y e' + e y' to the curvature. Between b = H^-1 q and the step s that is e' (s b'y + b s'y):
+        # at worst as large as a root mean square, since few distinct rows do not average their errors.
+        step = self.half @ self.radial.mean
+        inverse_rows = self.to_user @ self._inverse
+        row_sq = np.sum((self.to_user @ self.half) ** 2, axis=1) * self._length**2
+        change = self._length_of(np.eye(self.radial.dim))  # of predictions by the step
+        error_sq = np.sum(inverse_rows**2, axis=1) * change**2
+        both = (inverse_rows @ step) * (self.to_user @ step)
+        size_sq = row_sq + error_sq + 2.0 * np.maximum(both, 0.0)
+        return np.asarray(self.curvature.rounding * np.sqrt(size_sq))
 
     def _far_out(self, rows: FloatArray) -> FloatArray:
         """Bound (q,) on the effect of undetected rows on maps (q, D) of the mean score, if detected norms are far out already."""
@@ -657,8 +748,7 @@ class ExactStep:
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
         error_sq = (self._noise_sq + self.radial.sampling_std**2) / curvature.raised * more**2
-        if self.mean_score is not None:
-            # Scores of classes vanish with their curvature, of which the inverse is the variance.
+        if self.vanishing:
             error_sq = np.maximum(
                 error_sq, 0.5 / self.excess_unit / (self.radial.n * curvature.flattest)
             )
@@ -720,6 +810,19 @@ class ExactStep:
             curvature_sq=curvature_sq,
         )
 
+    def _move(self, point: Average) -> tuple[FloatArray, bool]:
+        """Move (D,) from the start to the point, and whether it is cut."""
+        move = self.half @ point.mean
+        cut, _ = bounded(move, self.predictors, self.longest)
+        return cut, not np.array_equal(cut, move)
+
+    def next_start(self) -> Fitted:
+        """Start of another round: the point, with the average of its errors over the coordinates of scores."""
+        point = average(self._scores, self._families)
+        move, _ = self._move(point)
+        covariance = point.error_sq / self.radial.dim * self._inverse
+        return Fitted(mean=self.start.mean + move, covariance=covariance, noise=covariance)
+
     def _excess(self, point: Average, constant: FloatArray) -> LossExcess:
         """Excess of the loss over the least one, at the point, at the public fit and at the `constant`, in its coordinates."""
         root = self.curvature.power(0.5)
@@ -743,20 +846,21 @@ class ExactStep:
         families = self._families
         point = average(self._scores, families)
         excess = self._excess(point, families[-1].mean)
-        mean = self.start.mean + self.half @ point.mean
+        move, is_cut = self._move(point)
+        mean = self.start.mean + move
         own = self.radial.functional(self.half)
         to_user = self.to_user @ self.half
         bent = self._bent(own.value)
+        bent_user = self.to_user @ bent
         given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
-        bent_user = self.to_user @ bent
-        tail = (
+        of_rows = (
             given.tail
             + self._far_out(to_user)
             + self._clipped
             + tuning.BENT_OFF * np.abs(bent_user)
-            + self.rounding * lengths
         )
+        tail = of_rows + self._rounded + self.rounding * lengths
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
@@ -795,7 +899,9 @@ class ExactStep:
             - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         )
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
-        reasons = self._reasons(tail + np.abs(given.extra), std, rests, excess, shifted=shifted)
+        reasons = self._reasons(
+            of_rows + np.abs(given.extra), std, rests, excess, shifted=shifted, is_cut=is_cut
+        )
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
             estimate=self.to_user @ mean + self.offset,
@@ -856,6 +962,7 @@ class ExactStep:
         excess: LossExcess,
         *,
         shifted: bool,
+        is_cut: bool,
     ) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
@@ -874,7 +981,7 @@ class ExactStep:
         concerns = replace(
             self.concerns,
             unresolved=reason == Reason.UNRESOLVED,
-            fallback=excess.is_fallback,
+            fallback=excess.is_fallback or is_cut,
             shifted=shifted,
             few_rows=few,
             heavy_tail=heavy,
@@ -895,17 +1002,17 @@ class ExactStep:
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over its expectation."""
         usual = self._public_sq + self._noise_sq + self.radial.sampling_std**2 + mean_tail**2
-        return min(
-            float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST),
-            LARGEST,
-        )
+        # Along unseen directions the step is short of the exact coefficients.
+        unseen = self.curvature.unseen
+        along_rows = apart - unseen @ (unseen.T @ apart)
+        scaled = np.linalg.solve(self.half, along_rows)
+        distance_sq = float(scaled @ scaled) / self._rank
+        return min(distance_sq / max(usual, 1.0 / LARGEST), LARGEST)
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
-        dim = self.radial.dim
-        return disagreement > max(
-            tuning.MOST_DRIFT, float(special.fdtri(dim, self._freedom, 1.0 - tuning.BY_CHANCE))
-        )
+        by_chance = special.fdtri(self._rank, self._freedom, 1.0 - tuning.BY_CHANCE)
+        return disagreement > max(tuning.MOST_DRIFT, float(by_chance))
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""

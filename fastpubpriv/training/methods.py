@@ -273,7 +273,8 @@ def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
     known = problem.posterior
     dim = problem.dim
     most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
-    after = 2 * DRAWS + 2 * dim * dim + 2 * dim if problem.exact else 0
+    rounds = 2 if problem.is_bounded else 1
+    after = rounds * (2 * DRAWS + 2 * dim * dim + 2 * dim) if problem.exact else 0
     return (most + 1) * dim + problem.rotation.weighted + after
 
 

@@ -33,6 +33,7 @@ from fastpubpriv.training.public_fits import (
     LogisticPosterior,
     Posterior,
     chances,
+    huber_minimum,
     huber_posterior,
     linear_posterior,
     logistic_posterior,
@@ -73,11 +74,27 @@ class TrainingProblem:
 
     @property
     def exact(self) -> bool:
-        """Whether the target is least squares, or the maximum likelihood, of all private rows, far ones included."""
-        known = self.posterior
-        robust = isinstance(known, Posterior) and known.threshold is not None
+        """Whether the target is the minimum of the loss of all private rows, far ones included."""
         least = tuning.FEW_OF_CLASSES if self.loss.classes else tuning.FEW
-        return self.tails == "any" and not robust and len(known.labels) >= least * self.dim
+        return self.tails == "any" and len(self.posterior.labels) >= least * self.dim
+
+    @property
+    def threshold(self) -> float | None:
+        """Threshold of the Huber loss; None for another loss."""
+        known = self.posterior
+        return known.threshold if isinstance(known, Posterior) else None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether residuals are bounded, so that the curvature depends on the coefficients."""
+        return self.loss.classes or self.threshold is not None
+
+    @property
+    def longest_move(self) -> float:
+        """Maximum change of linear predictors by a move, as a root mean square: of log-odds, or two thresholds."""
+        if not self.is_bounded:
+            return math.inf
+        return tuning.LONGEST_MOVE * (1.0 if self.threshold is None else self.threshold)
 
     @property
     def dim(self) -> int:
@@ -97,8 +114,10 @@ class TrainingProblem:
     @property
     def excess_unit(self) -> float:
         """Excess of the loss for a unit of squared distance in the coordinates of scores, see `exact.row_score`."""
-        # That of the log-loss is half of it, and its scores and curvatures are multiplied by four.
-        return 0.125 if self.loss.classes else 1.0
+        # That of the log-loss is half of it, and its scores and curvatures are multiplied by four; the squared loss has no half.
+        if self.loss.classes:
+            return 0.125
+        return 1.0 if self.threshold is None else 0.5
 
     @cached_property
     def to_user(self) -> FloatArray:
@@ -376,10 +395,12 @@ def linearized(
 
 
 def own_fit(problem: TrainingProblem) -> tuple[FloatArray, FloatArray]:
-    """Coefficients (D,) of the public rows by least squares, or with Jeffreys' prior, and their robust covariance (D, D)."""
+    """Coefficients (D,) of the public rows that minimize the loss, with Jeffreys' prior of classes, and their covariance (D, D)."""
     known = problem.posterior
     if isinstance(known, LogisticPosterior):
         exact = maximum_likelihood(known.rows, known.labels, known.factors)
+    elif known.threshold is not None:
+        exact = huber_minimum(known.rows, known.labels, known.threshold)
     else:
         exact = np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
     return exact, robust_covariance(*linearized(known, exact))

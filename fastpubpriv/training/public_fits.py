@@ -451,6 +451,18 @@ def _minimum(
     return _descended(start, value, move, lambda best: 1e-10 * max(best, 1e-300))
 
 
+def huber_minimum(rows: FloatArray, labels: FloatArray, threshold: float) -> FloatArray:
+    """Coefficients (D,) of the least Huber loss of rows (m, D) and labels (m,), next to without a prior."""
+    gram = rows.T @ rows
+    size = np.trace(gram) / len(gram)
+    tiny = 1e-9 * size * np.eye(len(gram))
+    curvature = gram + tiny
+    ones = np.ones(len(labels))
+    middle = float(np.median(labels))
+    start = np.linalg.solve(curvature, rows.T @ (middle * ones))
+    return _minimum(rows, labels, ones, (curvature, tiny), threshold, start)
+
+
 _STRENGTHS = np.logspace(-2.0, 3.0, 11)
 
 
@@ -538,6 +550,31 @@ def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray
         if np.allclose(mean, before, rtol=1e-9, atol=1e-12):  # many rows need few steps
             break
     return mean
+
+
+def robust_mean(labels: FloatArray, threshold: float) -> tuple[float, float]:
+    """Constant of the least Huber loss, and its variance times the number of rows."""
+    column = np.ones((len(labels), 1))
+    (middle,) = huber_minimum(column, labels, threshold)
+    residuals = labels - middle
+    clipped = np.clip(residuals, -threshold, threshold)
+    within = float(np.mean(clipped == residuals))
+    inside = max(within, tuning.LEAST_INSIDE)
+    return float(middle), float(np.mean(clipped**2)) / inside**2
+
+
+def constant_odds(known: LogisticPosterior) -> tuple[float, float]:
+    """Log-odds of the public classes, and their variance times the number of rows; finite for a single class."""
+    # Half a row of each class is added: Jeffreys' prior of a share.
+    labels = known.labels
+    second = float(known.factors @ labels) + 0.5
+    first = float(known.factors @ (1.0 - labels)) + 0.5
+    both = first + second
+    share = second / both
+    bend = both / (len(labels) + 1.0) * share * (1.0 - share)
+    scores = known.factors * (labels - share)
+    score = float(np.mean(scores**2))
+    return math.log(second / first), max(score, bend**2) / bend**2
 
 
 def ridge_precision(

@@ -10,7 +10,7 @@ derivative, such as Boehning's, would make steps too short to reach the maximum.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -302,7 +302,7 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     dim, bent = _widths(problem)
     whole = account.spending
     relative = 16.0 * dim * whole.std("sum", dim) ** 2 / n
-    rounds = 2 if relative < tuning.QUIET_CLASSES else 1
+    rounds = 2 if relative < tuning.QUIET_ROUNDS else 1
     step = whole.part(tuning.START / tuning.SOFTMAX_STEPS)
     step.grid("sum", dim, n)  # InputError if there is none
     of_round = whole.part(Fraction(1, rounds))
@@ -385,6 +385,10 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         elsewhere=False,
         rounding=rounding_residual(known.rows.step, slope, 0.0),
         concerns=_concerns(known, slope, curvature, measured),
+        predictors=scores,
+        longest=math.inf,
+        vanishing=True,
+        # Two rounds from few steps still end short for long rows.
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )
     fitted = step.fitted()
@@ -466,10 +470,8 @@ def _measure_curvature(
     query = VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
     on_rows = run.on(each_row(rows, bend, bend.width))
     lengths = np.sqrt(np.sum(public**2, axis=1))
-    mean, noise, clipped = released_curvature(
-        on_rows, plan.count, query, lengths, n, slope.size, again
-    )
+    packed = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
     near = bend.matrix(public.mean(axis=0))
-    return pooled_curvature(
-        bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public), n
-    )
+    # The grid of a plain sum is too fine for its rounding to matter.
+    released = replace(packed, mean=bend.matrix(packed.mean), noise=packed.noise / math.sqrt(2.0))
+    return pooled_curvature(released, near, known.at(slope)(known.public), n)

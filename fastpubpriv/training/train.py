@@ -91,7 +91,7 @@ def train(
     {labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
-        "newton": whitened Newton steps and exact coefficients (squared, logistic and softmax loss; steps alone for the Huber loss).
+        "newton": whitened Newton steps and exact coefficients (squared, Huber, logistic and softmax loss).
         "throw_away": public rows only (spends nothing). "auto": "newton", or public rows only if noise is predicted to dominate;
         for other losses, and for softmax with fewer than five public rows for each coefficient of all classes but one or more than
         64 of these, "semi_dp", or public rows only if that is predicted to gain little. Noisy gradient descent: "semi_dp", "dp_sgd"
@@ -116,16 +116,16 @@ def train(
     each step, and one for the mean of the rows if there are five coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
     third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
-    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the softmax loss D counts all classes but one, and second
-    derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers); there are up to two rounds of all but the first steps,
-    chosen from public numbers. The exact costs add up to at most the budget. Gradient
-    methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
-    batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
-    on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the Huber, logistic and softmax loss there are up to two
+    rounds of all but the first steps, each at half of the cost, chosen from public numbers. For the softmax loss D counts all
+    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). The exact costs add up to
+    at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are
+    charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
+    after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
-    The Huber loss gives a robust slope: it bounds residuals itself, its steps clip them there, and clipping adds no bias. For
+    The Huber loss gives a robust slope: it bounds residuals itself, and steps and scores clip them there, without a bias. For
     skewed labels its coefficients describe the bulk of the labels, unlike least squares: few outlying labels do not move them.
 
     Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. They give rows far out

@@ -113,6 +113,8 @@ POOLED = 5
 FEW_POOLED = 10
 # least curvature of a step along a direction, and lower bound of an unseen one
 LEAST_CURVATURE = 0.02
+# least one that is used as it is, over the edge of the spectrum of its noise: one in ten
+RESOLVED = 10.0
 FLATTEST = 3e-5
 MUCH = 0.25  # share of a variance, or of all directions
 THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction
@@ -154,7 +156,9 @@ UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS = 3  # steps of the start
 # along contrasts; a second derivative has about the square of that many numbers
 MOST_COEFFICIENTS = 64
-QUIET_CLASSES = 3.0  # noise variance over sampling variance below which there are two rounds
+# noise variance over sampling variance below which there are two rounds, and what both may add to it
+QUIET_ROUNDS = 3.0
+SPLIT = 0.1
 
 # ---- Noisy gradients (`python -m benchmarks.papers b-tables-5-10`).
 FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches

@@ -245,6 +245,24 @@ def test_neighbors_of_training(budget, run):
         )
 
 
+@pytest.mark.parametrize("budget", [ZCDP(20), PureDP(40)], ids=["zcdp", "pure"])
+@pytest.mark.parametrize("loss", ["huber", "logistic"])
+def test_neighbors_of_two_rounds(loss, budget):
+    """So little noise on 30 rows that curvature and scores are released twice."""
+    public = CLASSES_OF_TRAINING if loss == "logistic" else PUBLIC
+    given = {"label": -1, "x_pub": public, "budget": budget, "threads": 1, "progress": False}
+    run = lambda x: train(x, loss=loss, method="newton", **given)  # noqa: E731
+    rng = np.random.default_rng(4)
+    for trial in range(12):
+        first, second = neighbors(rng, trial, classes=2)
+        names = [each["name"] for each in run(first).releases]
+        assert sum(name.endswith("again") for name in names) in (2, 4)
+        report = record_replay(run, first, second, budget=budget)
+        assert (
+            report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        )
+
+
 @pytest.mark.parametrize(("tails", "least"), [("light", 0.9), ("any", 0.6)])
 def test_opposite_labels_come_near_the_declared_cost_of_training(tails, least):
     """A label far up and the same far down: opposite gradients and scores. Counts of norms and the curvature are then the same."""

@@ -37,6 +37,7 @@ from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.rowwise.losses import (
     NumberedResidual,
+    huber_residual,
     logistic_residual,
     squared_residual,
     weighted_residual,
@@ -155,11 +156,16 @@ def test_splits_and_threads_change_nothing(dim, kind):
     np.testing.assert_array_equal(gram_of(x[order], row_map), gram_of(x, row_map))
 
 
-SCORED = [squared_residual, logistic_residual, NumberedResidual(weighted_residual, (0.3, 1.0))]
+SCORED = [
+    squared_residual,
+    logistic_residual,
+    NumberedResidual(weighted_residual, (0.3, 1.0)),
+    NumberedResidual(huber_residual, (4.0,)),
+]
 
 
 @pytest.mark.parametrize("kind", [MatrixKind.IDENTITY, MatrixKind.FULL])
-@pytest.mark.parametrize("residual", SCORED, ids=["squared", "logistic", "weighted"])
+@pytest.mark.parametrize("residual", SCORED, ids=["squared", "logistic", "weighted", "huber"])
 @pytest.mark.parametrize("dim", [1, 3, 8, 21, 33, 130])
 def test_labeled_rows_become_scores(dim, residual, kind):
     """As the twin has them, alone and in company; labels and weights of all sorts."""

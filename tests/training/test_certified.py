@@ -12,19 +12,6 @@ from fastpubpriv import ZCDP, linear_regression
 COPIES = 1_000
 NOISELESS = ZCDP(1e6)  # the largest that there is
 COLLINEAR = ("Filip",)
-# Private and public rows are the same few, whose roundings to some 2,700 steps do not average out: the curvature is off by
-# .0008 to .0024, where its noise is below .00001.
-ROUNDED_CURVATURE = pytest.mark.xfail(
-    strict=True, reason="intervals do not include the rounding of rows in the curvature"
-)
-NOT_BUILT = {
-    "population": {},
-    "rows": {
-        "Longley": ROUNDED_CURVATURE,
-        "Wampler4": ROUNDED_CURVATURE,
-        "Wampler5": ROUNDED_CURVATURE,
-    },
-}
 
 
 def fitted(name):
@@ -40,13 +27,8 @@ def reasons(result):
     return {str(reason) for own in (result.reasons, *result.part_reasons) for reason in own}
 
 
-def cases(of):
-    """Return the names of the tables that are not collinear, with the marks of what is not built."""
-    return [
-        pytest.param(name, marks=NOT_BUILT[of].get(name, ()))
-        for name in TABLES
-        if name not in COLLINEAR
-    ]
+# Tables without collinear columns, for which there are intervals.
+DETERMINED = [name for name in TABLES if name not in COLLINEAR]
 
 
 def exact_least_squares(columns, labels):
@@ -78,7 +60,7 @@ def test_rows_have_the_certified_coefficients(name):
     assert found == pytest.approx(table.coefficients, rel=1e-13, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", cases("population"))
+@pytest.mark.parametrize("name", DETERMINED)
 def test_intervals_for_the_population_hold_certified_coefficients(name):
     lower, upper = fitted(name)._ends(0.95)
     certified = np.array(TABLES[name].coefficients)
@@ -86,7 +68,7 @@ def test_intervals_for_the_population_hold_certified_coefficients(name):
     assert not outside.any(), f"coefficients {np.flatnonzero(outside)} of {name}"
 
 
-@pytest.mark.parametrize("name", cases("rows"))
+@pytest.mark.parametrize("name", DETERMINED)
 def test_intervals_for_the_rows_hold_certified_coefficients(name):
     lower, upper = fitted(name)._ends(0.95, rows=True)
     certified = np.array(TABLES[name].coefficients)
@@ -99,7 +81,6 @@ def test_tables_with_residuals_and_without_collinear_columns_have_no_reason(name
     assert reasons(fitted(name)) == set()
 
 
-@pytest.mark.xfail(strict=True, reason="there is no reason for collinear columns")
 def test_collinear_columns_are_the_only_reason():
     """Four eigenvalues of the correlation of Filip's ten powers are below 1e-10, the least is 6e-19 (mpmath, 60 digits)."""
     assert reasons(fitted("Filip")) == {"collinear"}

@@ -6,6 +6,8 @@ import math
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from fastpubpriv.rowwise.losses import huber_residual
+
 _LANES = 8
 # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
 _ROUNDER = 1.5 * 2.0**52
@@ -63,14 +65,18 @@ def _factor(row, score):
     weights = getattr(score.residual, "numbers", (1.0, 1.0))
     predicted = float(np.dot(score.slope, row[:dim])) * score.unit
     label = float(row[dim])
-    found = score.residual(predicted, label)
+    found = score.residual(predicted, label) if math.isfinite(label) else math.nan
     if score.curvature and math.isfinite(found):
         grown = math.exp(-abs(predicted))
         squared = score.residual(9.0, 0.0) == -9.0
+        huber = getattr(score.residual, "make", None) is huber_residual
         chance = (1.0 if predicted >= 0.0 else grown) / (1.0 + grown)
-        found = (
-            1.0 if squared else math.sqrt(weights[int(label == 1.0)] * (chance * (1.0 - chance)))
-        )
+        if huber:
+            found = float(abs(label - predicted) < weights[0]) if math.isfinite(label) else math.nan
+        elif squared:
+            found = 1.0
+        else:
+            found = math.sqrt(weights[int(label == 1.0)] * (chance * (1.0 - chance)))
     if score.weighted:
         part = min(row[dim + 1], 1.0) if row[dim + 1] > 0.0 else 0.0
         found *= math.sqrt(part) if score.curvature else part
