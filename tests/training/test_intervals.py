@@ -77,13 +77,13 @@ def test_intervals_cover_and_predictions_hold(law):
 
 @pytest.mark.statistical
 def test_planted_fault_a_forgotten_bias_of_the_clip_is_seen(monkeypatch):
-    """Without it the intercept of skewed labels is missed (by the specification: .675)."""
+    """Without it the intercept of skewed labels is held in .86 of 100 draws, and with it in .94 (by the specification: .675)."""
     monkeypatch.setattr(
         methods,
         "replace",
         lambda fitted, **given: replace(fitted, **{**given, "bias_sq": 0.0, "bias": None}),
     )
-    slopes, intercepts, *_ = covered("exponential", epsilon=2.0, runs=60)
+    slopes, intercepts, *_ = covered("exponential", epsilon=2.0, runs=100)
     assert slopes > 0.9
     assert intercepts < 0.9
 
