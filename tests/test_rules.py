@@ -1199,7 +1199,7 @@ TABLES = {
     "fastpubpriv/gaussians/": "fastpubpriv/gaussians/gaussian_tuning.py",
     "fastpubpriv/mixtures/separated/": "fastpubpriv/mixtures/mixture_tuning.py",
     "fastpubpriv/mixtures/axis_aligned/": "fastpubpriv/mixtures/mixture_tuning.py",
-    "fastpubpriv/training/": "fastpubpriv/training/training_tuning.py",
+    "fastpubpriv/regression/": "fastpubpriv/regression/regression_tuning.py",
 }
 # Modules of these folders whose numbers belong to their own model.
 OWN_NUMBERS = {

@@ -15,21 +15,21 @@ from scipy.special import logit, ndtri
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss, TrainMethod
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.release.account import Account
-from fastpubpriv.results.public_draws import draw_uniforms
-from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.session import WORTH
-from fastpubpriv.training.gradient.gradient_problem import (
+from fastpubpriv.gradient.gradient_problem import (
     GradientProblem,
     make_gradient_problem,
     public_fit,
 )
-from fastpubpriv.training.inputs import DataSpec
+from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.regression.inputs import DataSpec
+from fastpubpriv.regression.problem import TrainingMethod, TrainingProblem, make_problem
+from fastpubpriv.regression.public_fits import Posterior
+from fastpubpriv.release.account import Account
+from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.rowwise.losses import LOSSES
+from fastpubpriv.session import WORTH
 from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose
-from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
-from fastpubpriv.training.public_fits import Posterior
 
 # The order of the squared error that privacy adds to a sum of unit rows, from their dimension and the amounts of a budget.
 COST_OF_PRIVACY: dict[type[Budget], Callable[..., float]] = {

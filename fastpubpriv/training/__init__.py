@@ -3,8 +3,7 @@
 `fastpubpriv.train` takes these as `loss=` and `method=`.
 """
 
-from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_loss
-from fastpubpriv.training.gradient.gradient_problem import (
+from fastpubpriv.gradient.gradient_problem import (
     DPSGD,
     Ball,
     Box,
@@ -12,7 +11,8 @@ from fastpubpriv.training.gradient.gradient_problem import (
     MirrorDescent,
     SemiDP,
 )
-from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
+from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_loss
 
 __all__ = [
     "DPSGD",

@@ -20,33 +20,27 @@ from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.distributions.norms import DRAWS
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import LARGEST
-from fastpubpriv.mechanisms.gradient_sums import ResidualSum
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
-from fastpubpriv.privacy.spending import Spending
-from fastpubpriv.release.account import Account
-from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_threshold
-from fastpubpriv.session import Registry, Session
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.row_types import Chunk
-from fastpubpriv.sources.views import each_row
-from fastpubpriv.training import exact, softmax
-from fastpubpriv.training import newton as steps
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation, Weighting, capped, mapped_rows, weighting
-from fastpubpriv.training.gradient.descents import (
+from fastpubpriv.gradient.descents import (
     DP_SGD,
     PDA_MIRROR_DESCENT,
     SEMI_DP,
     gradient_lengths,
     public_curvature,
 )
-from fastpubpriv.training.gradient.gradient_problem import (
+from fastpubpriv.gradient.gradient_problem import (
     Descended,
     GradientProblem,
     PreparedDescent,
 )
-from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
-from fastpubpriv.training.problem import (
+from fastpubpriv.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
+from fastpubpriv.mechanisms.gradient_sums import ResidualSum
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
+from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.regression import exact
+from fastpubpriv.regression import newton as steps
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.coordinates import Rotation, Weighting, capped, mapped_rows, weighting
+from fastpubpriv.regression.problem import (
     Ends,
     Fitted,
     TrainingMethod,
@@ -56,11 +50,18 @@ from fastpubpriv.training.problem import (
     own_fit,
     shrinkage_bias,
 )
-from fastpubpriv.training.public_fits import (
+from fastpubpriv.regression.public_fits import (
     FixedClip,
     LogisticPosterior,
     Posterior,
 )
+from fastpubpriv.release.account import Account
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_threshold
+from fastpubpriv.session import Registry, Session
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.row_types import Chunk
+from fastpubpriv.sources.views import each_row
+from fastpubpriv.training import softmax
 
 
 def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fraction:

@@ -21,24 +21,23 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.distributions.norms import DRAWS, NormCount
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import LARGEST, RadialMean, RadialPlan, unpacked
+from fastpubpriv.gradient.gradient_problem import (
+    Descended,
+    GradientProblem,
+    PreparedDescent,
+)
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
-from fastpubpriv.release.account import Account
-from fastpubpriv.results.reasons import Reason
-from fastpubpriv.session import Session
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.row_types import Chunk
-from fastpubpriv.sources.views import each_row
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.concerns import Concerns, is_one_class, is_separated
-from fastpubpriv.training.coordinates import (
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.concerns import Concerns, is_one_class, is_separated
+from fastpubpriv.regression.coordinates import (
     Rotation,
     Whitener,
     mapped_rows,
     rotation_map,
     rounding_residual,
 )
-from fastpubpriv.training.exact import (
+from fastpubpriv.regression.exact import (
     ExactStep,
     PooledMoment,
     plan_scores,
@@ -46,13 +45,14 @@ from fastpubpriv.training.exact import (
     released_curvature,
     risk,
 )
-from fastpubpriv.training.gradient.gradient_problem import (
-    Descended,
-    GradientProblem,
-    PreparedDescent,
-)
-from fastpubpriv.training.posterior import Law, PublicLaws
-from fastpubpriv.training.problem import Fitted, rows_worth
+from fastpubpriv.regression.posterior import Law, PublicLaws
+from fastpubpriv.regression.problem import Fitted, rows_worth
+from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.session import Session
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.row_types import Chunk
+from fastpubpriv.sources.views import each_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,7 +14,27 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators.user_level import user_level
+from fastpubpriv.gradient.gradient_problem import (
+    Descended,
+    Descent,
+    GradientProblem,
+    PreparedDescent,
+    make_gradient_problem,
+)
+from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.regression.concerns import Concerns, is_too_few
+from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
+from fastpubpriv.regression.posterior import LossExcess
+from fastpubpriv.regression.problem import (
+    Fitted,
+    TrainingProblem,
+    concerns_of_columns,
+    label_quantiles,
+    make_problem,
+    rows_behind,
+)
+from fastpubpriv.regression.public_fits import Posterior
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import (
     PREDICTED_EXCESS,
@@ -26,26 +46,6 @@ from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
-from fastpubpriv.training.concerns import Concerns, is_too_few
-from fastpubpriv.training.gradient.gradient_problem import (
-    Descended,
-    Descent,
-    GradientProblem,
-    PreparedDescent,
-    make_gradient_problem,
-)
-from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
-from fastpubpriv.training.inputs import TAILS, ListedTerms, named_design, open_inputs
-from fastpubpriv.training.posterior import LossExcess
-from fastpubpriv.training.problem import (
-    Fitted,
-    TrainingProblem,
-    concerns_of_columns,
-    label_quantiles,
-    make_problem,
-    rows_behind,
-)
-from fastpubpriv.training.public_fits import Posterior
 
 
 @shared_docs

@@ -21,14 +21,14 @@ from fastpubpriv import (
     train,
 )
 from fastpubpriv.auditing import audit, record_replay
+from fastpubpriv.gradient.gradient_problem import Units
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery, ResidualSum
 from fastpubpriv.mechanisms.selection import LossQuery
+from fastpubpriv.regression.coordinates import Rotation
 from fastpubpriv.release import release
 from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
-from fastpubpriv.training.coordinates import Rotation
-from fastpubpriv.training.gradient.gradient_problem import Units
 from fastpubpriv.training.softmax import RowOfClasses
 
 pytestmark = pytest.mark.filterwarnings(
@@ -372,8 +372,8 @@ def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
         plain(chunk, row_map, sums.copy(), gram, *given)
 
     monkeypatch.setattr(row_kernels, "rows_radial", repeated)
-    monkeypatch.setattr("fastpubpriv.training.training_tuning.SQUARES", Fraction(2, 5))
-    monkeypatch.setattr("fastpubpriv.training.training_tuning.UNCLEAR_SQUARES", np.inf)
+    monkeypatch.setattr("fastpubpriv.regression.regression_tuning.SQUARES", Fraction(2, 5))
+    monkeypatch.setattr("fastpubpriv.regression.regression_tuning.UNCLEAR_SQUARES", np.inf)
     pair = pair_at(
         np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6]
     )

@@ -40,9 +40,10 @@ from fastpubpriv.mechanisms.stable_histograms import Partition
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
+from fastpubpriv.regression import coordinates
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import Mapped, each_row
-from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, coordinates
+from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP
 from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
@@ -62,7 +63,7 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.coordinates.mapped_rows",
+    "fastpubpriv.regression.coordinates.mapped_rows",
     # A copy of some rows as they are, for the rounds that read them often.
     "fastpubpriv.mixtures.separated.soft_em.some_rows",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.

@@ -8,8 +8,8 @@ import pytest
 
 import fastpubpriv as fpp
 from fastpubpriv.privacy.spending import GaussianSpending
+from fastpubpriv.regression import inputs
 from fastpubpriv.results import by_key, estimates, gaussians
-from fastpubpriv.training import inputs
 from tests.truth import engine, oracles, terms
 from tests.truth.arguments import VERBS, Call, Verb
 

@@ -22,8 +22,8 @@ from fastpubpriv.estimators import (
 )
 from fastpubpriv.gaussians import coinpress_covariance, rounds
 from fastpubpriv.planning import forecasts
+from fastpubpriv.regression import exact
 from fastpubpriv.results import by_key, ranks
-from fastpubpriv.training import exact
 from tests.truth import engine, shares, terms
 from tests.truth.test_engine import Call, case_of, kinds
 

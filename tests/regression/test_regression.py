@@ -9,9 +9,9 @@ from spies import SpyLedger, SpyRows, refused, seeded
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.regression.inputs import open_inputs
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.training import SemiDP, huber_loss
-from fastpubpriv.training.inputs import open_inputs
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
 STRONG = ApproxDP(4, 1e-5)
@@ -195,7 +195,7 @@ def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
         linear_regression, **split(x, y, 200), budget=STRONG, method="newton", max_memory=1000
     )
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
-    monkeypatch.setattr("fastpubpriv.training.coordinates.KEPT_BYTES", 1000)
+    monkeypatch.setattr("fastpubpriv.regression.coordinates.KEPT_BYTES", 1000)
     found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
 

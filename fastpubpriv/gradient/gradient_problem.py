@@ -16,22 +16,22 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.privacy.calibration import SampledGrid
-from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
-from fastpubpriv.session import MethodPlan
-from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.sources.row_types import Chunk
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import (
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.coordinates import label_values
+from fastpubpriv.regression.inputs import (
     DataSpec,
     Design,
     refuse_balancing,
     require_units,
     usable_rows,
 )
-from fastpubpriv.training.posterior import LossExcess
-from fastpubpriv.training.problem import Ends
-from fastpubpriv.training.public_fits import marginal_likelihood
+from fastpubpriv.regression.posterior import LossExcess
+from fastpubpriv.regression.problem import Ends
+from fastpubpriv.regression.public_fits import marginal_likelihood
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
+from fastpubpriv.session import MethodPlan
+from fastpubpriv.sources import Executor, Rows
+from fastpubpriv.sources.row_types import Chunk
 
 _CHOICES = {
     "sampling": ("full", "poisson", "without_replacement", "one_pass"),

@@ -21,9 +21,9 @@ from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some
-from fastpubpriv.training.inputs import Importance
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.coordinates import Whitener, directions, next_to_none, some
+from fastpubpriv.regression.inputs import Importance
 
 # Candidate prior strengths: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
 # large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.

@@ -33,15 +33,16 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import MappedQuery
+from fastpubpriv.regression import coordinates
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.inputs import DataSpec
+from fastpubpriv.regression.newton import NewtonState
+from fastpubpriv.regression.problem import TrainingMethod, make_problem
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.training import coordinates, methods
+from fastpubpriv.training import methods
 from fastpubpriv.training import methods as center
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.inputs import DataSpec
 from fastpubpriv.training.methods import METHODS as RECORDS
-from fastpubpriv.training.newton import NewtonState
-from fastpubpriv.training.problem import TrainingMethod, make_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 # (columns, public rows, epsilon) -> newton and least squares of the prototype

@@ -14,23 +14,23 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.gradients import row_values
-from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
-from fastpubpriv.mechanisms.selection import LossChoice
-from fastpubpriv.privacy.calibrated_budget import without_delta
-from fastpubpriv.release.account import Account
-from fastpubpriv.results.public_draws import draw_normals, sobol_points
-from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.session import Session
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import mapped_rows
-from fastpubpriv.training.gradient.descents import LossCurvature, gradient_lengths, public_curvature
-from fastpubpriv.training.gradient.gradient_problem import (
+from fastpubpriv.gradient.descents import LossCurvature, gradient_lengths, public_curvature
+from fastpubpriv.gradient.gradient_problem import (
     Descended,
     GradientProblem,
     PreparedDescent,
 )
-from fastpubpriv.training.problem import TrainingMethod
+from fastpubpriv.kernels.gradients import row_values
+from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
+from fastpubpriv.mechanisms.selection import LossChoice
+from fastpubpriv.privacy.calibrated_budget import without_delta
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.coordinates import mapped_rows
+from fastpubpriv.regression.problem import TrainingMethod
+from fastpubpriv.release.account import Account
+from fastpubpriv.results.public_draws import draw_normals, sobol_points
+from fastpubpriv.rowwise.losses import LOSSES
+from fastpubpriv.session import Session
 
 MOST_CANDIDATES = 10_000
 

@@ -6,9 +6,9 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, linear_regression, logistic_regression, train
+from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.training.concerns import Concerns
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 BUDGET = ZCDP(0.5)
@@ -211,7 +211,7 @@ def test_intervals_of_an_exact_fit_contain_the_coefficients(ratio):
 def test_the_part_of_rounding_is_small_beside_noise_of_labels(rho, monkeypatch):
     x, y = normal_rows(20_000)
     lower, upper = fitted(x, y, 100, budget=ZCDP(rho)).confidence_interval()
-    monkeypatch.setattr("fastpubpriv.training.exact.rounding_residual", lambda *_: 0.0)
+    monkeypatch.setattr("fastpubpriv.regression.exact.rounding_residual", lambda *_: 0.0)
     without = fitted(x, y, 100, budget=ZCDP(rho)).confidence_interval()
     # 2 to 4 parts in 10,000
     np.testing.assert_allclose(upper - lower, without[1] - without[0], rtol=1e-3)

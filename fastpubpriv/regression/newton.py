@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.session import MethodPlan
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Weighting, some, water_filled, weighting
-from fastpubpriv.training.public_fits import (
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.coordinates import Weighting, some, water_filled, weighting
+from fastpubpriv.regression.public_fits import (
     Bound,
     LogisticPosterior,
     Posterior,
@@ -31,6 +30,7 @@ from fastpubpriv.training.public_fits import (
     normal_clips,
     sandwich,
 )
+from fastpubpriv.session import MethodPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -36,14 +36,8 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
-from fastpubpriv.release.account import Account
-from fastpubpriv.results.reasons import PartReasons, Reason
-from fastpubpriv.rowwise.losses import Loss, huber_threshold
-from fastpubpriv.rowwise.row_maps import RowScore
-from fastpubpriv.session import MethodPlan, Session
-from fastpubpriv.sources import Rows
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.concerns import (
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.concerns import (
     Concerns,
     is_exact_fit,
     is_hidden,
@@ -51,10 +45,10 @@ from fastpubpriv.training.concerns import (
     is_one_class,
     is_separated,
 )
-from fastpubpriv.training.coordinates import Rotation, rounding_residual
-from fastpubpriv.training.inputs import UNIFORM_SPREAD
-from fastpubpriv.training.newton import NewtonPlan, bounded
-from fastpubpriv.training.posterior import (
+from fastpubpriv.regression.coordinates import Rotation, rounding_residual
+from fastpubpriv.regression.inputs import UNIFORM_SPREAD
+from fastpubpriv.regression.newton import NewtonPlan, bounded
+from fastpubpriv.regression.posterior import (
     Average,
     Family,
     Law,
@@ -66,7 +60,7 @@ from fastpubpriv.training.posterior import (
     public_family,
     start_family,
 )
-from fastpubpriv.training.problem import (
+from fastpubpriv.regression.problem import (
     Ends,
     Fitted,
     TrainingProblem,
@@ -76,13 +70,19 @@ from fastpubpriv.training.problem import (
     rows_behind,
     rows_worth,
 )
-from fastpubpriv.training.public_fits import (
+from fastpubpriv.regression.public_fits import (
     LogisticPosterior,
     chances,
     constant_odds,
     huber_minimum,
     robust_mean,
 )
+from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.rowwise.losses import Loss, huber_threshold
+from fastpubpriv.rowwise.row_maps import RowScore
+from fastpubpriv.session import MethodPlan, Session
+from fastpubpriv.sources import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

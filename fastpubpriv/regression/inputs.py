@@ -13,13 +13,13 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.sources.labeled import WeightColumns, levels_by_column, open_labeled, weighted_rows
 from fastpubpriv.sources.open import names_of_table, public_rows
 from fastpubpriv.sources.row_types import order_of
-from fastpubpriv.training import training_tuning as tuning
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
 MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="public"

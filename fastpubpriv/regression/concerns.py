@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.training import training_tuning as tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,9 +9,8 @@ from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.estimators.moments import RadialMean
-from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import exact
-from fastpubpriv.training.posterior import (
+from fastpubpriv.regression import exact
+from fastpubpriv.regression.posterior import (
     Family,
     Law,
     Scores,
@@ -20,6 +19,7 @@ from fastpubpriv.training.posterior import (
     public_family,
     start_family,
 )
+from fastpubpriv.results.models import TrainingResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 

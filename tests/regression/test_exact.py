@@ -20,10 +20,11 @@ from fastpubpriv import (
     train,
 )
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.regression import exact, newton, public_fits
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.exact import ExactStep, PooledMoment
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import exact, huber_loss, methods, newton, public_fits
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.exact import ExactStep, PooledMoment
+from fastpubpriv.training import huber_loss, methods
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 HUGE = ZCDP(1e6)

@@ -8,9 +8,9 @@ from spies import seeded
 from training.test_intervals import posterior_of_few
 
 from fastpubpriv import ZCDP, logistic_regression, train
-from fastpubpriv.training import newton
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.newton import NewtonState, Secant, Slope, bounded
+from fastpubpriv.regression import newton
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.newton import NewtonState, Secant, Slope, bounded
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 CURVATURE = np.diag([9.0, 2.0])  # of a quadratic loss with its minimum at zero

@@ -15,14 +15,14 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.kernels.rows import rows_single
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.inputs import UNIFORM_SPREAD, Design
 from fastpubpriv.rowwise.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_stream
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.inputs import UNIFORM_SPREAD, Design
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:

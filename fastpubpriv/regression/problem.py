@@ -16,17 +16,12 @@ from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.privacy import Budget
-from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import PartReasons, Reason
-from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
-from fastpubpriv.session import Method
-from fastpubpriv.sources.column_names import NUMBER
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.concerns import Concerns, NullSpace
-from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
-from fastpubpriv.training.posterior import LossExcess
-from fastpubpriv.training.public_fits import (
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.concerns import Concerns, NullSpace
+from fastpubpriv.regression.coordinates import Rotation, Whitener, label_values, rotation_map, some
+from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, usable_rows
+from fastpubpriv.regression.posterior import LossExcess
+from fastpubpriv.regression.public_fits import (
     EVEN,
     Bound,
     FixedClip,
@@ -40,6 +35,11 @@ from fastpubpriv.training.public_fits import (
     maximum_likelihood,
     robust_covariance,
 )
+from fastpubpriv.results.public_draws import normal_quantile
+from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
+from fastpubpriv.session import Method
+from fastpubpriv.sources.column_names import NUMBER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

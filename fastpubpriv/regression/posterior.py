@@ -25,7 +25,7 @@ from scipy import linalg, special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.moments import LARGEST
-from fastpubpriv.training import training_tuning as tuning
+from fastpubpriv.regression import regression_tuning as tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

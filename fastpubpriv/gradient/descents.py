@@ -17,14 +17,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms import gradient_sums
-from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
-from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
-from fastpubpriv.release.account import Account
-from fastpubpriv.session import Session
-from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import fits, mapped_rows
-from fastpubpriv.training.gradient.gradient_problem import (
+from fastpubpriv.gradient.gradient_problem import (
     DPSGD,
     Descended,
     Descent,
@@ -33,7 +26,14 @@ from fastpubpriv.training.gradient.gradient_problem import (
     PreparedDescent,
     SemiDP,
 )
-from fastpubpriv.training.problem import TrainingMethod
+from fastpubpriv.mechanisms import gradient_sums
+from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
+from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.coordinates import fits, mapped_rows
+from fastpubpriv.regression.problem import TrainingMethod
+from fastpubpriv.release.account import Account
+from fastpubpriv.session import Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,8 +5,8 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, linear_regression, logistic_regression, train
-from fastpubpriv.training.coordinates import Whitener, complement
-from fastpubpriv.training.inputs import make_design
+from fastpubpriv.regression.coordinates import Whitener, complement
+from fastpubpriv.regression.inputs import make_design
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 BUDGET = ZCDP(0.5)

@@ -15,15 +15,16 @@ from training.test_regression import STRONG, split
 from benchmarks.papers import newton_beyond as beyond
 from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
+from fastpubpriv.regression import coordinates, newton, public_fits
+from fastpubpriv.regression import problem as leverage
+from fastpubpriv.regression.coordinates import Whitener, water_filled, weighting
+from fastpubpriv.regression.inputs import DataSpec, make_design
+from fastpubpriv.regression.newton import NewtonState, plan_newton
+from fastpubpriv.regression.problem import make_problem
+from fastpubpriv.regression.public_fits import Posterior, huber_posterior, linear_posterior
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newton, public_fits
-from fastpubpriv.training import problem as leverage
-from fastpubpriv.training.coordinates import Whitener, water_filled, weighting
-from fastpubpriv.training.inputs import DataSpec, make_design
-from fastpubpriv.training.newton import NewtonState, plan_newton
-from fastpubpriv.training.problem import make_problem
-from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior
+from fastpubpriv.training import SemiDP, huber_loss, methods
 
 BUDGET = ApproxDP(1, 1e-5)
 RUNS = 120
