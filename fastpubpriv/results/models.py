@@ -244,8 +244,8 @@ class TrainingResult(LinearModel):
     intercept : float
         The prediction if all terms are zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
-        Error covariance of [intercept, coefficients] from sampling of public and private rows, privacy noise and the bias of
-        clipping; and its part from the noise.
+        Error covariance of `interval_center` from sampling of public and private rows, privacy noise and the bias of clipping; and
+        its part from the noise. `coefficients` and `intercept`, an average of posteriors, spread less.
     public_coefficients, public_intercept, public_covariance
         The same from the public rows alone, at no privacy cost.
     rows_error : (1 + terms,) float64
@@ -253,7 +253,7 @@ class TrainingResult(LinearModel):
     interval_center, tail_below, tail_above : (1 + terms,) float64
         Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
         with public rows if they agree. The tails extend them for distant rows, which noise partly hides; they are zero for public
-        rows alone. With tails="light" and for the Huber loss they are zero too, and the center is the estimate.
+        rows alone. With tails="light" they are zero too, and the center is the estimate.
     {method_and_loss, model_terms, model_classes, model_design}
     public_drift : float
         Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.

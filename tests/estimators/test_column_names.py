@@ -18,7 +18,7 @@ from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, Rows
-from fastpubpriv.estimators import gaussian as covariances
+from fastpubpriv.gaussians import coinpress_covariance as covariances
 from fastpubpriv.sources import open, private_rows
 
 NAMES = ["carat", "price", "table"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from own_losses import Squared
+from regression.test_regression import split
 from spies import SpyLedger, SpyRows, refused, seeded
-from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.results.models import DescentResult

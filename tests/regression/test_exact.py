@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from regression.test_regression import split
 from spies import seeded
-from training.test_regression import split
 
 from fastpubpriv import (
     ZCDP,

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from regression.test_exact import fitted
+from regression.test_oracles import METHODS, relative
+from regression.test_regression import STRONG, split
 from scipy import optimize
 from spies import seeded
-from training.test_exact import fitted
-from training.test_oracles import METHODS, relative
-from training.test_regression import STRONG, split
 
 from benchmarks.papers import newton_beyond as beyond
 from examples import new_york

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from regression.test_intervals import posterior_of_few
 from spies import seeded
-from training.test_intervals import posterior_of_few
 
 from fastpubpriv import ZCDP, logistic_regression, train
 from fastpubpriv.regression import newton

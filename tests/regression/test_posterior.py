@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from regression.test_regression import split
 from spies import seeded
-from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.estimators.moments import RadialMean

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from regression.test_regression import STRONG
+from regression.test_regression import split as plain_split
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
-from training.test_regression import STRONG
-from training.test_regression import split as plain_split
 from twins import gradients as reference
 
 from fastpubpriv import ZCDP, ApproxDP, ReplayError, linear_regression, logistic_regression, train

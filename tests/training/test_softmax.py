@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.errors import raises
+from regression import test_exact as exact
+from regression.test_regression import split
 from scipy import linalg, optimize
 from spies import seeded
-from training import test_exact as exact
-from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
 from fastpubpriv.privacy.spending import GaussianSpending

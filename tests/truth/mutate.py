@@ -32,7 +32,7 @@ PLACES = (
     "estimators",
     "gaussians",
     "distributions",
-    "training/exact.py",
+    "regression/exact.py",
     "planning/forecasts.py",
 )
 TERM = re.compile("noise|std|tail|sampling|clipping|reach")

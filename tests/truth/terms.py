@@ -105,10 +105,10 @@ def noise_of_ranks(call: Call, seeds: int = SEEDS) -> float:
 
 
 def noise_of_coefficients(call: Call, seeds: int = SEEDS) -> float:
-    """The spread of coefficients over the diagonal of noise_covariance."""
+    """The spread of the centers of coefficients' intervals over the diagonal of noise_covariance."""
     results = with_seeds(call, seeds)
-    points = np.array([np.append(result.intercept, result.coefficients) for result in results])
-    return spread_ratio(points, np.sqrt([np.diag(result.noise_covariance) for result in results]))
+    centers = np.array([result.interval_center for result in results])
+    return spread_ratio(centers, np.sqrt([np.diag(result.noise_covariance) for result in results]))
 
 
 def error_of_covariances(draws: int = 60, rows: int = 20_000, dim: int = 4) -> float:

@@ -167,7 +167,8 @@ def share_of_hidden_maps(draws=100, noise=0.005):
     for draw in range(draws):
         error = np.random.default_rng(draw).normal(scale=noise, size=(3, 3))
         plain = np.diag([1.0, 1.0, 0.0]) + (error + error.T) / np.sqrt(2.0)
-        moment = exact.pooled_curvature(plain, noise, 0.0, rows.T @ rows / 200, rows, n=1e6)
+        released = exact.ReleasedCurvature(mean=plain, noise=noise, clipped=0.0, unit=1.0)
+        moment = exact.pooled_curvature(released, rows.T @ rows / 200, rows, n=1e6)
         found.append(moment.hidden_parts(np.eye(3)[:1]).sum() > exact.tuning.MUCH)
     return np.mean(found)
 
