@@ -119,8 +119,8 @@ classes : numbers or texts, optional
 tails : "any" or "light"
     "any": far rows count as in least squares, or the maximum likelihood, of all private rows, and intervals are about that.
     "light", for people who know that residuals are about normal and no column has a long tail: robust Newton steps alone, which
-    have less noise; where tails are long they are biased, and their intervals do not know it. For the squared and the logistic
-    loss.
+    have less noise; where tails are long they are biased, and their intervals do not know it. With five public rows of classes for
+    each coefficient, .88 of their intervals of 95 % hold. For the squared and the logistic loss.
 [fit_budget] budget : ZCDP or ApproxDP
     What one fit costs.
 [linear_fit_budget] budget : ZCDP, ApproxDP or PureDP
