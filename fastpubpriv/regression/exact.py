@@ -412,7 +412,8 @@ def pooled_curvature(
     # A symmetric matrix of noise has next to no eigenvalue beyond this edge of its spectrum (Wigner 1955).
     edge = 2.0 * error * math.sqrt(dim)
     least = max(tuning.LEAST_CURVATURE, edge)
-    unresolved = (values < least) & (values < tuning.RESOLVED * edge)
+    # Less curvature than that of one row in n is held whatever its noise is: the clip of rows without any leaves next to none.
+    unresolved = (values < least) & (values < max(tuning.RESOLVED * edge, 1.0 / n))
     held = (vectors * np.where(unresolved, least, values)) @ vectors.T
     unseen = vectors[:, unresolved]
     # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are

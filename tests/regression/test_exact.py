@@ -491,3 +491,13 @@ def test_steps_do_not_run_away_where_private_rows_vary_more(monkeypatch):
 
     monkeypatch.setattr(newton.NewtonState, "_pool", last_alone)
     assert off() > 0.2
+
+
+def test_a_curvature_that_vanished_with_its_noise_is_held():
+    """Classes that a step told apart: rows are clipped to next to none, and so is the noise; inverse roots stay finite."""
+    rows = 1e-11 * np.random.default_rng(0).normal(size=(60, 4))
+    released = exact.ReleasedCurvature(mean=1e-22 * np.eye(4), noise=1e-24, clipped=0.0, unit=1.0)
+    moment = exact.pooled_curvature(released, rows.T @ rows / 60, rows, n=5_000)
+    least = np.linalg.eigvalsh(moment.matrix)[0]
+    np.testing.assert_allclose(least, tuning.LEAST_CURVATURE, rtol=1e-9)
+    assert np.isfinite(moment.power(-0.5)).all()
