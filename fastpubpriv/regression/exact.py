@@ -64,9 +64,11 @@ from fastpubpriv.regression.problem import (
     Ends,
     Fitted,
     TrainingProblem,
+    as_rare_as_chance_allows,
     null_space,
     one_sided,
     own_fit,
+    risk,
     rows_behind,
     rows_worth,
 )
@@ -128,11 +130,6 @@ def _grid_of_sums(radial: RadialPlan) -> Grid:
     return radial.spending.at(radial.pieces / 2).grid("sum", radial.dim, radial.n)
 
 
-def risk(pieces: Fraction, relative: float) -> float:
-    """Predicted squared error over that of sampling; `relative` is the noise variance at the whole budget over sampling's."""
-    return 1.0 + 1.0 / (float(pieces) / relative + float(tuning.START) / (0.5 * relative))
-
-
 def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
     known = problem.posterior
@@ -148,13 +145,25 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
 
 
 def count_rounds(problem: TrainingProblem, left: Spending) -> int:
-    """Number of rounds of curvature and scores: two of bounded residuals, if noise is not far above sampling errors."""
+    """Number of rounds of curvature and scores: two of bounded residuals, if noise is not far above sampling errors.
+
+    One is enough from a start that is near.
+    """
+    if not problem.is_bounded or starts_near(problem, left.std("sum", problem.dim)):
+        return 1
     # The average of two halves has the noise of the whole in Gaussian accounts, and twice its variance with pure epsilon.
     unit = 16.0 * problem.dim / problem.counted
     whole = unit * left.std("sum", problem.dim) ** 2
     halves = unit * left.std("sum", problem.dim, Fraction(1, 2)) ** 2 / 2.0
     quiet = whole < tuning.QUIET_ROUNDS and halves - whole < tuning.SPLIT
-    return 2 if problem.is_bounded and quiet else 1
+    return 2 if quiet else 1
+
+
+def starts_near(problem: TrainingProblem, noise: float) -> bool:
+    """Whether next to no noise and many public rows of classes lead steps so near that rows bend no further step."""
+    relative = 16.0 * problem.dim * noise**2 / problem.counted
+    few_steps = most_steps(problem, noise) < tuning.MOST_STEPS
+    return problem.loss.classes and relative < tuning.NOISELESS and few_steps
 
 
 def plan_exact(
@@ -200,9 +209,7 @@ def plan_exact(
     private = dim * row * risk(pieces, relative) / problem.counted
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
     joint = (
-        problem.loss.classes
-        and relative < tuning.NOISELESS
-        and most_steps(problem, noise) < tuning.MOST_STEPS
+        starts_near(problem, noise)
         and min(
             counting.count_steps(moments.event),
             of_round.at(radial.count).count_steps(_grid_of_sums(radial).event),
@@ -379,12 +386,6 @@ def released_curvature(
     unit = moment.noise_std / moment.event.noise_std
     clipped = min(float(dim), tuning.CLIPPED_GRAM * beyond)
     return ReleasedCurvature(mean=mean, noise=moment.noise_std / n, clipped=clipped, unit=unit)
-
-
-def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
-    """Return the lower end of an interval of 95 % for the expected number of rows, over the numbers `rows` that were counted."""
-    rows = np.maximum(rows, 1.0)
-    return np.asarray(special.gammaincinv(rows, 0.025) / rows)
 
 
 def pooled_curvature(

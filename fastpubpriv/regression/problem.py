@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -314,6 +315,17 @@ def rows_worth(squares: FloatArray) -> FloatArray:
     """Return the effective number (k,) of rows with squared influences (m, k)."""
     squares = squares / np.maximum(squares.max(axis=0), np.finfo(float).tiny)
     return np.asarray(np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300))
+
+
+def risk(pieces: Fraction, relative: float) -> float:
+    """Predicted squared error over that of sampling; `relative` is the noise variance at the whole budget over sampling's."""
+    return 1.0 + 1.0 / (float(pieces) / relative + float(tuning.START) / (0.5 * relative))
+
+
+def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
+    """Return the lower end of an interval of 95 % for the expected number of rows, over the numbers `rows` that were counted."""
+    rows = np.maximum(rows, 1.0)
+    return np.asarray(special.gammaincinv(rows, 0.025) / rows)
 
 
 def rows_behind(problem: TrainingProblem) -> FloatArray:

@@ -43,10 +43,9 @@ from fastpubpriv.regression.exact import (
     plan_scores,
     pooled_curvature,
     released_curvature,
-    risk,
 )
 from fastpubpriv.regression.posterior import Law, PublicLaws
-from fastpubpriv.regression.problem import Fitted, rows_worth
+from fastpubpriv.regression.problem import Fitted, risk, rows_worth
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
