@@ -40,7 +40,9 @@ class GaussianMethod(session.Method[[int]]):
     `predict(options, dim, n_pub, n_priv, spending)` returns the error of the covariance, and details with that of the mean.
     """
 
+    draws: Callable[[int], int] = lifted.draws
     begin: Callable[[GaussianMethod, Session, FloatArray, Options], GaussianCall] = preconditioned
+    needs_public: bool = True
 
     def opened(
         self, x_priv: Any, x_pub: Any, columns: Any, budget: Budget, options: Options
@@ -105,23 +107,18 @@ LADDER = GaussianMethod(
     learn=ladder.release_structure,
     draws=ladder.draws,
     predict=ladder.forecast,
-    needs_public=True,
 )
 LIFTED = GaussianMethod(
     name="lifted_coinpress",
     learn=lifted.learn,
-    draws=lifted.draws,
     prepare=lifted.prepare,
     predict=lifted.forecast,
-    needs_public=True,
 )
 PAIRS = GaussianMethod(
     name="pairs",
     learn=pairs.learn,
-    draws=lifted.draws,
     prepare=partial(lifted.prepare, rule=pairs.predict),
     predict=partial(lifted.forecast, rule=pairs.predict),
-    needs_public=True,
     least_rows=2,
 )
 RECURSIVE = GaussianMethod(
@@ -129,24 +126,19 @@ RECURSIVE = GaussianMethod(
     learn=recursive.learn,
     draws=partial(lifted.draws, rounds=recursive.MAX_RECURSION),
     prepare=recursive.prepare,
-    needs_public=True,
     least_rows=2,
 )
 GROUP_COVARIANCES = GaussianMethod(
     name="group_covariances",
     learn=covariances_of_groups.learn,
-    draws=lifted.draws,
     prepare=covariances_of_groups.prepare,
     reserved=covariances_of_groups.reserved,
-    needs_public=True,
     needs_delta=True,
 )
 SELECTION = GaussianMethod(
     name="hypothesis_selection",
     learn=hypothesis_selection.learn,
-    draws=lifted.draws,
     prepare=hypothesis_selection.prepare,
-    needs_public=True,
 )
 METHODS: session.Registry[GaussianMethod] = session.Registry(
     LADDER, LIFTED, PAIRS, RECURSIVE, GROUP_COVARIANCES, SELECTION, auto=True
