@@ -41,9 +41,8 @@ MOST_ROWS = 20_000
 LEAST_LEVELS = 10
 LEAST_COVARIATES, MOST_COVARIATES = 2, 4
 LEAST_SHARE = 0.02  # share of the rarer class of a logistic label
-FLOOR = (
-    4.0  # over n: about the sampling error of four coefficients, below which a ratio says nothing
-)
+# Over n: the sampling error of four coefficients, below which a ratio has no meaning.
+FLOOR = 4.0
 # Goals of each cell: ratio, ninth decile of the ratio, measured over predicted; and against old code mean and median excess.
 MEDIAN_RATIO, HIGH_RATIO, HIGHEST_RATIO = 1.1, 1.3, 3.0
 WITHIN = 2.0
@@ -212,9 +211,16 @@ def fit(rows: tuple[np.ndarray, np.ndarray], setting: Setting, draw: int) -> Any
     m = setting.n_pub
     function: Any = fpp.logistic_regression if setting.loss == "logistic" else fpp.linear_regression
     return function(
-        x[m:], y[m:], x_pub=x[:m].copy(), y_pub=y[:m].copy(), budget=BUDGETS[setting.budget],
-        tails=setting.tails, random_state=draw, threads=1, progress=False,
-    )  # fmt: skip
+        x[m:],
+        y[m:],
+        x_pub=x[:m].copy(),
+        y_pub=y[:m].copy(),
+        budget=BUDGETS[setting.budget],
+        tails=setting.tails,
+        random_state=draw,
+        threads=1,
+        progress=False,
+    )
 
 
 def answer(one: Population, truth: Risk, setting: Setting, draw: int) -> dict[str, Any]:
@@ -227,10 +233,17 @@ def answer(one: Population, truth: Risk, setting: Setting, draw: int) -> dict[st
     dim = x.shape[1]
     alone = Risk(x[:m], y[:m], setting.loss, PRIOR_STD**-2)
     line: dict[str, Any] = {
-        "table": one.name, "half": one.half, "loss": setting.loss, "tails": setting.tails, "n_pub": m,
-        "budget": setting.budget, "draw": draw, "dim": dim,
-        "public": truth.excess(alone.best), "constant": truth.excess(of_constant(y[:m], dim, setting.loss)),
-    }  # fmt: skip
+        "table": one.name,
+        "half": one.half,
+        "loss": setting.loss,
+        "tails": setting.tails,
+        "n_pub": m,
+        "budget": setting.budget,
+        "draw": draw,
+        "dim": dim,
+        "public": truth.excess(alone.best),
+        "constant": truth.excess(of_constant(y[:m], dim, setting.loss)),
+    }
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -248,10 +261,14 @@ def answer(one: Population, truth: Risk, setting: Setting, draw: int) -> dict[st
     unit = 1.0 if setting.loss == "logistic" else max(truth.least, 1e-300)
     words = {str(reason) for own in (result.reasons, *result.part_reasons) for reason in own}
     return line | {
-        "excess": truth.excess(found), "public fit": truth.excess(public_fit),
-        "predicted": result.predicted_excess / unit, "method": result.method, "status": str(result.status),
-        "reasons": ", ".join(sorted(words)), "intervals": intervals(result, one, (x[m:], y[m:]), setting.loss),
-    }  # fmt: skip
+        "excess": truth.excess(found),
+        "public fit": truth.excess(public_fit),
+        "predicted": result.predicted_excess / unit,
+        "method": result.method,
+        "status": str(result.status),
+        "reasons": ", ".join(sorted(words)),
+        "intervals": intervals(result, one, (x[m:], y[m:]), setting.loss),
+    }
 
 
 def intervals(

@@ -18,9 +18,14 @@ def fitted(name):
     table = TABLES[name]
     private = np.tile(table.x, (COPIES, 1))
     return seeded(
-        linear_regression, private, np.tile(table.y, COPIES), x_pub=table.x.copy(), y_pub=table.y.copy(),
-        budget=NOISELESS, method="newton",
-    )  # fmt: skip
+        linear_regression,
+        private,
+        np.tile(table.y, COPIES),
+        x_pub=table.x.copy(),
+        y_pub=table.y.copy(),
+        budget=NOISELESS,
+        method="newton",
+    )
 
 
 def reasons(result):
