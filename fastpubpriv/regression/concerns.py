@@ -95,13 +95,13 @@ def is_one_class(score: float, noise: float, expected: FloatArray, dispersion: f
     return apart < reach or (dispersion < tuning.SEPARATED and apart < reach + 3.0 * sampling)
 
 
-def is_separated(trace: float, noise: float, dispersion: float, *, held: bool = False) -> bool:
-    """Whether columns tell classes apart: by the trace of the curvature and its noise, a predictor `held` at log n, or errors.
+def is_separated(trace: float, noise: float, dispersion: float) -> bool:
+    """Whether columns tell classes apart: by the trace of the curvature and its noise, or by errors.
 
     The dispersion is the mean squared residual over its prediction p (1 - p). A logistic model on the way to infinite coefficients
     is right about every row: of predictors that are even about zero, 2 (log 2 - 1/2) = .39 of it remains, at any size.
     """
-    return held or trace < 3.0 * noise or dispersion < tuning.SEPARATED
+    return trace < 3.0 * noise or dispersion < tuning.SEPARATED
 
 
 def is_exact_fit(residual: float, rounding: float) -> bool:

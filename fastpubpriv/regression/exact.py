@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -28,12 +27,7 @@ from fastpubpriv.estimators.moments import (
     count_share,
     kurtosis,
 )
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    CountedMoment,
-    SecondMoment,
-)
-from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.regression import regression_tuning as tuning
@@ -46,6 +40,7 @@ from fastpubpriv.regression.concerns import (
     is_separated,
 )
 from fastpubpriv.regression.coordinates import Rotation, rounding_residual
+from fastpubpriv.regression.curvature import PooledMoment, pooled_curvature, released_curvature
 from fastpubpriv.regression.inputs import UNIFORM_SPREAD
 from fastpubpriv.regression.newton import NewtonPlan, bounded
 from fastpubpriv.regression.posterior import (
@@ -65,18 +60,21 @@ from fastpubpriv.regression.problem import (
     Fitted,
     TrainingProblem,
     as_rare_as_chance_allows,
+    clip_sq,
+    least_loss,
     null_space,
     one_sided,
     own_fit,
+    relative_noise,
     risk,
     rows_behind,
     rows_worth,
 )
 from fastpubpriv.regression.public_fits import (
     LogisticPosterior,
+    Posterior,
     chances,
     constant_odds,
-    huber_minimum,
     robust_mean,
 )
 from fastpubpriv.release.account import Account
@@ -134,9 +132,8 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
     known = problem.posterior
     dim = problem.dim
-    if 16.0 * dim * noise**2 / problem.counted >= tuning.QUIET or len(known.labels) < max(
-        tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC
-    ):
+    few = len(known.labels) < max(tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC)
+    if few or relative_noise(dim, problem.counted, noise) >= tuning.QUIET:
         return tuning.MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
     if not problem.loss.classes:  # whose residuals are at most one
@@ -149,19 +146,20 @@ def count_rounds(problem: TrainingProblem, left: Spending) -> int:
 
     One is enough from a start that is near.
     """
-    if not problem.is_bounded or starts_near(problem, left.std("sum", problem.dim)):
+    dim = problem.dim
+    noise = left.std("sum", dim)
+    if not problem.is_bounded or starts_near(problem, noise):
         return 1
     # The average of two halves has the noise of the whole in Gaussian accounts, and twice its variance with pure epsilon.
-    unit = 16.0 * problem.dim / problem.counted
-    whole = unit * left.std("sum", problem.dim) ** 2
-    halves = unit * left.std("sum", problem.dim, Fraction(1, 2)) ** 2 / 2.0
+    whole = relative_noise(dim, problem.counted, noise)
+    halves = relative_noise(dim, problem.counted, left.std("sum", dim, Fraction(1, 2))) / 2.0
     quiet = whole < tuning.QUIET_ROUNDS and halves - whole < tuning.SPLIT
     return 2 if quiet else 1
 
 
 def starts_near(problem: TrainingProblem, noise: float) -> bool:
     """Whether next to no noise and many public rows of classes lead steps so near that rows bend no further step."""
-    relative = 16.0 * problem.dim * noise**2 / problem.counted
+    relative = relative_noise(problem.dim, problem.counted, noise)
     few_steps = most_steps(problem, noise) < tuning.MOST_STEPS
     return problem.loss.classes and relative < tuning.NOISELESS and few_steps
 
@@ -173,7 +171,7 @@ def plan_exact(
     dim = problem.dim
     n = problem.n_priv
     noise = left.std("sum", dim)
-    relative = 16.0 * dim * noise**2 / problem.counted
+    relative = relative_noise(dim, problem.counted, noise)
     rounds = count_rounds(problem, left)
     of_round = left.part(Fraction(1, rounds))
     counting = of_round.part(tuning.GRAM * tuning.GRAM_COUNT)
@@ -189,14 +187,8 @@ def plan_exact(
     )
     count.check_grid()
     moments = gram.grid("moment", dim, n)
-    # For rows clipped at four root mean squares, as in the prediction for sums of scores.
-    unclear = (
-        16.0
-        * dim
-        * of_round.std("moment", dim, tuning.SQUARES)
-        / problem.counted
-        * math.sqrt((dim + 1) / 2.0)
-    )
+    squared_std = clip_sq(dim) * of_round.std("moment", dim, tuning.SQUARES)
+    unclear = squared_std / problem.counted * math.sqrt((dim + 1) / 2.0)
     clear = of_round.counts_squares and unclear < tuning.UNCLEAR_SQUARES
     squares = tuning.SQUARES if clear else Fraction(0)
     radial, pieces = plan_scores(account, of_round, dim, n, squares)
@@ -208,14 +200,9 @@ def plan_exact(
     row = 0.5 if isinstance(known, LogisticPosterior) else known.part * known.row_variance
     private = dim * row * risk(pieces, relative) / problem.counted
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
-    joint = (
-        starts_near(problem, noise)
-        and min(
-            counting.count_steps(moments.event),
-            of_round.at(radial.count).count_steps(_grid_of_sums(radial).event),
-        )
-        > tuning.FINE_COUNTS
-    )
+    of_sums = of_round.at(radial.count).count_steps(_grid_of_sums(radial).event)
+    of_moments = counting.count_steps(moments.event)
+    joint = starts_near(problem, noise) and min(of_moments, of_sums) > tuning.FINE_COUNTS
     return ExactPlan(
         start=start,
         count=count,
@@ -268,37 +255,6 @@ def factors(
     return 2.0 * np.sqrt(np.minimum(weight, 1.0) * p * (1.0 - p))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PooledMoment:
-    """The second moment of the private rows, (D, D), pooled with that of public rows if they agree."""
-
-    matrix: FloatArray
-    noise: float  # of an entry
-    clipped: float  # bound on what clipping may have removed
-    # (D, k), directions in which the variation of private rows cannot be distinguished from noise
-    unseen: FloatArray
-    raised: float  # assumed curvature along these, an upper bound
-    flattest: FloatArray  # (k,), lower bounds of it
-    plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
-    plain_noise: float
-    # root mean square of the error of a row's coordinate by the grid of the release, 0 if that is negligible
-    rounding: float = 0.0
-
-    def hidden_parts(self, rows: FloatArray) -> FloatArray:
-        """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
-        # Noise rotates these directions toward the others, the more the less the others vary themselves.
-        resolved = rows - rows @ self.unseen @ self.unseen.T
-        turned = 4.0 * self.noise**2 * np.sum((resolved @ self.power(-1.0)) ** 2, axis=1)
-        along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
-        more = 1.0 / self.flattest - 1.0 / self.raised
-        return np.asarray(along * more / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None])
-
-    def power(self, exponent: float) -> FloatArray:
-        """Return a power of the matrix."""
-        values, vectors = np.linalg.eigh(self.matrix)
-        return np.asarray((vectors * values**exponent) @ vectors.T)
-
-
 def measure_curvature(
     run: Session,
     problem: TrainingProblem,
@@ -308,135 +264,24 @@ def measure_curvature(
     again: str = "",
 ) -> PooledMoment:
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
-    dim = problem.dim
-    m = len(public)
     n = problem.counted
     query = SecondMoment(
         affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step
     )
     lengths = np.sum(public**2, axis=1)
-    wide = plan.joint
-    released = released_curvature(run, plan.count, query, lengths, n, dim, again, wide=wide)
-    # The sum of squares of rows has as its unit the square of a grid step.
-    step = math.sqrt(released.unit)
+    released = released_curvature(run, plan.count, query, lengths, n, again, wide=plan.joint)
     released = replace(
         released,
         noise=released.noise / run.account.spending.on_diagonal,
-        rounding=step / UNIFORM_SPREAD,
+        # The sum of squares of rows has as its unit the square of a grid step.
+        rounding=math.sqrt(released.unit) / UNIFORM_SPREAD,
     )
-    near = public.T @ public / m
+    near = public.T @ public / len(public)
     if not problem.is_bounded:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
     return pooled_curvature(released, near, public, n)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReleasedCurvature:
-    """The released mean curvature of private rows, or its packed entries."""
-
-    mean: FloatArray
-    noise: float  # of an entry
-    clipped: float  # bound on what clipping may have removed
-    unit: float  # of the sum's whole numbers
-    rounding: float = 0.0  # see `PooledMoment`
-
-
-def released_curvature(
-    run: Session,
-    count: NormCount,
-    query: Any,
-    lengths: FloatArray,
-    n: float,
-    dim: int,
-    again: str = "",
-    *,
-    wide: bool = False,
-) -> ReleasedCurvature:
-    """Return the mean of a query over n rows, with a radius by a count of norms."""
-    # If `wide`, the radius comes from public rows, of which `lengths` are squared norms, and one pass releases both.
-    if wide:
-        radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
-        asked = CountedMoment(
-            counts=count.asked(query.affine),
-            moment=replace(query, radius=radius),
-            counted=count.shares.cells,
-        )
-        name = f"norms of the rows' curvature, and curvature{again}"
-        cost = count.shares.cells + count.left
-        released = run.release(asked, name=name, cost=cost, clip_radius=radius)
-        assert released.moment is not None
-        moment = released.moment
-        norms = count.shown(released.value, lengths)
-        radius = radius**2
-    else:
-        norms = count.count_norms(
-            run, query.affine, lengths, name=f"norms of the rows' curvature{again}"
-        )
-        power = 1 + count.squared
-        radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
-        asked = replace(query, radius=radius ** (1.0 / power))
-        moment = run.release(
-            asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius
-        )
-    beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
-    mean = np.clip(np.nan_to_num(moment.value), -LARGEST, LARGEST) / n
-    assert isinstance(moment.event, GaussianEvent | LaplaceEvent)
-    unit = moment.noise_std / moment.event.noise_std
-    clipped = min(float(dim), tuning.CLIPPED_GRAM * beyond)
-    return ReleasedCurvature(mean=mean, noise=moment.noise_std / n, clipped=clipped, unit=unit)
-
-
-def pooled_curvature(
-    released: ReleasedCurvature, near: FloatArray, public: FloatArray, n: float
-) -> PooledMoment:
-    """Pool the curvature of n private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
-    m, dim = public.shape
-    plain = released.mean
-    noise = released.noise
-    clipped = released.clipped
-    rounding = released.rounding
-    matrix = plain
-    error = noise
-    if m > 2 * dim:
-        # A few long rows make the mean of all uncertain.
-        spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
-        doubt = max(tuning.CURVATURE, spread / dim**2) / m
-        if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
-            weight = doubt / (noise**2 + doubt)
-            matrix = weight * plain + (1.0 - weight) * near
-            error = noise * math.sqrt(weight)
-            clipped = clipped * weight
-            rounding = rounding * weight
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    # A symmetric matrix of noise has next to no eigenvalue beyond this edge of its spectrum (Wigner 1955).
-    edge = 2.0 * error * math.sqrt(dim)
-    least = max(tuning.LEAST_CURVATURE, edge)
-    # Less curvature than that of one row in n is held whatever its noise is: the clip of rows without any leaves next to none.
-    unresolved = (values < least) & (values < max(tuning.RESOLVED * edge, 1.0 / n))
-    held = (vectors * np.where(unresolved, least, values)) @ vectors.T
-    unseen = vectors[:, unresolved]
-    # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are
-    # as many public ones as vary along an axis, may be as rare as chance allows.
-    unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
-    along = (public @ unseen) ** 2
-    rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
-    shown = np.einsum("ij,ik,kj->j", unseen, matrix, unseen)
-    # Public rows are no guide where private ones vary significantly less.
-    rare = np.where(rare > np.maximum(shown, 0.0) + 2.0 * edge, 0.0, rare)
-    return PooledMoment(
-        matrix=held,
-        noise=error,
-        clipped=clipped,
-        unseen=unseen,
-        raised=least,
-        # One row in n has at least about a unit of it.
-        flattest=np.clip(np.maximum(rare, shown - edge), min(1.0 / n, least), least),
-        plain=plain,
-        plain_noise=noise,
-        rounding=rounding,
-    )
 
 
 def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
@@ -548,14 +393,26 @@ def learn_exact(
 ) -> Fitted:
     """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
     on_rows = run.on(rows)
-    step = measured_step(on_rows, problem, plan, start)
+    laws = public_laws(problem)
+    alone = problem.posterior.mean
+    if isinstance(problem.posterior, Posterior):
+        alone = least_loss(problem.posterior, math.sqrt(tuning.FLAT))
+    step = measured_step(on_rows, problem, plan, start, laws, alone)
     for _ in range(plan.rounds - 1):
-        step = measured_step(on_rows, problem, plan, step.next_start(), ", again")
+        start = step.next_start()
+        step = measured_step(on_rows, problem, plan, start, laws, alone, again=", again")
     return step.fitted()
 
 
 def measured_step(
-    on_rows: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, again: str = ""
+    on_rows: Session,
+    problem: TrainingProblem,
+    plan: ExactPlan,
+    start: Fitted,
+    laws: PublicLaws,
+    alone: FloatArray,
+    *,
+    again: str = "",
 ) -> ExactStep:
     """Release curvature and scores of a round at its `start`; `again` ends the names of the releases."""
     known = problem.posterior
@@ -578,7 +435,6 @@ def measured_step(
     wide = max(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
-    norms = "norms of scores" if plan.joint else f"norms of scores{again}"
     pieces = "two pieces of scores"
     if plan.radial.squares:
         pieces += " and their squares"
@@ -587,22 +443,16 @@ def measured_step(
         AffineMap(dim=dim, matrix=half, score=at_start()),
         lengths,
         radius=wide if plan.joint else None,
-        names=(norms, pieces + again),
+        names=(f"norms of scores{again}", pieces + again),
         counted=problem.counted,
     )
-    # The fit of the public rows alone: the least loss, or the ridge fit of the logistic loss.
-    alone: Any = known.mean
-    if problem.threshold is not None:
-        alone = huber_minimum(known.rows, known.labels, problem.threshold)
-    elif not isinstance(known, LogisticPosterior):
-        alone = np.linalg.lstsq(known.rows, known.labels, rcond=math.sqrt(tuning.FLAT))[0]
     rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
     return ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
         start=start,
         public=alone,
-        laws=public_laws(problem),
+        laws=laws,
         public_scores=public(alone),
         public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)),
@@ -640,9 +490,8 @@ class ExactStep:
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone, which intervals pool
     laws: PublicLaws  # priors of the point
-    excess_unit: (
-        float  # excess of the loss for a unit of squared distance in the coordinates of scores
-    )
+    # excess of the loss for a unit of squared distance in the coordinates of scores
+    excess_unit: float
     behind: FloatArray  # (q,), share of the public rows that determine each number
     # (m, D) each, of the public rows: scores at their own fit, and vectors whose squares are their curvature
     public_scores: FloatArray
@@ -771,9 +620,8 @@ class ExactStep:
         dim = self.radial.dim
         m = self.m
         values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
-        inverse = (
-            along / np.maximum(values, tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST))
-        ) @ along.T
+        least = tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST)
+        inverse = (along / np.maximum(values, least)) @ along.T
         bends, scores = (
             (each @ inverse @ rows.T) ** 2 for each in (self.public_bends, self.public_scores)
         )
@@ -836,8 +684,9 @@ class ExactStep:
         constant_sq = float(np.sum((point.mean - constant) ** 2))
         unit = self.excess_unit
         heavy = self.radial.reason == Reason.HEAVY_TAIL
+        predicted = risk + float(tail @ tail)
         return LossExcess(
-            predicted=unit * (risk + float(tail @ tail)),
+            predicted=unit * predicted,
             public=unit * (public_sq + risk),
             constant=unit * max(constant_sq - risk, 0.0),
             within_clip=heavy or self.curvature.clipped > 1.0,

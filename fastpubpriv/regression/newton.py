@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -422,40 +422,32 @@ class ResidualLink:
     posterior: Posterior
     clip: Bound
 
-    @property
-    def has_bounded_residuals(self) -> bool:
-        """Whether the loss is the Huber loss."""
-        return self.posterior.threshold is not None
-
-    @property
-    def longest(self) -> float:
-        """Maximum change of a prediction by a step, as a root mean square: two thresholds of the Huber loss."""
-        threshold = self.posterior.threshold
-        return math.inf if threshold is None else tuning.LONGEST_MOVE * threshold
-
     def step(self, state: NewtonState, noise: float, n_priv: float) -> Step:
         """Return the next step; `noise` is that on a sum of rows clipped to radius 1."""
         scale = math.sqrt(self.posterior.unexplained + state.error)
         clip = self.clip.at(scale)
 
         def precision(radius: float, share: float) -> float:
-            return float(
-                (radius * noise * clip.bound * scale / (n_priv * clip.inside * share)) ** -2
-            )
+            std = radius * noise * clip.bound * scale / (n_priv * clip.inside * share)
+            return float(std**-2)
 
         weights = chosen_weighting(self.posterior.typical, state.variance, precision)
+        gain = clip.inside * weights.shares
+        sampling = clip.energy * scale**2 / clip.inside**2
         return Step(
             scale=scale,
             clip=clip.bound,
             weights=weights,
-            gain=clip.inside * weights.shares,
+            gain=gain,
             curvature=np.ones(len(state.mean)),
-            sampling=clip.energy * scale**2 / clip.inside**2,
+            sampling=sampling,
         )
 
     def repeats(self, variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
         """Return the effective number of steps with the same error by the curvature."""
-        return float(_repeats(variance[None], noise_variance[None], np.array([steps])).item())
+        one_plan = np.array([steps])
+        effective = _repeats(variance[None], noise_variance[None], one_plan)
+        return float(effective.item())
 
     def effects(self, step: Step, mean: FloatArray) -> FloatArray:
         """Effect (k, D) of each typical public row on a measurement, over its prediction of the move."""
@@ -468,12 +460,6 @@ class ClassesLink:
     """The logistic loss: residuals are at most one, and the curvature depends on the coefficients."""
 
     posterior: LogisticPosterior
-    has_bounded_residuals: ClassVar[bool] = True
-
-    @property
-    def longest(self) -> float:
-        """Maximum change of a linear predictor by a step, as a root mean square."""
-        return tuning.LONGEST_MOVE
 
     def step(self, state: NewtonState, noise: float, n_priv: float) -> Step:
         """Return the next step; `noise` is that on a sum of rows clipped to radius 1."""
@@ -518,8 +504,10 @@ def bounded(move: FloatArray, public: FloatArray, longest: float) -> tuple[Float
     return part * move, (1.0 - part) ** 2 * float(move @ move) / len(move)
 
 
-def newton(link: Link, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
-    """Run the steps; `ask` releases the sums."""
+def newton(
+    link: Link, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask, longest: float
+) -> NewtonState:
+    """Run the steps; `ask` releases the sums. A step changes predictions by `longest` at most, infinity for the squared loss."""
     posterior = link.posterior
     state = NewtonState(posterior)
     public = posterior.typical
@@ -530,14 +518,15 @@ def newton(link: Link, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) 
     unsure = m < tuning.MANY * dim
     informed = unsure and m >= tuning.FEW * dim
     # The pooled measurements of a squared loss reach its minimum by any curvature, as averages of steps too long and too short.
-    with_secants = informed and link.has_bounded_residuals
+    with_secants = informed and longest < math.inf
     curvature_error = posterior.curvature_error + 1.0 / n_priv
     effects = np.zeros_like(public)
     for index in range(plan.steps):
         step = link.step(state, per_step, n_priv)
         state.lever = step.weights.lever
         total, noise_std = ask(index, state.mean, step.weights, step.scale, step.clip)
-        unit = step.clip * step.scale / (n_priv * step.gain * step.weights.spread)
+        slope_of_sum = n_priv * step.gain * step.weights.spread
+        unit = step.clip * step.scale / slope_of_sum
         noise_variance = (unit * noise_std) ** 2
         here = Slope(
             start=state.mean,
@@ -551,7 +540,7 @@ def newton(link: Link, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) 
         again = link.repeats(state.variance, noise_variance, plan.steps)
         variance = noise_variance + curvature_error * state.error * again
         if unsure:
-            move, cut_variance = bounded(move, public, link.longest)
+            move, cut_variance = bounded(move, public, longest)
             variance = variance + cut_variance
         state.add(state.mean + move, variance, step.sampling / n_priv)
         effects = link.effects(step, state.mean)

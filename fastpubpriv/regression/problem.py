@@ -317,6 +317,16 @@ def rows_worth(squares: FloatArray) -> FloatArray:
     return np.asarray(np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300))
 
 
+def clip_sq(dim: int) -> float:
+    """Squared radius that rows of unit variance in each coordinate are predicted to be clipped to: four root mean squares."""
+    return 16.0 * dim
+
+
+def relative_noise(dim: int, n: float, std: float) -> float:
+    """Noise variance of a mean of n such rows over that of sampling; `std` is the noise of a sum clipped to radius 1."""
+    return clip_sq(dim) * std**2 / n
+
+
 def risk(pieces: Fraction, relative: float) -> float:
     """Predicted squared error over that of sampling; `relative` is the noise variance at the whole budget over sampling's."""
     return 1.0 + 1.0 / (float(pieces) / relative + float(tuning.START) / (0.5 * relative))
@@ -406,15 +416,20 @@ def linearized(
     return rows, off
 
 
+def least_loss(known: Posterior, rcond: float) -> FloatArray:
+    """Coefficients (D,) of least squared or Huber loss of the public rows; singular values below `rcond` are taken for zero."""
+    if known.threshold is not None:
+        return huber_minimum(known.rows, known.labels, known.threshold)
+    return np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=rcond)[0])
+
+
 def own_fit(problem: TrainingProblem) -> tuple[FloatArray, FloatArray]:
     """Coefficients (D,) of the public rows that minimize the loss, with Jeffreys' prior of classes, and their covariance (D, D)."""
     known = problem.posterior
     if isinstance(known, LogisticPosterior):
         exact = maximum_likelihood(known.rows, known.labels, known.factors)
-    elif known.threshold is not None:
-        exact = huber_minimum(known.rows, known.labels, known.threshold)
     else:
-        exact = np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
+        exact = least_loss(known, 1e-10)
     return exact, robust_covariance(*linearized(known, exact))
 
 

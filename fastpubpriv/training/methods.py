@@ -368,7 +368,8 @@ def _learn_steps(
         link = steps.ResidualLink(posterior=known, clip=plan.clip)
     else:
         link = steps.ClassesLink(posterior=known)
-    state = steps.newton(link, plan, problem.counted, noise, ask)
+    longest = problem.longest_move
+    state = steps.newton(link, plan, problem.counted, noise, ask, longest)
     fitted = Fitted(
         mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift
     )

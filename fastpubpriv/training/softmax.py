@@ -37,15 +37,10 @@ from fastpubpriv.regression.coordinates import (
     rotation_map,
     rounding_residual,
 )
-from fastpubpriv.regression.exact import (
-    ExactStep,
-    PooledMoment,
-    plan_scores,
-    pooled_curvature,
-    released_curvature,
-)
+from fastpubpriv.regression.curvature import PooledMoment, pooled_curvature, released_curvature
+from fastpubpriv.regression.exact import ExactStep, plan_scores
 from fastpubpriv.regression.posterior import Law, PublicLaws
-from fastpubpriv.regression.problem import Fitted, risk, rows_worth
+from fastpubpriv.regression.problem import Fitted, relative_noise, risk, rows_worth
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
@@ -300,7 +295,7 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
         )
     dim, bent = _widths(problem)
     whole = account.spending
-    relative = 16.0 * dim * whole.std("sum", dim) ** 2 / n
+    relative = relative_noise(dim, n, whole.std("sum", dim))
     rounds = 2 if relative < tuning.QUIET_ROUNDS else 1
     step = whole.part(tuning.START / tuning.SOFTMAX_STEPS)
     step.grid("sum", dim, n)  # InputError if there is none
@@ -463,13 +458,13 @@ def _measure_curvature(
 ) -> PooledMoment:
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
     known = plan.known
-    n = plan.known.problem.n_priv
+    n = known.problem.n_priv
     bend = known.at(slope, curvature=True)
     public = bend(known.public)
     query = VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
     on_rows = run.on(each_row(rows, bend, bend.width))
     lengths = np.sqrt(np.sum(public**2, axis=1))
-    packed = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
+    packed = released_curvature(on_rows, plan.count, query, lengths, n, again)
     near = bend.matrix(public.mean(axis=0))
     # The grid of a plain sum is too fine for its rounding to matter.
     released = replace(packed, mean=bend.matrix(packed.mean), noise=packed.noise / math.sqrt(2.0))

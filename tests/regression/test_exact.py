@@ -20,9 +20,10 @@ from fastpubpriv import (
     train,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.regression import exact, newton, public_fits
+from fastpubpriv.regression import curvature, exact, newton, public_fits
 from fastpubpriv.regression import regression_tuning as tuning
-from fastpubpriv.regression.exact import ExactStep, PooledMoment
+from fastpubpriv.regression.curvature import PooledMoment
+from fastpubpriv.regression.exact import ExactStep
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import huber_loss, methods
 
@@ -497,8 +498,10 @@ def test_steps_do_not_run_away_where_private_rows_vary_more(monkeypatch):
 def test_a_curvature_that_vanished_with_its_noise_is_held():
     """Classes that a step told apart: rows are clipped to next to none, and so is the noise; inverse roots stay finite."""
     rows = 1e-11 * np.random.default_rng(0).normal(size=(60, 4))
-    released = exact.ReleasedCurvature(mean=1e-22 * np.eye(4), noise=1e-24, clipped=0.0, unit=1.0)
-    moment = exact.pooled_curvature(released, rows.T @ rows / 60, rows, n=5_000)
+    released = curvature.ReleasedCurvature(
+        mean=1e-22 * np.eye(4), noise=1e-24, clipped=0.0, unit=1.0
+    )
+    moment = curvature.pooled_curvature(released, rows.T @ rows / 60, rows, n=5_000)
     least = np.linalg.eigvalsh(moment.matrix)[0]
     np.testing.assert_allclose(least, tuning.LEAST_CURVATURE, rtol=1e-9)
     assert np.isfinite(moment.power(-0.5)).all()

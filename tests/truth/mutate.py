@@ -32,6 +32,7 @@ PLACES = (
     "estimators",
     "gaussians",
     "distributions",
+    "regression/curvature.py",
     "regression/exact.py",
     "planning/forecasts.py",
 )

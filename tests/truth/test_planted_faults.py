@@ -22,7 +22,7 @@ from fastpubpriv.estimators import (
 )
 from fastpubpriv.gaussians import coinpress_covariance, rounds
 from fastpubpriv.planning import forecasts
-from fastpubpriv.regression import exact
+from fastpubpriv.regression import curvature, exact
 from fastpubpriv.results import by_key, ranks
 from tests.truth import engine, shares, terms
 from tests.truth.test_engine import Call, case_of, kinds
@@ -155,7 +155,7 @@ def test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found(monkeypatc
 
 def test_18_directions_that_noise_turns_are_found(monkeypatch):
     right = share_of_hidden_maps()
-    plant(monkeypatch, exact.PooledMoment, "hidden_parts", "turned = 4.0 *", "turned = 0.0 *")
+    plant(monkeypatch, curvature.PooledMoment, "hidden_parts", "turned = 4.0 *", "turned = 0.0 *")
     assert right < 0.1
     assert share_of_hidden_maps() > 0.5
 
@@ -167,8 +167,8 @@ def share_of_hidden_maps(draws=100, noise=0.005):
     for draw in range(draws):
         error = np.random.default_rng(draw).normal(scale=noise, size=(3, 3))
         plain = np.diag([1.0, 1.0, 0.0]) + (error + error.T) / np.sqrt(2.0)
-        released = exact.ReleasedCurvature(mean=plain, noise=noise, clipped=0.0, unit=1.0)
-        moment = exact.pooled_curvature(released, rows.T @ rows / 200, rows, n=1e6)
+        released = curvature.ReleasedCurvature(mean=plain, noise=noise, clipped=0.0, unit=1.0)
+        moment = curvature.pooled_curvature(released, rows.T @ rows / 200, rows, n=1e6)
         found.append(moment.hidden_parts(np.eye(3)[:1]).sum() > exact.tuning.MUCH)
     return np.mean(found)
 
