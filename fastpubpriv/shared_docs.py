@@ -106,9 +106,13 @@ class_weight : mapping of each class to a number above 0, or "public", optional
     Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
     would count private labels and is refused, as is resampling. For method "newton" and "throw_away".
-categories : mapping or list of names, optional
-    Column -> its list of numeric codes or of texts, or "public" for those of the public rows, as for each name in a list. Each is a
-    term of its own; any other private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.
+categories : name, list of names or mapping, optional
+    Columns, of texts or numbers, each of whose levels is a term of its own ("carrier=UA"): those of the public rows, or of a list
+    that a mapping has for a column ("public" stands for public rows there). Any other cell, of whatever type, counts as "other",
+    which is a term if public rows have it; if not, such private rows are ignored. Texts are compared without the blanks around them.
+reference : mapping of columns to levels, optional
+    Level, one that public rows have, from which the other coefficients of a column with categories are differences: its own is 0,
+    without an interval. By default they are differences from the average of the public rows. Predictions are the same.
 y_scale : float > 0, optional
     A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
     it stands for the size of residuals too.
@@ -155,13 +159,13 @@ The rows are made up.
 [method_and_loss] method, loss : str
     The method and loss that were used.
 [model_terms] terms : tuple of str
-    Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
+    Terms of the linear predictor: columns, indicators of missing cells, and levels of categories ("month=2"). A column that is
     constant in the public rows has no term, or one with a coefficient of NaN in a TrainingResult.
 [model_classes] classes : (k,) float64
     The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
 [model_design] design : mapping
-    How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
-    Without "source" the terms are the columns.
+    How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label,
+    "reference" the levels that others are compared with. Without "source" the terms are the columns.
 [raises] InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 """

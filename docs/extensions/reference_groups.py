@@ -55,7 +55,7 @@ OF_DATA = {
     "x_priv", "y_priv", "x_pub", "y_pub", "person", "rows_per_person", "label", "column", "columns",
     "bounds", "x_bounds", "y_bounds", "y_scale",
     "center", "radius", "scale", "norm_bound", "covariance", "variance", "weights_pub", "weights_priv",
-    "weight_cap", "categories", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",
+    "weight_cap", "categories", "reference", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",
 }  # fmt: skip
 OF_ACCOUNT = {"budget", "ledger", "random_state", "threads", "progress", "max_memory"}
 

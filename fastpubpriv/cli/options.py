@@ -118,6 +118,7 @@ WANTED = {
     "NAME=a,b,...": "looks like carrier=UA,B6, once for each column",
     "NAME=a,b,...|a,b,...": "must look like 0,1 or carrier=UA,B6; got {}",
     "NAME=LOW:HIGH": "must look like age=0:120; got {}",
+    "NAME=TEXT": "must look like carrier=UA, once for each column; got {}",
     "A[=x:y:z],...": "must look like month, month=1:2:3 or carrier=AA:DL; got {}",
     "A=W,...|WORD": "must look like 0=1,1=5; got {}",
     **dict.fromkeys(("V|V,...|FILE.npy", "public|V|V,...|FILE.npy"), _VECTOR),
@@ -140,7 +141,9 @@ def parse(form: str, text: str) -> Any:
                 return parse(each, text)
         raise _Other(text)
     if form.startswith("NAME="):
-        name, sign, rest = text.partition("=") if form[5].islower() else text.rpartition("=")
+        # A list, or a text, may have an equals sign.
+        first = form[5].islower() or form == "NAME=TEXT"
+        name, sign, rest = text.partition("=") if first else text.rpartition("=")
         return name.strip(), parse(form[5:], rest if sign else "")
     if form == "A[=x:y:z]":
         name, sign, rest = text.partition("=")

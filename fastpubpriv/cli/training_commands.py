@@ -27,6 +27,7 @@ _PHRASES = (
     ),
     ("classes=[...] with the numbers", "--classes with the numbers"),
     ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
+    ("name it in categories= as well", "name it in --categories as well"),
 )
 _BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
 _BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
@@ -54,7 +55,7 @@ def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
     return (
         flags,
         given,
-        re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])"),
+        re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories|reference)(?= must| names a))(?![\w'=])"),
     )
 
 
@@ -170,6 +171,9 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         Weights of the private rows: a column of the private file, in the unit of --weights-pub; with --weight-cap.
     x_bounds : NAME=LOW:HIGH, repeated :: Range of a column, known without the data; may be given for several columns.
     categories : A[=x:y:z],... :: ...
+    reference : NAME=TEXT, repeated
+        Level of a column of --categories from which the coefficients of its other levels are differences. Default: they are
+        differences from the average of the public rows.
     classes : a,b,... :: ...
     class_weight : A=W,...|WORD :: ...
     method : "auto", "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation" or "exponential"
@@ -183,7 +187,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
 
     $ fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
     $ fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
-    $ fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
+    $ fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 \\
+        --reference carrier=UA --rho 0.1
     $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
     from fastpubpriv.cli import opened_files

@@ -352,6 +352,7 @@ class Units:
         start = weights[:, 0] * self.scale + self.center - slopes @ self.design.center
         if self.shares is not None:
             self.design.about_the_mean(slopes.T, start, self.shares)
+        self.design.from_reference(slopes.T, start)
         return slopes, start
 
 
@@ -428,7 +429,7 @@ def make_gradient_problem(
         )
     known = loss if isinstance(loss, Loss) else None
     standard = scaling == "standard"
-    for name in ("categories", "x_bounds", "y_bounds"):
+    for name in ("categories", "reference", "x_bounds", "y_bounds"):
         if not standard and getattr(stated, name) is not None:
             raise InputError(f"{name}= belongs to scaling='standard'")
     design, usable, levels = usable_rows(table, names, stated, known, standard=standard)

@@ -47,7 +47,7 @@ class PooledMoment:
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
         more = 1.0 / self.flattest - 1.0 / self.raised
         variance = np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
-        return np.asarray(along * more / variance[:, None])
+        return np.asarray(along * more / np.maximum(variance, 1.0 / LARGEST)[:, None])
 
     def power(self, exponent: float) -> FloatArray:
         """Return a power of the matrix."""

@@ -712,7 +712,8 @@ class ExactStep:
             + tuning.BENT_OFF * np.abs(bent_user)
         )
         tail = of_rows + self._rounded + self.rounding * lengths
-        mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
+        estimated = lengths > 0.0  # all but levels that others are compared with
+        mean_tail = float(np.mean(tail[estimated] / lengths[estimated]))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
@@ -794,7 +795,8 @@ class ExactStep:
         light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])
         own = (ends.below + ends.above) / 2.0 + tuning.NORMAL * std
         taken = light & (reach < own) & (np.abs(ends.estimate - alone) < reach)
-        scale = np.where(taken, np.minimum(reach / (tuning.NORMAL * std), 1.0), 1.0)
+        usual = np.maximum(tuning.NORMAL * std, 1.0 / LARGEST)
+        scale = np.where(taken, np.minimum(reach / usual, 1.0), 1.0)
         rest = np.maximum(reach - tuning.NORMAL * scale * std, 0.0)
         return replace(
             ends,

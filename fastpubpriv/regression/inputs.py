@@ -16,10 +16,18 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
+from fastpubpriv.sources.column_names import (
+    LEVEL,
+    MISSING,
+    NUMBER,
+    OTHER,
+    term_values,
+)
+from fastpubpriv.sources.column_names import listed as names_in_words
 from fastpubpriv.sources.labeled import WeightColumns, levels_by_column, open_labeled, weighted_rows
 from fastpubpriv.sources.open import names_of_table, public_rows
 from fastpubpriv.sources.row_types import order_of
+from fastpubpriv.sources.tables import plain_text
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
 MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="public"
@@ -37,6 +45,7 @@ class DataSpec:
 
     # each as given, see `train`; texts are replaced by their indices in the lists below
     categories: Any = None
+    reference: Any = None
     classes: Any = None
     y_scale: Any = None
     weights_pub: Any = None
@@ -379,6 +388,8 @@ class Design:
     listed: ListedTerms
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # places of the terms from whose coefficients those of their columns are differences
+    reference: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite for a missing cell without a replacement."""
@@ -425,6 +436,18 @@ class Design:
             slopes[places] -= average
             intercept += average
 
+    @property
+    def is_fixed(self) -> BoolArray:
+        """Which of [intercept, terms] are levels that others are compared with, whose coefficients are zero, (p + 1,)."""
+        return np.isin(np.arange(len(self.terms) + 1), self.reference + 1)
+
+    def from_reference(self, slopes: FloatArray, intercept: FloatArray) -> None:
+        """Make slopes (p, k) of categories differences from that of the reference of their column, if it has one, in place."""
+        for place in self.reference:
+            base = slopes[place].copy()
+            slopes[self.source == self.source[place]] -= base
+            intercept += base
+
 
 def named_design(
     design: Design | None,
@@ -438,6 +461,12 @@ def named_design(
         named = {"columns": list(design.columns), "terms": list(terms.terms)}
         named |= {name: getattr(terms, name).tolist() for name in ("source", "role", "level")}
         named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
+    if design is not None and len(design.reference):
+        columns = [design.columns[place] for place in design.source[design.reference]]
+        named["reference"] = {
+            name: design.terms[place].removeprefix(f"{name}=")
+            for name, place in zip(columns, design.reference, strict=True)
+        }
     if design is not None and design.texts:
         named["texts"] = {name: list(listed) for name, listed in design.texts.items()}
     return {**named, "classes": [names[int(each)] for each in classes or ()]} if names else named
@@ -464,7 +493,7 @@ def usable_rows(
     if standard:
         ranges = stated.ranges(names)
         design, complete = make_design(
-            table[usable, :-1], names, stated.categories, ranges, stated.texts
+            table[usable, :-1], names, stated.categories, ranges, stated.texts, stated.reference
         )
     usable[usable] = complete
     of_classes = loss is not None and (loss.classes or loss.scores)
@@ -498,6 +527,7 @@ def make_design(
     ranges: tuple[FloatArray, FloatArray] | None = None,
     # column of text -> the texts whose places are its levels
     texts: Mapping[str, tuple[str, ...]] | None = None,
+    reference: Any = None,  # name -> the level from which the others differ
 ) -> tuple[Design, BoolArray]:
     """Return the design of public rows (m, dim), NaN for a missing cell, and which of the rows are usable."""
     levels = _levels(table, columns, categories)
@@ -505,10 +535,11 @@ def make_design(
     fill = np.full(len(columns), np.nan)
     for j, name in enumerate(columns):
         if name in levels:
-            for value in levels[name]:
-                shown = f"{value:g}" if not texts or name not in texts else texts[name][int(value)]
-                terms.append((f"{name}={shown}", j, LEVEL, value))
-            terms.append((f"{name}=other", j, OTHER, 0.0))
+            shown = (texts or {}).get(name) or tuple(map(shown_level, levels[name]))
+            for value, text in zip(levels[name], shown, strict=True):
+                terms.append((f"{name}={text}", j, LEVEL, value))
+            other = "(other)" if "other" in shown else "other"
+            terms.append((f"{name}={other}", j, OTHER, 0.0))
             continue
         missing = np.isnan(table[:, j])
         terms.append((name, j, NUMBER, 0.0))
@@ -528,7 +559,8 @@ def make_design(
         named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges]
     )
     varies = scale > 0.0
-    is_listed = varies | (role == NUMBER)
+    # The one level that all public rows have is listed, as a number column without spread is.
+    is_listed = varies | (role == NUMBER) | ((role >= LEVEL) & expanded[usable].all(axis=0))
     names_of_listed = tuple(itertools.compress(named, is_listed))
     listed = ListedTerms(
         terms=names_of_listed,
@@ -537,6 +569,7 @@ def make_design(
         level=level[is_listed],
         varies=varies[is_listed],
     )
+    references = _references(reference, columns, levels, listed)
     return Design(
         columns=tuple(columns),
         terms=tuple(itertools.compress(named, varies)),
@@ -549,7 +582,49 @@ def make_design(
         reach=reach[varies],
         listed=listed,
         texts=texts or {},
+        reference=references,
     ), usable
+
+
+def shown_level(level: Any) -> str:
+    """Return a level as terms show it: a text without the blanks around it, a whole number without a point; else nothing."""
+    if isinstance(level, str):
+        return plain_text(level)
+    try:
+        number = float(level)
+    except (TypeError, ValueError, OverflowError):
+        return ""
+    return repr(number + 0.0).removesuffix(".0")
+
+
+def _references(
+    given: Any, columns: Sequence[str], levels: Mapping[str, Any], listed: ListedTerms
+) -> IntArray:
+    """Return the places, among the terms that vary, of the stated reference levels."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise InputError(
+            "reference must map a column to the level that others are compared with, such as {'carrier': 'UA'}, "
+            f"got {given!r:.80}"
+        )
+    places = []
+    for name, level in given.items():
+        if name not in levels:
+            raise InputError(
+                f"reference names a column {name!r} that has no categories: name it in categories= as well"
+            )
+        known = np.flatnonzero(listed.source == list(columns).index(name))
+        shown = [listed.terms[place].removeprefix(f"{name}=") for place in known]
+        text = shown_level(level)
+        if text not in shown:
+            raise InputError(
+                f"reference names a level {level!r:.80} of {name!r} that no public row has: there are {names_in_words(shown)}"
+            )
+        place = known[shown.index(text)]
+        if listed.varies[place]:
+            places.append(int(listed.varies[:place].sum()))
+    return np.array(places, dtype=np.int64)
 
 
 def _units(
@@ -595,7 +670,9 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
     levels = {}
     for name, given in categories.items():
         if name not in columns:
-            raise InputError(f"categories names a column {name!r} that there is not")
+            raise InputError(
+                f"categories names a column {name!r} that there is not among the features: pass names of these"
+            )
         if isinstance(given, str):
             cells = table[:, list(columns).index(name)]
             values = np.unique(cells[np.isfinite(cells)])

@@ -132,7 +132,16 @@ class TrainingProblem:
         design.about_the_mean(
             matrix[1:], matrix[0], design.center + design.scale * self.whitener.mean
         )
+        design.from_reference(matrix[1:], matrix[0])
         return matrix
+
+    @property
+    def about_the_mean(self) -> TrainingProblem:
+        """The same problem with coefficients of all levels about their mean over public rows, whatever the reference."""
+        if not len(self.rotation.design.reference):
+            return self
+        design = replace(self.rotation.design, reference=np.zeros(0, dtype=np.int64))
+        return replace(self, rotation=replace(self.rotation, design=design))
 
     def in_units(self, mean: FloatArray) -> FloatArray:
         """Return [intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""

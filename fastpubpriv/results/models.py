@@ -131,6 +131,9 @@ class LinearModel(Result):
         names = design.get("classes", ())
         if self.coefficients.shape[-1] != p or not isinstance(texts, Mapping):
             return False
+        reference = design.get("reference", {})
+        if not isinstance(reference, Mapping) or not set(reference) <= set(design.get("columns", ())):
+            return False
         wanted = (
             {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
         )
@@ -161,6 +164,39 @@ class LinearModel(Result):
         upper = self.interval_center + self.tail_above + half
         lower = np.where(known < lower, known, lower)
         return lower, np.where(known > upper, known, upper)
+
+    @property
+    def _references(self) -> Mapping[str, str]:
+        """The level of each column that others are compared with; no column without `reference=`."""
+        return self.design.get("reference", {})
+
+    @property
+    def _is_reference(self) -> Any:
+        """Which terms are such levels, whose coefficients are zero, (terms,)."""
+        references = self._references
+        if not references:
+            return np.zeros(len(self.terms), dtype=bool)
+        columns = [self.design["columns"][place] for place in self.design["source"]]
+        return np.array(
+            [
+                column in references and term == f"{column}={references[column]}"
+                for column, term in zip(columns, self.terms, strict=True)
+            ]
+        )
+
+    @property
+    def _differences(self) -> list[tuple[str, str]]:
+        """The line of the text that says what the coefficients of levels are differences from; none without levels."""
+        bases: dict[str, list[str]] = {}
+        terms = zip(self.design.get("source", ()), self.design.get("role", ()), strict=True)
+        for place in dict.fromkeys(place for place, role in terms if role >= column_names.LEVEL):
+            column = self.design["columns"][place]
+            base = "the average of the public rows"
+            if column in self._references:
+                base = f"{column}={self._references[column]}"
+            bases.setdefault(base, []).append(column)
+        texts = [f"levels of {', '.join(columns)}: difference from {base}" for base, columns in bases.items()]
+        return [("Coefficients", "; ".join(texts))] if texts else []
 
     @property
     def _has_slope(self) -> Any:
@@ -240,7 +276,8 @@ class TrainingResult(LinearModel):
     Attributes
     ----------
     coefficients : (terms,) float64
-        One for each of `terms`, in units of the label (or of log-odds) per unit of the column.
+        One for each of `terms`, in units of the label (or of log-odds) per unit of the column. Those of the levels of a column are
+        differences from the average of the public rows, or from the level of `reference=`, which has 0 and no interval (NaN).
     intercept : float
         The prediction if all terms are zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
@@ -325,9 +362,14 @@ class TrainingResult(LinearModel):
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard error of each coefficient, (terms,); NaN if there are "few_public_rows", or if it is "constant"."""
+        """Standard error of each coefficient, (terms,); NaN if there are "few_public_rows", or if it is "constant" or a reference."""
         std = np.sqrt(np.diag(self.covariance)[1:]) * self._known
-        return np.where(self._has_slope, std, np.nan)
+        return np.where(self._is_estimated, std, np.nan)
+
+    @property
+    def _is_estimated(self) -> Any:
+        """Which terms have a coefficient that is neither missing nor zero by definition, (terms,)."""
+        return self._has_slope & ~self._is_reference
 
     @property
     def intercept_error(self) -> float:
@@ -337,9 +379,9 @@ class TrainingResult(LinearModel):
     @property
     def privacy_share(self) -> float:
         """Share of the coefficients' variance due to privacy noise, averaged over the coefficients."""
-        has_slope = np.append(False, self._has_slope)
-        noise = np.diag(self.noise_covariance)[has_slope]
-        return float(np.mean(noise / np.diag(self.covariance)[has_slope]))
+        estimated = np.append(False, self._is_estimated)
+        noise = np.diag(self.noise_covariance)[estimated]
+        return float(np.mean(noise / np.diag(self.covariance)[estimated]))
 
     def confidence_interval(
         self, level: float = 0.95, *, of: Literal["population", "rows"] = "population"
@@ -352,7 +394,7 @@ class TrainingResult(LinearModel):
         for homoscedastic residuals: if their variance depends on a column, that column's interval may then be a seventh too short
         for the population. With tails="light" and for the Huber loss, both include sampling of public and private rows and the
         known noise, under a normal law; skewed labels bias the intercept most, which `intercept_error` includes. NaN if there are
-        "few_public_rows".
+        "few_public_rows", and for a reference level.
         """
         rows = validation.choice("of", of, ("population", "rows")) == "rows"
         lower, upper = self._ends(validation.confidence_level(level), rows=rows)
@@ -361,6 +403,7 @@ class TrainingResult(LinearModel):
     def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients]."""
         std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
+        std = np.where(np.append(False, self._is_reference), np.nan, std)
         return self._ends_about(np.append(self.intercept, self.coefficients), std, level)
 
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -416,11 +459,14 @@ class TrainingResult(LinearModel):
         grouped = itertools.groupby(range(len(axes)), axes.__getitem__)
         groups: plots.Groups = [("", list(places)) for _, places in grouped]
         unit = "log-odds" if self.loss == "logistic" else "label"
-        of_level = (
-            "; of a level, about the mean of the public rows"
-            if len(groups) < len(self.terms)
-            else ""
+        columns = itertools.compress(self.design["source"], shared)
+        bases = dict.fromkeys(
+            "its reference"
+            if self.design["columns"][place] in self._references
+            else "the mean of the public rows"
+            for place in columns
         )
+        of_level = f"; of a level, from {' or '.join(bases)}" if bases else ""
         label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
         return plots.plot_forest(
             estimates, self.terms, groups=groups, zero=True, label=label, path=path
@@ -451,6 +497,7 @@ class TrainingResult(LinearModel):
                 f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide",
             ),
             ("Method", f"{self.method}, {self.loss} loss{odds}"),
+            *self._differences,
             ("Predicted", predicted),
             ("Estimate", "public rows alone" if self.method == "throw_away" else together),
         ]
@@ -504,8 +551,8 @@ class DescentResult(LinearModel):
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
         For [intercept, coefficients], class by class, as for `TrainingResult`: intervals are centered at the maximum likelihood of
         the private rows, pooled with public rows if they agree, and include sampling. Scores of classes are identified up to a
-        common constant, so the coefficients of each term sum to zero over classes. Empty for a gradient method and for public rows
-        alone.
+        common constant, so the coefficients of each term sum to zero over classes. NaN for a reference level. Empty for a gradient
+        method and for public rows alone.
     weights : (size,) float64
         The weights in the units of the fit, for `start=` of a further call.
     steps : int
@@ -541,7 +588,7 @@ class DescentResult(LinearModel):
     intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
     public_coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
     public_intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
-    standard_error: FloatArray = dataclasses.field(metadata=shape("all"))
+    standard_error: FloatArray = dataclasses.field(metadata=shape("all", missing=math.nan))
     weights: FloatArray = dataclasses.field(metadata=shape("size"))
     steps: int
     step_size: float
@@ -608,6 +655,7 @@ class DescentResult(LinearModel):
         details = [
             ("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))
         ]
+        details += self._differences
         if self.steps and self.method not in ("exponential", "newton"):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
             details.append(("Weights", weights))

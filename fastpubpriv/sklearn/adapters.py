@@ -482,6 +482,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     tails: Tails = "any"
     x_bounds: Any = None
     categories: Any = None
+    reference: Any = None
     weight_cap: float | None = None
     y_pub: Any = None
 
@@ -550,7 +551,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     Parameters
     ----------
     {linear_fit_budget}
-    method, tails, x_bounds, y_bounds, categories, y_scale, weight_cap
+    method, tails, x_bounds, y_bounds, categories, reference, y_scale, weight_cap
         As in `linear_regression`.
     {ledger_file, test_seed, public_parameter, public_labels_parameter}
 
@@ -594,7 +595,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         missing.
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
-    method, tails, x_bounds, categories, weight_cap
+    method, tails, x_bounds, categories, reference, weight_cap
         As in `logistic_regression`.
     {ledger_file, test_seed, public_parameter, public_labels_parameter}
 

@@ -126,14 +126,15 @@ def _unweighted(rows: Rows) -> Rows:
 
 
 def levels_by_column(categories: Any) -> Mapping[Any, Any] | None:
-    """Return the levels of each column with categories, or "public"; a list of names has those of the public rows."""
+    """Return the levels of each column with categories, or "public"; one name or several stand for those of the public rows."""
     if categories is None or isinstance(categories, Mapping):
         return categories
-    if isinstance(categories, list | tuple) and all(isinstance(name, str) for name in categories):
-        return dict.fromkeys(categories, "public")
+    names = [categories] if isinstance(categories, str) else categories
+    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
+        return dict.fromkeys(names, "public")
     raise InputError(
-        "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, or be a list of names, "
-        f"got {type(categories).__name__}"
+        "categories must be names of columns, such as ['month'] (those of an array are 'x0', 'x1' and so on), or map each to its "
+        f"levels or to 'public', got {categories!r:.80}"
     )
 
 

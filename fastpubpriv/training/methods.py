@@ -245,24 +245,29 @@ def public_fit(problem: TrainingProblem) -> Fitted:
         bias = shrinkage_bias(problem, known.covariance)
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
     exact, covariance = own_fit(problem)
-    center = problem.in_units(exact)
-    shrunk = problem.in_units(known.mean)
+    # What is moved does not depend on the levels that others are compared with.
+    about = problem.about_the_mean
+    center = about.in_units(exact)
+    shrunk = about.in_units(known.mean)
     zeros = np.zeros(len(center))
-    std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
+    std = np.sqrt(np.diag(about.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
     moved = np.clip(shrunk - center, -std, std)
+    estimate = center + moved
+    for values in (estimate, center):
+        problem.rotation.design.from_reference(values[1:], values[:1])
     reasons = concerns_of_columns(problem).first(len(center))
     return Fitted(
-        mean=exact + problem.from_units(moved),
+        mean=exact + about.from_units(moved),
         covariance=covariance,
         noise=none,
         ends=Ends(
-            estimate=center + moved,
+            estimate=estimate,
             center=center,
             below=zeros,
             above=zeros,
             scale=zeros + 1.0,
-            rows_std=std,
+            rows_std=np.sqrt(np.diag(problem.covariance_in_units(covariance))),
             reasons=reasons,
         ),
     )

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
+from fastpubpriv._types import BoolArray, FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gradient.gradient_problem import (
@@ -66,6 +66,7 @@ def train(
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
+    reference: Any = None,
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
@@ -89,7 +90,7 @@ def train(
         labels; for several classes, each with its own coefficients; for two classes, as a margin; for counts; or a custom loss
         (`fastpubpriv.training.Loss`).
     {labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
-    {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
+    {x_bounds, y_bounds, categories, reference, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         "newton": whitened Newton steps and exact coefficients (squared, Huber, logistic and softmax loss).
         "throw_away": public rows only (spends nothing). "auto": "newton", or public rows only if noise is predicted to dominate;
@@ -166,6 +167,7 @@ def linear_regression(
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
+    reference: Any = None,
     y_scale: float | None = None,
     method: FitMethod = "auto",
     tails: Tails = "any",
@@ -182,7 +184,7 @@ def linear_regression(
     Parameters
     ----------
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
-    {x_bounds, y_bounds, categories, y_scale}
+    {x_bounds, y_bounds, categories, reference, y_scale}
     method : "auto", "newton" or "throw_away"
         "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
     {tails}
@@ -247,6 +249,7 @@ def logistic_regression(
     weight_cap: float | None = None,
     x_bounds: Any = None,
     categories: Any = None,
+    reference: Any = None,
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     method: FitMethod = "auto",
@@ -264,7 +267,7 @@ def logistic_regression(
     Parameters
     ----------
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
-    {x_bounds, categories, classes, class_weight}
+    {x_bounds, categories, reference, classes, class_weight}
     method : "auto", "newton" or "throw_away"
         "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
     {tails}
@@ -436,7 +439,9 @@ def _training_result(
         loss=problem.loss.name,
         rows_behind=listed.with_constant(np.append(0.0, rows_behind(problem)), 0.0)[1:],
         reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
-        part_reasons=_with_constant(listed, _reasons(problem, fitted)),
+        part_reasons=_with_constant(
+            listed, _of_estimated(_reasons(problem, fitted), rotation.design.is_fixed)
+        ),
         predicted_excess=float(excess.predicted) * problem.unit,
         public_excess=excess.public * problem.unit,
         constant_excess=_finite(excess.constant, problem.unit),
@@ -456,6 +461,11 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     if fitted.ends is not None:
         return fitted.ends.reasons
     return concerns_of_columns(problem).first(parts)
+
+
+def _of_estimated(reasons: PartReasons, is_fixed: BoolArray) -> PartReasons:
+    """Return reasons of numbers without those of the ones that are zero by definition."""
+    return tuple(() if fixed else each for each, fixed in zip(reasons, is_fixed, strict=True))
 
 
 def _with_constant(listed: ListedTerms, reasons: PartReasons) -> PartReasons:
@@ -487,8 +497,10 @@ def _descent_result(
         center = ends.center
         below = ends.below
         above = ends.above
-        deviation = descended.deviation
-        reasons = ends.reasons
+        assert units.design is not None
+        is_fixed = np.tile(units.design.is_fixed, problem.outputs)
+        deviation = np.where(is_fixed, math.nan, descended.deviation)
+        reasons = _of_estimated(ends.reasons, is_fixed)
         everything = ends.estimate.reshape(everything.shape)
     no_worse = plan.beats(1.0) or plan.predicted == plan.public_excess
     excess = _excess_of(descended.excess, plan)
