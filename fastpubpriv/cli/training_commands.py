@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,10 +113,10 @@ def _opened(settings: Named) -> Any:
     label = settings["label"]
     names = None
     path = public_source(settings["public_path"], None, settings["join_quoted_lines"])
-    for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
-        if isinstance(settings[name], tuple):
-            settings[name] = dict(settings[name])
-    categories = settings["categories"]
+    if isinstance(settings["class_weight"], tuple):  # of pairs, or a word
+        settings["class_weight"] = dict(settings["class_weight"])
+    pairs = itertools.chain.from_iterable(settings["categories"])
+    categories = settings["categories"] = dict(pairs) or None
     texts = column_texts(categories, path)
     if loss in CLASSES:
         names = class_texts(settings["classes"], path, None, label)
@@ -170,7 +171,9 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
     weights_priv : NAME
         Weights of the private rows: a column of the private file, in the unit of --weights-pub; with --weight-cap.
     x_bounds : NAME=LOW:HIGH, repeated :: Range of a column, known without the data; may be given for several columns.
-    categories : A[=x:y:z],... :: ...
+    categories : A[=x:y:z],..., repeated
+        Columns, of texts or numbers, each of whose levels is a term of its own (carrier=UA): those of the public rows, or those
+        listed with colons between them.
     reference : NAME=TEXT, repeated
         Level of a column of --categories from which the coefficients of its other levels are differences. Default: they are
         differences from the average of the public rows.
