@@ -107,9 +107,9 @@ class_weight : mapping of each class to a number above 0, or "public", optional
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
     would count private labels and is refused, as is resampling. For method "newton" and "throw_away".
 categories : name, list of names or mapping, optional
-    Columns, of texts or numbers, each of whose levels is a term of its own ("carrier=UA"): those of the public rows, or of a list
-    that a mapping has for a column ("public" stands for public rows there). Any other cell, of whatever type, counts as "other",
-    which is a term if public rows have it; if not, such private rows are ignored. Texts are compared without the blanks around them.
+    Columns, of texts or numbers, each of whose levels is a term of its own ("carrier=UA"): those of the public rows or, in a
+    mapping of columns, those that it lists ("public" for those of the public rows). Any other cell, of whatever type, counts as
+    "other", a term only if public rows have it: if not, newton ignores such rows. Texts are compared without blanks around them.
 reference : mapping of columns to levels, optional
     Level, one that public rows have, from which the other coefficients of a column with categories are differences: its own is 0,
     without an interval. By default they are differences from the average of the public rows. Predictions are the same.

@@ -28,7 +28,6 @@ _PHRASES = (
     ),
     ("classes=[...] with the numbers", "--classes with the numbers"),
     ("{0: 1.0, 1: 5.0}, or 'public'", "0=1,1=5, or public"),
-    ("name it in categories= as well", "name it in --categories as well"),
 )
 _BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
 _BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
@@ -56,7 +55,9 @@ def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
     return (
         flags,
         given,
-        re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories|reference)(?= must| names a))(?![\w'=])"),
+        re.compile(
+            rf"(?<![-\w'=])({several}|(?:classes|categories|reference)(?= must| names a))(?![\w'=])"
+        ),
     )
 
 
@@ -116,7 +117,8 @@ def _opened(settings: Named) -> Any:
     if isinstance(settings["class_weight"], tuple):  # of pairs, or a word
         settings["class_weight"] = dict(settings["class_weight"])
     pairs = itertools.chain.from_iterable(settings["categories"])
-    categories = settings["categories"] = dict(pairs) or None
+    categories: Any = dict(pairs) or None
+    settings["categories"] = categories
     texts = column_texts(categories, path)
     if loss in CLASSES:
         names = class_texts(settings["classes"], path, None, label)

@@ -671,7 +671,7 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
     for name, given in categories.items():
         if name not in columns:
             raise InputError(
-                f"categories names a column {name!r} that there is not among the features: pass names of these"
+                f"categories names a column {name!r} that is not among the features: name one of these, or add it to columns="
             )
         if isinstance(given, str):
             cells = table[:, list(columns).index(name)]

@@ -103,7 +103,7 @@ class LinearModel(Result):
     intercept: Any
     public_coefficients: FloatArray
     public_intercept: Any
-    interval_center: FloatArray = dataclasses.field(metadata=shape("all"))
+    interval_center: FloatArray = dataclasses.field(metadata=shape("all", missing=math.nan))
     tail_below: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
     tail_above: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
     method: str
@@ -132,7 +132,9 @@ class LinearModel(Result):
         if self.coefficients.shape[-1] != p or not isinstance(texts, Mapping):
             return False
         reference = design.get("reference", {})
-        if not isinstance(reference, Mapping) or not set(reference) <= set(design.get("columns", ())):
+        if not isinstance(reference, Mapping) or not set(reference) <= set(
+            design.get("columns", ())
+        ):
             return False
         wanted = (
             {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
@@ -168,7 +170,8 @@ class LinearModel(Result):
     @property
     def _references(self) -> Mapping[str, str]:
         """The level of each column that others are compared with; no column without `reference=`."""
-        return self.design.get("reference", {})
+        references: Mapping[str, str] = self.design.get("reference", {})
+        return references
 
     @property
     def _is_reference(self) -> Any:
@@ -188,14 +191,18 @@ class LinearModel(Result):
     def _differences(self) -> list[tuple[str, str]]:
         """The line of the text that says what the coefficients of levels are differences from; none without levels."""
         bases: dict[str, list[str]] = {}
-        terms = zip(self.design.get("source", ()), self.design.get("role", ()), strict=True)
-        for place in dict.fromkeys(place for place, role in terms if role >= column_names.LEVEL):
+        roles = np.array(self.design.get("role", ()))
+        varying = np.flatnonzero(self._has_slope[: len(roles)] & (roles >= column_names.LEVEL))
+        for place in dict.fromkeys(self.design["source"][term] for term in varying):
             column = self.design["columns"][place]
             base = "the average of the public rows"
             if column in self._references:
                 base = f"{column}={self._references[column]}"
             bases.setdefault(base, []).append(column)
-        texts = [f"levels of {', '.join(columns)}: difference from {base}" for base, columns in bases.items()]
+        texts = [
+            f"levels of {', '.join(columns)}: difference from {base}"
+            for base, columns in bases.items()
+        ]
         return [("Coefficients", "; ".join(texts))] if texts else []
 
     @property
@@ -290,7 +297,7 @@ class TrainingResult(LinearModel):
     interval_center, tail_below, tail_above : (1 + terms,) float64
         Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
         with public rows if they agree. The tails extend them for distant rows, which noise partly hides; they are zero for public
-        rows alone. With tails="light" they are zero too, and the center is the estimate.
+        rows alone. With tails="light" they are zero too, and the center is the estimate. The center of a reference level is NaN.
     {method_and_loss, model_terms, model_classes, model_design}
     public_drift : float
         Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.
@@ -362,7 +369,7 @@ class TrainingResult(LinearModel):
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard error of each coefficient, (terms,); NaN if there are "few_public_rows", or if it is "constant" or a reference."""
+        """Standard error of each coefficient, (terms,); NaN with "few_public_rows", and for a "constant" or a reference level."""
         std = np.sqrt(np.diag(self.covariance)[1:]) * self._known
         return np.where(self._is_estimated, std, np.nan)
 
@@ -403,7 +410,6 @@ class TrainingResult(LinearModel):
     def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients]."""
         std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
-        std = np.where(np.append(False, self._is_reference), np.nan, std)
         return self._ends_about(np.append(self.intercept, self.coefficients), std, level)
 
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:

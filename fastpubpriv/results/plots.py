@@ -148,7 +148,8 @@ def save(figure: Any, path: str | Path | None) -> Any:
 def heading(name: str, width: int) -> str:
     """Return a name wrapped to at most two lines of `width` characters; the rest is truncated."""
     lines = textwrap.wrap(name, width) or [name[:width]]
-    return "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1][: width - 3] + "..."])
+    shown = lines if len(lines) <= 2 else [lines[0], lines[1][: width - 3] + "..."]
+    return "\n".join(shown).replace("$", r"\$")  # else two of them would be a formula
 
 
 def plot_forest(

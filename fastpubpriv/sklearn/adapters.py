@@ -492,6 +492,11 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         """Return the function that fits the model, its labels, and the classes that they encode or None."""
         return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
+    def _rows(self, x: Any) -> Any:
+        """Return the rows to predict for; if there are columns of text, unchanged, for the result to match and encode them."""
+        check_is_fitted(self)
+        return x if self.result_.design.get("texts") else super()._rows(x)
+
     def fit(
         self,
         X: Any,

@@ -419,15 +419,17 @@ def _training_result(
     zeros = np.zeros(len(coefficients))
     rows_error = np.sqrt(np.diag(covariance)) if ends is None else ends.rows_std
     listed = rotation.design.listed
+    noise = scale * problem.covariance_in_units(fitted.noise)
+    center = coefficients if ends is None else ends.center
+    is_fixed = rotation.design.is_fixed
+    reasons = _of_estimated(_reasons(problem, fitted), is_fixed)
     return TrainingResult(
         coefficients=listed.with_constant(coefficients, math.nan)[1:],
         intercept=float(coefficients[0]),
         covariance=listed.matrix_with_constant(covariance),
-        noise_covariance=listed.matrix_with_constant(
-            scale * problem.covariance_in_units(fitted.noise)
-        ),
+        noise_covariance=listed.matrix_with_constant(noise),
         rows_error=listed.with_constant(rows_error, 0.0),
-        interval_center=listed.with_constant(coefficients if ends is None else ends.center, 0.0),
+        interval_center=listed.with_constant(np.where(is_fixed, math.nan, center), 0.0),
         tail_below=listed.with_constant(zeros if ends is None else ends.below, math.inf),
         tail_above=listed.with_constant(zeros if ends is None else ends.above, math.inf),
         public_coefficients=listed.with_constant(alone, math.nan)[1:],
@@ -439,9 +441,7 @@ def _training_result(
         loss=problem.loss.name,
         rows_behind=listed.with_constant(np.append(0.0, rows_behind(problem)), 0.0)[1:],
         reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
-        part_reasons=_with_constant(
-            listed, _of_estimated(_reasons(problem, fitted), rotation.design.is_fixed)
-        ),
+        part_reasons=_with_constant(listed, reasons),
         predicted_excess=float(excess.predicted) * problem.unit,
         public_excess=excess.public * problem.unit,
         constant_excess=_finite(excess.constant, problem.unit),
@@ -494,11 +494,11 @@ def _descent_result(
     reasons: PartReasons = ()
     center = below = above = deviation = np.zeros(0)
     if ends is not None and descended.deviation is not None:
-        center = ends.center
         below = ends.below
         above = ends.above
         assert units.design is not None
         is_fixed = np.tile(units.design.is_fixed, problem.outputs)
+        center = np.where(is_fixed, math.nan, ends.center)
         deviation = np.where(is_fixed, math.nan, descended.deviation)
         reasons = _of_estimated(ends.reasons, is_fixed)
         everything = ends.estimate.reshape(everything.shape)

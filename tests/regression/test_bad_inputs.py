@@ -224,7 +224,11 @@ REFUSED = {
     ],
     "classes must be two, got 3": [logistic(classes=[0, 1, 2])],
     "classes must be two different": [logistic(classes=[1, 1])],
-    "categories must map": calls(NUMBERS, "auto", "semi_dp", categories="a"),
+    "categories must be names of columns": [
+        each for wrong in ([1], 1, ["x0", 2], {"x0"}) for each in calls(NUMBERS, "auto", "semi_dp", categories=wrong)
+    ],
+    "'a' that is not among the features": calls(NUMBERS, "auto", "semi_dp", categories="a"),
+    "'x9' that is not among the features": calls(NUMBERS, "newton", "semi_dp", categories=["x9"]),
     "pass x.astype": [linear(y_priv=np.full(1000, "Alice")), logistic(y_priv=np.full(1000, "Alice"))],
     "pass y_scale=": calls(NUMBERS, "newton", "semi_dp", y_pub=np.ones(100)),
     "pass classes=": [logistic(y_pub=np.zeros(100)), *calls(CLASSES, "semi_dp", loss="softmax", y_pub=np.zeros(100))],

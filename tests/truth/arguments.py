@@ -536,6 +536,13 @@ REGRESSION: dict[str | Names, Sequence[Any]] = {
     ("columns", "categories"): [
         (Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"]), {"kind": "public"})
     ],
+    ("columns", "categories", "reference"): [
+        (
+            Made("['x', 'v', 'kind']", lambda call: ["x", "v", "kind"]),
+            ["kind"],
+            Made("{'kind': p.kind[0]}", lambda call: {"kind": call.tables.public["kind"].iloc[0]}),
+        )
+    ],
     "method": ["newton", "throw_away"],
     "tails": ["light"],
     "label": [-1],

@@ -197,9 +197,12 @@ def of_model(result: Any) -> list[Fact]:
         return []
     fine = fine_parts(result, len(frame))
     places = [(str(name),) for name in frame.index]
-    return listed(
+    found = listed(
         "coefficient", places, frame["coefficient"], (frame["lower"], frame["upper"]), fine
     )
+    # A level that others are compared with is zero by definition.
+    fixed = {f"{column}={level}" for column, level in result.design.get("reference", {}).items()}
+    return [fact for fact in found if fact.where[0].split(": ")[-1] not in fixed]
 
 
 def of_mixture(result: Any) -> list[Fact]:
