@@ -165,7 +165,8 @@ The rows are made up.
     The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
 [model_design] design : mapping
     How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label,
-    "reference" the levels that others are compared with. Without "source" the terms are the columns.
+    "reference" the levels that others are compared with, and "average" the shares of their columns' levels in public rows, which
+    stand for a level that is not listed. Without "source" the terms are the columns.
 [raises] InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
 """

@@ -454,6 +454,7 @@ def named_design(
     terms: Any,  # the same, or its `ListedTerms`
     classes: Sequence[float] | None,
     names: Sequence[str],
+    shares: FloatArray | None,  # (p,), means of the terms of a design over public rows
 ) -> dict[str, Any]:
     """Return a design with the `terms` of a result as plain values, ready for JSON, with the names of classes that are texts."""
     named: dict[str, Any] = {}
@@ -461,12 +462,17 @@ def named_design(
         named = {"columns": list(design.columns), "terms": list(terms.terms)}
         named |= {name: getattr(terms, name).tolist() for name in ("source", "role", "level")}
         named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
-    if design is not None and len(design.reference):
-        columns = [design.columns[place] for place in design.source[design.reference]]
-        named["reference"] = {
-            name: design.terms[place].removeprefix(f"{name}=")
-            for name, place in zip(columns, design.reference, strict=True)
-        }
+    if design is not None and shares is not None and len(design.reference):
+        named["reference"] = {}
+        average = np.zeros(len(design.terms))
+        for place in design.reference:
+            name = design.columns[design.source[place]]
+            named["reference"][name] = design.terms[place].removeprefix(f"{name}=")
+            levels = design.source == design.source[place]
+            average[levels] = shares[levels] / shares[levels].sum()
+        if terms is not design:
+            average = terms.with_constant(np.append(0.0, average), 0.0)[1:]
+        named["average"] = average.tolist()
     if design is not None and design.texts:
         named["texts"] = {name: list(listed) for name, listed in design.texts.items()}
     return {**named, "classes": [names[int(each)] for each in classes or ()]} if names else named

@@ -120,6 +120,12 @@ class TrainingProblem:
             return 0.125
         return 1.0 if self.threshold is None else 0.5
 
+    @property
+    def shares(self) -> FloatArray:
+        """Means (p,) of the terms over public rows, to which coefficients of levels are relative."""
+        design = self.rotation.design
+        return design.center + design.scale * self.whitener.mean
+
     @cached_property
     def to_user(self) -> FloatArray:
         """Matrix (p + 1, D) from coordinates to [intercept, coefficients of the terms], in the units of the table."""
@@ -129,9 +135,7 @@ class TrainingProblem:
         matrix[1:] = slopes / design.scale[:, None]
         moved = design.center / design.scale + self.whitener.mean
         matrix[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        design.about_the_mean(
-            matrix[1:], matrix[0], design.center + design.scale * self.whitener.mean
-        )
+        design.about_the_mean(matrix[1:], matrix[0], self.shares)
         design.from_reference(matrix[1:], matrix[0])
         return matrix
 

@@ -86,7 +86,15 @@ def terms_of(
             cells[:, j] = np.ravel(known)
     if "source" not in design:
         return cells
-    return term_values(cells, **{name: np.array(design[name], dtype=np.float64) for name in PLAN})
+    terms = term_values(cells, **{name: np.array(design[name], dtype=np.float64) for name in PLAN})
+    average = np.array(design.get("average", ()))
+    source = np.array(design["source"])
+    # A row with none of the levels of a column is predicted as the average one, not as the reference.
+    for column in np.unique(source[: len(average)][average > 0.0]):
+        levels = np.flatnonzero(source == column)
+        unknown = np.flatnonzero(~terms[:, levels].any(axis=1))
+        terms[np.ix_(unknown, levels)] = average[levels]
+    return terms
 
 
 # Released linear and logistic models.
@@ -139,6 +147,8 @@ class LinearModel(Result):
         wanted = (
             {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
         )
+        if "average" in design:
+            wanted["average"] = p
         plan: list[Any] = [design.get(name) for name in wanted]
         fine = all(
             isinstance(each, tuple) and len(each) == wanted[name]

@@ -371,6 +371,7 @@ def _fit(
         learned = chosen.learn(run, problem, plan)
         row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
         design = row_map.design
+        shares = problem.shares if isinstance(problem, TrainingProblem) else problem.units.shares
         terms = design.listed if design is not None and not descent else design
         shared = {
             **run.fields(n_pub),
@@ -379,7 +380,7 @@ def _fit(
             "method": chosen.name,
             "terms": tuple(names) if terms is None else terms.terms,
             "classes": frozen(row_map.classes or ()),
-            "design": named_design(design, terms, row_map.classes, stated.class_names),
+            "design": named_design(design, terms, row_map.classes, stated.class_names, shares),
         }
         origins = {"scales": "none" if design is None else stated.origin}
         if isinstance(problem, TrainingProblem):

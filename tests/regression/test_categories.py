@@ -157,9 +157,20 @@ def fits_of(call):
 def test_predictions_do_not_depend_on_the_reference(call):
     plain, result = fits_of(call)
     rows = flights(50, 1)
+    rows.loc[:9, "carrier"] = "unknown"
+    rows.loc[10:14, "carrier"] = None
+    rows.loc[5:7, "month"] = 99
     np.testing.assert_allclose(
         result.decision_function(rows), plain.decision_function(rows), atol=1e-12
     )
+
+
+def test_intervals_of_predictions_do_not_depend_on_the_reference():
+    plain, result = fits_of("newton")
+    rows = flights(50, 1)
+    rows.loc[:9, "carrier"] = "unknown"
+    found = result.prediction_interval(rows)
+    np.testing.assert_allclose(found, plain.prediction_interval(rows), rtol=1e-6)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -189,6 +200,8 @@ def test_a_reference_has_no_interval_and_no_reason(call):
     parts = np.array([bool(each) for each in result.part_reasons]).reshape(outputs, -1)
     assert not parts[:, 1:][:, is_reference].any()
     again = type(result).from_json(result.to_json())
+    rows = flights(9, 1).assign(month=99)
+    np.testing.assert_array_equal(again.decision_function(rows), result.decision_function(rows))
     np.testing.assert_array_equal(again.confidence_interval(), result.confidence_interval())
     assert again.summary() == result.summary()
 
