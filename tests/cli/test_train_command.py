@@ -150,6 +150,9 @@ REFUSED = {
     f"{COST} --loss logistic": "two are needed",
     f"{COST} --categories zebra": "zebra",
     f"{COST} --columns dose --categories zebra": "zebra",
+    f"{COST} --columns dose --categories month --reference month=7": "--reference names a level '7' of 'month'",
+    f"{COST} --columns dose --reference month=1": "name it in --categories as well",
+    f"{COST} --reference month": "must look like carrier=UA, once for each column",
     f"{ILL} --class-weight smote": "resampling is not offered",
     f"{COST} --x-bounds age=auto": "must look like age=0:120",
     f"{COST} --y-bounds auto": "two numbers",
@@ -227,6 +230,24 @@ def test_text_in_columns_and_classes(table):
     found = pd.read_csv("out.csv")
     assert set(found.label) <= {"ill", "well, or so"}
     assert ((found["probability of well, or so"] > 0.5) == (found.label == "well, or so")).all()
+
+
+def test_levels_are_differences_from_a_reference(table):
+    """A level may have an equals sign; --categories once for each column is the same as a list of them."""
+    carrier = np.resize(["A=A", "B6", "DL", "UA", "WN"], len(table))
+    write(table.assign(carrier=carrier), ["carrier", "dose", "month"])
+    given = "--columns dose --label cost --rho 0.5 --seed 1 --json model.json --plot plot.png"
+    given += " --reference carrier=A=A --reference month=2"
+    models = []
+    for categories in ("--categories carrier,month", "--categories carrier --categories month"):
+        shown = train("csv", f"{given} {categories}").stdout
+        models.append(model())
+    assert models[0] == models[1]
+    assert "levels of carrier: difference from carrier=A=A" in " ".join(shown.split())
+    assert models[0]["design"]["reference"] == {"carrier": "A=A", "month": "2"}
+    coefficients = dict(zip(models[0]["terms"], models[0]["coefficients"], strict=True))
+    zero = [term for term, value in coefficients.items() if value == 0.0]
+    assert zero == ["carrier=A=A", "month=2"]
 
 
 def test_other_losses():

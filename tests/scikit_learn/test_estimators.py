@@ -344,6 +344,37 @@ def test_what_is_stated_reaches_the_fit():
     raises(InputError, "short and tall", model.fit, rows[200:], classes[200:], **given)
 
 
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")
+@pytest.mark.parametrize("frames", [pd.DataFrame, pl.DataFrame, pl.LazyFrame])
+@pytest.mark.parametrize("kind", ["Linear", "Logistic"])
+def test_columns_of_text_are_fitted_and_predicted(kind, frames, tmp_path):
+    """A carrier adds 0, 2 or -2 to the label, or to the log-odds of a class; the fit of a table is one debit."""
+    rng = np.random.default_rng(0)
+    carrier = rng.choice(["9E", "AA", "B6"], 4000)
+    linear = rng.normal(size=4000) + 2.0 * (carrier == "AA") - 2.0 * (carrier == "B6")
+    label = linear if kind == "Linear" else np.where(linear + rng.logistic(size=4000) > 0, "b", "a")
+    named = {"x": rng.normal(size=4000), "carrier": carrier}
+    private, public = (
+        frames({name: cells[part] for name, cells in named.items()})
+        for part in (slice(300, None), slice(300))
+    )
+    path = ledger_of(tmp_path, 1)
+    stated = {"categories": ["carrier"], "reference": {"carrier": "9E"}, "ledger": path}
+    model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, **stated)
+    model.fit(private, label[300:], X_pub=public, y_pub=label[:300])
+    assert len(entries_of(path)) == 1
+    assert model.feature_names_in_.tolist() == ["x", "carrier"]
+    assert model.result_.terms == ("x", "carrier=9E", "carrier=AA", "carrier=B6")
+    scale = 1.0 if kind == "Linear" else 0.8  # log-odds about a normal error shrink
+    found = model.result_.coefficients[1:]
+    assert found == pytest.approx([0.0, 2.0 * scale, -2.0 * scale], abs=0.4), found
+    rows = frames({"carrier": ["AA", "B6"], "x": [0.0, 0.0]})
+    wanted = [2.0, -2.0] if kind == "Linear" else ["b", "a"]
+    assert model.predict(rows).tolist() == (
+        pytest.approx(wanted, abs=0.3) if kind == "Linear" else wanted
+    )
+
+
 BAD = {
     "balanced": ("Logistic", {"class_weight": "balanced"}, {}, "would count the private labels"),
     "resampling": ("Logistic", {"class_weight": "smote"}, {}, "resampling is not offered"),
@@ -357,6 +388,10 @@ BAD = {
     "a class that is missing": ("Logistic", {"classes": [math.nan, 1.0]}, {}, "two classes are needed"),
     "three classes": ("Logistic", {"classes": [0, 1, 2]}, {}, "two classes are needed"),
     "a method of noisy gradients": ("Linear", {"method": "semi_dp"}, {}, "method must be one of"),
+    "a level that public rows lack": (
+        "Linear", {"categories": ["age"], "reference": {"age": 0.5}}, {}, "'age' that no public row has",
+    ),
+    "a reference without categories": ("Logistic", {"reference": {"age": 1.0}}, {}, "no categories"),
     "labels that are text": ("Linear", {}, {"y": np.full(900, "Alice")}, "real numbers"),
 }  # fmt: skip
 
