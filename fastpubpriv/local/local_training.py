@@ -153,6 +153,7 @@ def train(
     strong_convexity: float | None = None,
     users: Any = None,
     reports_per_user: int = 1,
+    columns: Sequence[Any] | None = None,
     random_state: int | None = None,
 ) -> LocalTrainingResult:
     """Learn weights from one report of each user, and from public rows.
@@ -193,6 +194,8 @@ def train(
         not requested. About 30 bytes of memory for each user.
     reports_per_user : int
         Maximum number of reports of one user. Without `users` the caller must guarantee it.
+    columns : sequence of str, optional
+        Columns of tables or files; default: all. A public table is put in the order of a private one, by names.
     random_state : None or int
         None: keys from the operating system. int: repeatable, warned about, not private.
 
@@ -231,10 +234,11 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
-    rows = _opened(x_priv, y_priv)
+    rows = _opened(x_priv, y_priv, columns)
+    names = rows.columns and rows.columns[:-1]
     dim = rows.dim - 1
     name, chosen = _loss(loss)
-    shown = _public(x_priv, x_pub, y_pub, dim)
+    shown = _public(x_priv, x_pub, y_pub, dim, {"columns": columns, "names": names})
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = (
@@ -308,7 +312,7 @@ def train(
             for name, given in (("clip_norm", clip_norm), ("radius", radius), ("start", start))
             if given is not None
         },
-        columns=rows.columns and rows.columns[:-1],
+        columns=names,
     )
 
 
@@ -407,10 +411,10 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
         ) from error
 
 
-def _opened(x_priv: Any, y_priv: Any) -> Rows:
+def _opened(x_priv: Any, y_priv: Any, columns: Any) -> Rows:
     """Return the rows with their labels as last column."""
     with naming("x_priv"):
-        features = of_participants(private_rows(x_priv))
+        features = of_participants(private_rows(x_priv, columns=columns))
     with naming("y_priv"):
         labels = private_rows(y_priv)
         require_one_order(features, labels)
@@ -426,7 +430,9 @@ def _opened(x_priv: Any, y_priv: Any) -> Rows:
     return rows
 
 
-def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, FloatArray]:
+def _public(
+    x_priv: Any, x_pub: Any, y_pub: Any, dim: int, named: dict[str, Any]
+) -> tuple[FloatArray, FloatArray]:
     if x_pub is None:
         if y_pub is not None:
             raise InputError("y_pub without x_pub: pass both, or neither")
@@ -434,7 +440,7 @@ def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, 
     if y_pub is None:
         raise InputError("x_pub without y_pub: pass both, or neither")
     refuse_shared_memory(x_priv, x_pub)
-    public = public_rows(x_pub, dim=dim)
+    public = public_rows(x_pub, dim=dim, **named)
     labels = validation.finite_vector("y_pub", y_pub, len(public))
     return public, labels
 

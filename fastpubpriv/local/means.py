@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import Target
+from fastpubpriv._types import FloatArray, Target
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.public_facts import (
     clipping_std,
     directions_of,
+    public_mean_std,
+    student,
     moments,
     row_norms,
     shortened,
@@ -23,7 +25,9 @@ from fastpubpriv.local.public_facts import (
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.sources.open import public_rows
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.tables import asked_columns
 
 TARGETS = ("population", "empirical")
 RELATION = "any two rows of one user, whoever receives the report; the number of reports is public"
@@ -159,6 +163,25 @@ def _error(
     )
 
 
+def _reported_std(total: Aggregator) -> FloatArray:
+    """Return the standard error of the mean of the reports, (dim,), with Student's factor."""
+    n = total.count
+    typical = total.randomizer.second_moment / total.randomizer.dim
+    if n == 1:
+        return np.full(total.randomizer.dim, math.sqrt(typical))
+    # One more report of the usual length: few reports may be equal by chance.
+    return student(n) * np.sqrt((total.variance() + typical / (n - 1.0)) / n)
+
+
+def _names_asked(columns: Any, dim: int) -> tuple[str, ...] | None:
+    """Return the names in `columns`, None if they are none; InputError unless there is one for each column of the reports."""
+    asked = () if columns is None else asked_columns(columns)
+    if columns is not None and len(asked) != dim:
+        raise InputError(f"columns has {len(asked)} names, and the reports are of {dim} columns")
+    named = bool(asked) and all(isinstance(name, str) for name in asked)
+    return tuple(asked) if named else None
+
+
 def estimate_mean(
     reports: Reports | Aggregator | Iterable[Reports],
     *,
@@ -181,7 +204,8 @@ def estimate_mean(
         Maximum number of reports that one user may have drawn: `spent` is that many times the cost of one. Default: the limit
         that the Aggregator enforces by hashed names of users, or 1.
     columns : sequence of str, optional
-        Columns of a public table or file.
+        Columns of a public table or file, in the order of `privatize`. Reports that were drawn from a table in this process know their
+        columns, and a public table is put in their order; reports read from bytes do not. Without `x_pub`, names for the result.
 
     Returns
     -------
@@ -231,7 +255,11 @@ def estimate_mean(
     per_user = validation.integer("reports_per_user", asked, minimum=1)
     randomizer = total.randomizer
     dim = total.randomizer.dim
-    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=dim)
+    names = total.columns or _names_asked(columns, dim)
+    shown = None
+    if x_pub is not None:
+        shown, labels = public_table_of(x_pub, columns=columns, dim=dim, names=total.columns)
+        names = names or labels
     public = shown  # below: prepared as a user prepares a row
     if shown is not None:
         public = (
@@ -242,16 +270,22 @@ def estimate_mean(
     n_pub = 0 if public is None else len(public)
     spread, square = moments(public, randomizer.radius, sphere=randomizer.norm_bound is None)
     error = _error(randomizer, total.count, n_pub, (spread, square), target)
-    mean = error.weight * total.mean()
+    reported = total.mean()
+    reported_std = _reported_std(total)
+    weight = error.weight
+    mean = reported
     sampling = np.zeros(dim)
+    reasons: tuple[Reason, ...] = ()
     if public is not None:
-        mean += (1.0 - error.weight) * public.mean(axis=0)
+        gap = public.mean(axis=0) - reported
         if target == "population":
-            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(dim)
-            if not deviations.any():
-                deviations = np.full(dim, math.sqrt(spread / dim))
-            sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
-    variance = total.variance() if total.count > 1 else np.full(dim, randomizer.second_moment / dim)
+            public_std = public_mean_std(public, randomizer.radius, spread)
+            apart = float(np.sum(gap**2 / (reported_std**2 + public_std**2)))
+            if apart > dim + 3.0 * math.sqrt(2.0 * dim):
+                weight = 1.0
+                reasons = (Reason.SHIFTED,)
+            sampling = (1.0 - weight) * public_std
+        mean = reported + (1.0 - weight) * gap
     lost: dict[str, float] = {}
     clipping = None
     if shown is not None and randomizer.norm_bound is not None:
@@ -259,7 +293,7 @@ def estimate_mean(
         clipping = clipping_std(shown, randomizer.radius)
     return MeanResult(
         mean=mean,
-        noise_std=error.weight * np.sqrt(variance / total.count),
+        noise_std=weight * reported_std,
         sampling_std=sampling,
         clipping_std=None if clipping is None else frozen(clipping),
         noise_law="gaussian",
@@ -269,15 +303,17 @@ def estimate_mean(
         spent=randomizer.cost * per_user,
         private=total.private,
         relation=RELATION,
+        reasons=reasons,
         releases=(
             {
                 "name": "local reports",
                 "randomizer": type(randomizer).__name__,
                 "form": randomizer.form,
-                "private_weight": error.weight,
+                "private_weight": weight,
                 "predicted_error": error.mean_squared_error,
                 **lost,
             },
         ),
         provenance={"variance": "radius" if public is None else "public rows"},
+        columns=names,
     )
