@@ -98,7 +98,7 @@ def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexit
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LocalTrainingResult(Result):
-    """Weights learned from reports.
+    """Weights learned from reports, with a bound on their loss; there is no interval for them (see Notes).
 
     Attributes
     ----------
@@ -113,6 +113,13 @@ class LocalTrainingResult(Result):
     excess_bound : float
         Bound on the expected loss above that of the best weights in the ball, for rows in random order whose gradients are no
         longer than the clip norm.
+
+    Notes
+    -----
+    Two intervals of 95 % were tried (`python -m benchmarks.local_answers training`: squared loss, 20,000 reports, epsilon .5 to 4,
+    even and skewed errors). The spread of the iterates holds .06 to .30 of the optimal weights, as it does not show how far there is
+    still to go. A Newton step from the mean of all reports, with the curvature of 100 public rows, holds .85 to .92 if no gradient is
+    clipped, and .59 to .80 with a public clip norm: the minimum of clipped gradients is elsewhere, and how far is not known.
 
     Examples
     --------
@@ -134,7 +141,11 @@ class LocalTrainingResult(Result):
 
     def _own(self, level: float) -> Contents:
         text = f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average"
-        return Table("column", self.labels, [("coefficient", self.coefficients)]), [("Loss", text)]
+        none = "none: of clipped gradients, the minimum is elsewhere, and how far is not known"
+        return Table("column", self.labels, [("coefficient", self.coefficients)]), [
+            ("Loss", text),
+            ("Interval", none),
+        ]
 
 
 def train(

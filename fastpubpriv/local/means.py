@@ -210,9 +210,12 @@ def estimate_mean(
     Returns
     -------
     MeanResult
-        `noise_std` is the standard deviation of the reports' part, estimated from them (it includes the spread of the users'
-        rows); `sampling_std` that of the public part; `clipping_std` estimates the bias of clipping rows to `norm_bound` from
-        five or more public rows (None without these, or without `norm_bound`); `spent` is the cost of one user.
+        `noise_std` is the standard error of the reports' part, estimated from them (it includes the spread of the users'
+        rows); `sampling_std` that of the public part, if they are of one distribution; both with Student's factor for an interval of
+        95 %. `clipping_std` estimates the bias of clipping rows to `norm_bound` from five or more public rows; without these it is
+        None, and the interval is for the mean of the clipped rows. `spent` is the cost of one user. Reasons: "shifted", the reports
+        refute the public rows, which were then left out; "heavy_tail", most of the interval is for clipping; "clipped", rows are,
+        and public rows are too few to show how much.
 
     Raises
     ------
@@ -227,7 +230,9 @@ def estimate_mean(
     -----
     Paper B, Proposition 17 (empirical) and Appendix F (population, where the reports and the public rows are weighted by their
     inverse variances, which depend on the norm of the mean: this is estimated from the public rows, without bias and clipped to its
-    range; with fewer than two of them it is set to zero, so that `predicted_error` is an upper bound).
+    range; with fewer than two of them it is set to zero, so that `predicted_error` is an upper bound). A shift of the public rows
+    that is small beside the noise of the reports cannot be seen, and the interval for the population does not hold it: if they may
+    differ, pass target="empirical", which is right for any public rows.
 
     Examples
     --------
@@ -243,7 +248,7 @@ def estimate_mean(
     validation.choice("target", target, TARGETS)
     total = reports if isinstance(reports, Aggregator) else None
     batches = () if isinstance(reports, Aggregator) else reports
-    for batch in (batches,) if isinstance(batches, Reports) else batches:
+    for batch in batches if isinstance(batches, Iterable) else [batches]:
         if not isinstance(batch, Reports):
             raise InputError("reports must be Reports, several of them, or an Aggregator")
         total = Aggregator(batch.randomizer) if total is None else total
@@ -251,11 +256,12 @@ def estimate_mean(
     if total is None or not total.count:
         raise InputError("no reports: at least one is needed")
     usual = total.reports_per_user or 1
-    asked = usual if reports_per_user is None else reports_per_user
-    per_user = validation.integer("reports_per_user", asked, minimum=1)
+    most = usual if reports_per_user is None else reports_per_user
+    per_user = validation.integer("reports_per_user", most, minimum=1)
     randomizer = total.randomizer
     dim = total.randomizer.dim
-    names = total.columns or _names_asked(columns, dim)
+    asked = _names_asked(columns, dim)
+    names = total.columns or asked
     shown = None
     if x_pub is not None:
         shown, labels = public_table_of(x_pub, columns=columns, dim=dim, names=total.columns)
@@ -275,7 +281,7 @@ def estimate_mean(
     weight = error.weight
     mean = reported
     sampling = np.zeros(dim)
-    reasons: tuple[Reason, ...] = ()
+    reasons: list[Reason] = []
     if public is not None:
         gap = public.mean(axis=0) - reported
         if target == "population":
@@ -283,17 +289,23 @@ def estimate_mean(
             apart = float(np.sum(gap**2 / (reported_std**2 + public_std**2)))
             if apart > dim + 3.0 * math.sqrt(2.0 * dim):
                 weight = 1.0
-                reasons = (Reason.SHIFTED,)
+                reasons.append(Reason.SHIFTED)
             sampling = (1.0 - weight) * public_std
         mean = reported + (1.0 - weight) * gap
+    noise = weight * reported_std
     lost: dict[str, float] = {}
     clipping = None
     if shown is not None and randomizer.norm_bound is not None:
-        lost["public_rows_shortened"] = float(np.mean(row_norms(shown) > randomizer.radius))
+        beyond = float(np.mean(row_norms(shown) > randomizer.radius))
+        lost["public_rows_shortened"] = beyond
         clipping = clipping_std(shown, randomizer.radius)
+        if clipping is None and beyond > 0.0:
+            reasons.append(Reason.CLIPPED)
+        elif clipping is not None and np.any(clipping > np.hypot(noise, sampling)):
+            reasons.append(Reason.HEAVY_TAIL)
     return MeanResult(
         mean=mean,
-        noise_std=weight * reported_std,
+        noise_std=noise,
         sampling_std=sampling,
         clipping_std=None if clipping is None else frozen(clipping),
         noise_law="gaussian",
@@ -303,12 +315,13 @@ def estimate_mean(
         spent=randomizer.cost * per_user,
         private=total.private,
         relation=RELATION,
-        reasons=reasons,
+        reasons=tuple(reasons),
         releases=(
             {
                 "name": "local reports",
                 "randomizer": type(randomizer).__name__,
                 "form": randomizer.form,
+                "norm_bound": randomizer.norm_bound,
                 "private_weight": weight,
                 "predicted_error": error.mean_squared_error,
                 **lost,

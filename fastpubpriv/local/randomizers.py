@@ -294,8 +294,8 @@ class Randomizer:
         Parameters
         ----------
         rows : (n, dim) array-like, path, frame, table or Rows, or one row (dim,)
-            One row for each user. A row with a missing or infinite entry is replaced by the first unit vector, times `norm_bound`
-            if there is one. Without `norm_bound` a row of zeros is replaced by that vector, too.
+            One row for each user. With `norm_bound`, a row with a missing or infinite entry counts as a row of zeros, and pulls a
+            mean there; fill in cells before. Without it, such a row, and a row of zeros, counts as the first unit vector.
         columns : sequence of str, optional
             Columns of a frame, table or file, in the order that the server uses, since bytes have no names. Default: all.
         random_state : None or int
@@ -434,7 +434,8 @@ class Reports:
         columns: tuple[str, ...] | None = None,
     ) -> None:
         width, dtype = payload_form(randomizer)
-        if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
+        given: Any = payload
+        if not isinstance(given, np.ndarray) or given.dtype != dtype or given.shape[1:] != (width,):
             raise InputError(
                 f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}"
             )
