@@ -164,7 +164,7 @@ class Recorded:
         return found.coefficients
 
     def held(self, coefficients: FloatArray, problem: Problem) -> tuple[float, float]:
-        """Return the share of columns whose optimum lies within the spread of the iterates, and within one Newton step's interval."""
+        """Return the shares of columns whose optimum lies within the spread of iterates, and within a Newton step's interval."""
         iterates = np.array(self.iterates)
         blocks = np.array([each.mean(axis=0) for each in np.array_split(iterates, BLOCKS)])
         spread = STUDENT * blocks.std(axis=0, ddof=1) / BLOCKS**0.5

@@ -28,8 +28,9 @@ def privatize(**settings: Any) -> None:
     sent again at no cost: an existing file is therefore not replaced.
 
     private_path : file or -
-        One row for each user: .npy, .parquet, .arrow, .feather or .csv; - for lines of .csv on the standard input. With --norm-bound
-        a row with a missing cell counts as zeros, unless --standardize sets the cell; without, as the direction of the first column.
+        One row for each user: .npy, .parquet, .arrow, .feather or .csv; - for lines of .csv on the standard input. With
+        --norm-bound a row with a missing cell counts as zeros, unless --standardize sets the cell; without, as the direction of
+        the first column.
     columns : A,B,..., optional :: Columns of the tables. Needed for .csv without --public.
     {join_quoted_lines}
     public_path : file, optional :: Rows that need no protection, at least one, with the same columns.

@@ -42,7 +42,10 @@ FAMILIES: dict[str, Any] = {
 }
 SAVE_SECONDS = 5.0  # between two saves of the sums
 UNREADABLE = "an input that cannot be read"
-DIRECTIONS = "without --norm-bound only the directions of rows are reported and averaged, not their lengths: a mean of columns needs it"
+DIRECTIONS = (
+    "without --norm-bound only the directions of rows are reported, not their lengths, and the mean is "
+    "that of the directions"
+)
 
 
 def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:

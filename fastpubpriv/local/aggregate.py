@@ -181,7 +181,7 @@ _MAGIC = b"FPPA"
 _VERSION = 2
 _START = 8 + 32  # magic, version, and the name of the randomizer
 MOST_REPORTS = 1 << 30
-_MOST_REFUSED = (1 << 63) - 1
+_MOST_REFUSED = int(np.iinfo(np.int64).max)
 
 
 def sealed(magic: bytes, version: int, *parts: bytes) -> bytes:
@@ -269,8 +269,8 @@ class _Sums:
         columns = self.columns or other.columns
         if (other.columns or columns) != columns:
             raise InputError(
-                f"these reports are of the columns {', '.join(other.columns or ())}, and those before of {', '.join(columns or ())}: "
-                "draw all of them with the same columns= of privatize(), in the same order"
+                f"these reports are of the columns {', '.join(other.columns or ())}, and those before of "
+                f"{', '.join(columns or ())}: draw all of them with the same columns= of privatize(), in the same order"
             )
         return _Sums(
             self.sums + other.sums,

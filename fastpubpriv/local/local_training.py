@@ -116,10 +116,11 @@ class LocalTrainingResult(Result):
 
     Notes
     -----
-    Two intervals of 95 % were tried (`python -m benchmarks.local_answers training`: squared loss, 20,000 reports, epsilon .5 to 4,
-    even and skewed errors). The spread of the iterates holds .06 to .30 of the optimal weights, as it does not show how far there is
-    still to go. A Newton step from the mean of all reports, with the curvature of 100 public rows, holds .85 to .92 if no gradient is
-    clipped, and .59 to .80 with a public clip norm: the minimum of clipped gradients is elsewhere, and how far is not known.
+    Two intervals of 95 % were tried (`python -m benchmarks.local_answers training`: squared loss, 20,000 reports, epsilon .5 to
+    4, even and skewed errors). The spread of the iterates holds .06 to .30 of the optimal weights, as it does not show how far
+    there is still to go. A Newton step from the mean of all reports, with the curvature of 100 public rows, holds .85 to .92 if no
+    gradient is clipped, and .59 to .80 with a public clip norm: clipped gradients have their minimum elsewhere, and how far is not
+    known.
 
     Examples
     --------
@@ -141,7 +142,7 @@ class LocalTrainingResult(Result):
 
     def _own(self, level: float) -> Contents:
         text = f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average"
-        none = "none: of clipped gradients, the minimum is elsewhere, and how far is not known"
+        none = "none: clipped gradients have their minimum elsewhere, and how far is not known"
         return Table("column", self.labels, [("coefficient", self.coefficients)]), [
             ("Loss", text),
             ("Interval", none),

@@ -16,11 +16,11 @@ from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.public_facts import (
     clipping_std,
     directions_of,
-    public_mean_std,
-    student,
     moments,
+    public_mean_std,
     row_norms,
     shortened,
+    student,
 )
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
@@ -182,6 +182,20 @@ def _names_asked(columns: Any, dim: int) -> tuple[str, ...] | None:
     return tuple(asked) if named else None
 
 
+def _sum_of(reports: Any) -> Aggregator:
+    """Return the sum of Reports, of several, or of an Aggregator; InputError for anything else, and without a report."""
+    total = reports if isinstance(reports, Aggregator) else None
+    batches = () if isinstance(reports, Aggregator) else reports
+    for batch in batches if isinstance(batches, Iterable) else [batches]:
+        if not isinstance(batch, Reports):
+            raise InputError("reports must be Reports, several of them, or an Aggregator")
+        total = Aggregator(batch.randomizer) if total is None else total
+        total.add(batch)
+    if total is None or not total.count:
+        raise InputError("no reports: at least one is needed")
+    return total
+
+
 def estimate_mean(
     reports: Reports | Aggregator | Iterable[Reports],
     *,
@@ -204,18 +218,19 @@ def estimate_mean(
         Maximum number of reports that one user may have drawn: `spent` is that many times the cost of one. Default: the limit
         that the Aggregator enforces by hashed names of users, or 1.
     columns : sequence of str, optional
-        Columns of a public table or file, in the order of `privatize`. Reports that were drawn from a table in this process know their
-        columns, and a public table is put in their order; reports read from bytes do not. Without `x_pub`, names for the result.
+        Columns of a public table or file, in the order of `privatize`. Reports that were drawn from a table in this process know
+        their columns, and a public table is put in their order; reports read from bytes do not. Without `x_pub`: names for the
+        result.
 
     Returns
     -------
     MeanResult
-        `noise_std` is the standard error of the reports' part, estimated from them (it includes the spread of the users'
-        rows); `sampling_std` that of the public part, if they are of one distribution; both with Student's factor for an interval of
-        95 %. `clipping_std` estimates the bias of clipping rows to `norm_bound` from five or more public rows; without these it is
-        None, and the interval is for the mean of the clipped rows. `spent` is the cost of one user. Reasons: "shifted", the reports
-        refute the public rows, which were then left out; "heavy_tail", most of the interval is for clipping; "clipped", rows are,
-        and public rows are too few to show how much.
+        `noise_std` is the standard error of the reports' part, estimated from them (it includes the spread of the users' rows);
+        `sampling_std` that of the public part, if they are of one distribution; both with Student's factor for 95 % intervals.
+        `clipping_std` estimates the bias of clipping rows to `norm_bound` from five or more public rows; without these it is None,
+        and the interval is for the mean of the clipped rows. `spent` is the cost of one user. Reasons: "shifted", the reports
+        refute the public rows, which were then left out; "heavy_tail", clipping is most of the interval; "clipped", rows are clipped, and
+        public rows are too few to show by how much.
 
     Raises
     ------
@@ -246,15 +261,7 @@ def estimate_mean(
     True
     """
     validation.choice("target", target, TARGETS)
-    total = reports if isinstance(reports, Aggregator) else None
-    batches = () if isinstance(reports, Aggregator) else reports
-    for batch in batches if isinstance(batches, Iterable) else [batches]:
-        if not isinstance(batch, Reports):
-            raise InputError("reports must be Reports, several of them, or an Aggregator")
-        total = Aggregator(batch.randomizer) if total is None else total
-        total.add(batch)
-    if total is None or not total.count:
-        raise InputError("no reports: at least one is needed")
+    total = _sum_of(reports)
     usual = total.reports_per_user or 1
     most = usual if reports_per_user is None else reports_per_user
     per_user = validation.integer("reports_per_user", most, minimum=1)

@@ -87,7 +87,7 @@ def mean_std(rows: FloatArray) -> FloatArray:
 
 
 def public_mean_std(public: FloatArray, radius: float, spread: float) -> FloatArray:
-    """Return the standard error of the mean of public rows in the ball, (dim,), by `spread`, the variance of a row, if they are equal."""
+    """Return the standard error of the mean of public rows, (dim,); by the radius and `spread`, a row's variance, if equal."""
     n_pub, dim = public.shape
     # Equal rows: with confidence .95, less than 3 / n of all rows differ from them ("rule of three").
     alike = max(math.sqrt(spread / n_pub), 3.0 * radius / (n_pub * math.sqrt(dim)))

@@ -6,7 +6,6 @@ PrivUnit, PrivUnitG and Duchi's, for the sphere and for balls.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -285,7 +284,7 @@ class Randomizer:
         self,
         rows: Any,
         *,
-        columns: Sequence[Any] | None = None,
+        columns: Any = None,
         random_state: int | None = None,
         threads: int | None = None,
     ) -> Reports:
@@ -431,7 +430,6 @@ class Reports:
         payload: npt.NDArray[Any],
         *,
         private: bool = True,
-        columns: tuple[str, ...] | None = None,
     ) -> None:
         width, dtype = payload_form(randomizer)
         given: Any = payload
@@ -442,7 +440,7 @@ class Reports:
         self.randomizer = randomizer
         self.payload = read_only(payload)
         self.private = private
-        self.columns = columns
+        self.columns: tuple[str, ...] | None = None
 
     @classmethod
     def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
@@ -463,9 +461,9 @@ class Reports:
         if not isinstance(index, slice):
             number = range(len(self))[index]
             index = slice(number, number + 1)
-        return Reports(
-            self.randomizer, self.payload[index], private=self.private, columns=self.columns
-        )
+        some = Reports(self.randomizer, self.payload[index], private=self.private)
+        some.columns = self.columns
+        return some
 
     def __repr__(self) -> str:
         flag = "" if self.private else ", private=False"
