@@ -229,8 +229,8 @@ def estimate_mean(
         `sampling_std` that of the public part, if they are of one distribution; both with Student's factor for 95 % intervals.
         `clipping_std` estimates the bias of clipping rows to `norm_bound` from five or more public rows; without these it is None,
         and the interval is for the mean of the clipped rows. `spent` is the cost of one user. Reasons: "shifted", the reports
-        refute the public rows, which were then left out; "heavy_tail", clipping is most of the interval; "clipped", rows are clipped, and
-        public rows are too few to show by how much.
+        refute the public rows, which were then left out; "heavy_tail", clipping is most of the interval; "clipped", rows are
+        clipped, and public rows are too few to show by how much.
 
     Raises
     ------
