@@ -28,7 +28,9 @@ def privatize(**settings: Any) -> None:
     sent again at no cost: an existing file is therefore not replaced.
 
     private_path : file or -
-        One row for each user: .npy, .parquet, .arrow, .feather or .csv; - for lines of .csv on the standard input.
+        One row for each user: .npy, .parquet, .arrow, .feather or .csv; - for lines of .csv on the standard input. With
+        --norm-bound a row with a missing cell counts as zeros, unless --standardize sets the cell; without, as the direction of
+        the first column.
     columns : A,B,..., optional :: Columns of the tables. Needed for .csv without --public.
     {join_quoted_lines}
     public_path : file, optional :: Rows that need no protection, at least one, with the same columns.
@@ -64,7 +66,7 @@ def aggregate(**settings: Any) -> None:
     epsilon : float :: Privacy of one report, in pure DP.
     {norm_bound, family, form, words, standardize}
     public_path : file, optional :: Rows that need no protection, at least one, with the same columns.
-    columns : A,B,..., optional :: Columns of the public table, and names in the answer.
+    columns : A,B,..., optional :: Columns of the public table, in the order of `privatize`, and names in the answer.
     target : "population" or "empirical", default population
         The mean of the distribution of all rows, or of these rows, reported and public.
     state_path : file, optional :: Keep the sums in this file, and go on from it.

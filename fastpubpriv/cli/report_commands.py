@@ -42,6 +42,10 @@ FAMILIES: dict[str, Any] = {
 }
 SAVE_SECONDS = 5.0  # between two saves of the sums
 UNREADABLE = "an input that cannot be read"
+DIRECTIONS = (
+    "without --norm-bound only the directions of rows are reported, not their lengths, and the mean is "
+    "that of the directions"
+)
 
 
 def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:
@@ -92,7 +96,9 @@ class InputLines:
     n = None
 
     def __init__(self, names: list[str]) -> None:
-        self.dim, self._pieces = len(names), csv_stream("/dev/stdin", names)
+        self.dim = len(names)
+        self.columns = tuple(names)
+        self._pieces = csv_stream("/dev/stdin", names)
 
     def chunks(self, begin: int, *, chunk_rows: int) -> Iterator[Chunk]:
         """Yield the rows from `begin` on."""
@@ -129,9 +135,7 @@ def privatize(settings: dict[str, Any]) -> None:
     standard, _, randomizer = in_units(settings, rows.dim, opened.public)
     _check_output(settings)
     if randomizer.norm_bound is None:
-        opened.notes.append(
-            "without --norm-bound only the directions of rows are reported, not their lengths"
-        )
+        opened.notes.append(DIRECTIONS)
     outputs.advise(settings, opened.notes)
     begin = _whole_reports(path, randomizer, rows.n) if settings["resume"] and path.is_file() else 0
     done = 0
@@ -164,16 +168,18 @@ def privatize(settings: dict[str, Any]) -> None:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named}{before}. Each costs its user "
-            f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}\n"
+            f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer, rows.columns)}\n"
         )
 
 
-def _reader(settings: dict[str, Any], randomizer: Any) -> str:
+def _reader(settings: dict[str, Any], randomizer: Any, columns: Any) -> str:
     """Return the command that reads these reports, with the norm bound as a number, for a server without the public rows."""
     given = {**settings, "dim": randomizer.dim, "norm_bound": randomizer.norm_bound}
     usual = (None, "privunit", "direct")
     names = ("dim", "epsilon", "norm_bound", "words", "family", "form")
     parts = [f"{options.name_of(name)} {given[name]}" for name in names if given[name] not in usual]
+    if columns is not None:
+        parts.append(f"--columns {shlex.quote(','.join(columns))}")
     if settings["standardize"]:
         parts.append(f"--standardize --public {shlex.quote(str(settings['public_path']))}")
     return " ".join(["fastpubpriv local aggregate", shlex.quote(str(settings["out_path"])), *parts])
@@ -248,6 +254,7 @@ def aggregate(settings: dict[str, Any]) -> None:
         public, labels = public_table_of(path, columns=columns, dim=dim, argument="--public")
         names = names or labels
     standard, shown, randomizer = in_units(settings, dim, public)
+    outputs.advise(settings, [] if settings["norm_bound"] is not None else [DIRECTIONS])
 
     def call(ledger: Any) -> MeanResult:
         total = _summed(settings, randomizer)

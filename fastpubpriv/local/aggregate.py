@@ -181,7 +181,7 @@ _MAGIC = b"FPPA"
 _VERSION = 2
 _START = 8 + 32  # magic, version, and the name of the randomizer
 MOST_REPORTS = 1 << 30
-_MOST_REFUSED = (1 << 63) - 1
+_MOST_REFUSED = int(np.iinfo(np.int64).max)
 
 
 def sealed(magic: bytes, version: int, *parts: bytes) -> bytes:
@@ -259,12 +259,19 @@ class _Sums:
     count: int = 0
     refused: int = 0
     private: bool = True
+    columns: tuple[str, ...] | None = None
 
     def plus(self, other: _Sums, users: Users | None) -> _Sums:
         """Return the sum of both states, with `users` as the merged users."""
         count = self.count + other.count
         if count > MOST_REPORTS:
             raise InputError(f"an Aggregator holds at most 2^30 reports, got {count}")
+        columns = self.columns or other.columns
+        if (other.columns or columns) != columns:
+            raise InputError(
+                f"these reports are of the columns {', '.join(other.columns or ())}, and those before of "
+                f"{', '.join(columns or ())}: draw all of them with the same columns= of privatize(), in the same order"
+            )
         return _Sums(
             self.sums + other.sums,
             self.squares + other.squares,
@@ -272,6 +279,7 @@ class _Sums:
             count,
             min(self.refused + other.refused, _MOST_REFUSED),
             self.private and other.private,
+            columns,
         )
 
 
@@ -294,6 +302,8 @@ class Aggregator:
         Number of reports left out because their users had reached the limit.
     private : bool
         False if reports drawn from a seed have been added.
+    columns : tuple of str or None
+        Names of the columns, from the first reports of named columns; further reports must have the same, in this order, or none.
 
     Privacy
     -------
@@ -355,6 +365,11 @@ class Aggregator:
         """False if reports drawn from a seed have been added."""
         return self._state.private
 
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Names of the columns, None if no reports had names."""
+        return self._state.columns
+
     def __repr__(self) -> str:
         return f"Aggregator(count={self.count}, randomizer={type(self.randomizer).__name__})"
 
@@ -409,7 +424,13 @@ class Aggregator:
         )
         left_out = len(reports) - len(payload)
         more = _Sums(
-            total[1], total[2], None, len(payload), left_out, reports.private or not len(payload)
+            total[1],
+            total[2],
+            None,
+            len(payload),
+            left_out,
+            reports.private or not len(payload),
+            reports.columns,
         )
         self._state = self._state.plus(more, known)
         return left_out

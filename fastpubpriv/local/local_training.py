@@ -98,7 +98,7 @@ def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexit
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LocalTrainingResult(Result):
-    """Weights learned from reports.
+    """Weights learned from reports, with a bound on their loss; there is no interval for them (see Notes).
 
     Attributes
     ----------
@@ -113,6 +113,14 @@ class LocalTrainingResult(Result):
     excess_bound : float
         Bound on the expected loss above that of the best weights in the ball, for rows in random order whose gradients are no
         longer than the clip norm.
+
+    Notes
+    -----
+    Two intervals of 95 % were tried (`python -m benchmarks.local_answers training`: squared loss, 20,000 reports, epsilon .5 to
+    4, even and skewed errors). The spread of the iterates holds .06 to .30 of the optimal weights, as it does not show how far
+    there is still to go. A Newton step from the mean of all reports, with the curvature of 100 public rows, holds .85 to .92 if no
+    gradient is clipped, and .59 to .80 with a public clip norm: clipped gradients have their minimum elsewhere, and how far is not
+    known.
 
     Examples
     --------
@@ -134,7 +142,11 @@ class LocalTrainingResult(Result):
 
     def _own(self, level: float) -> Contents:
         text = f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average"
-        return Table("column", self.labels, [("coefficient", self.coefficients)]), [("Loss", text)]
+        none = "none: clipped gradients have their minimum elsewhere, and how far is not known"
+        return Table("column", self.labels, [("coefficient", self.coefficients)]), [
+            ("Loss", text),
+            ("Interval", none),
+        ]
 
 
 def train(
@@ -153,6 +165,7 @@ def train(
     strong_convexity: float | None = None,
     users: Any = None,
     reports_per_user: int = 1,
+    columns: Sequence[Any] | None = None,
     random_state: int | None = None,
 ) -> LocalTrainingResult:
     """Learn weights from one report of each user, and from public rows.
@@ -193,6 +206,8 @@ def train(
         not requested. About 30 bytes of memory for each user.
     reports_per_user : int
         Maximum number of reports of one user. Without `users` the caller must guarantee it.
+    columns : sequence of str, optional
+        Columns of tables or files; default: all. A public table is put in the order of a private one, by names.
     random_state : None or int
         None: keys from the operating system. int: repeatable, warned about, not private.
 
@@ -231,10 +246,11 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
-    rows = _opened(x_priv, y_priv)
+    rows = _opened(x_priv, y_priv, columns)
+    names = rows.columns and rows.columns[:-1]
     dim = rows.dim - 1
     name, chosen = _loss(loss)
-    shown = _public(x_priv, x_pub, y_pub, dim)
+    shown = _public(x_priv, x_pub, y_pub, dim, {"columns": columns, "names": names})
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = (
@@ -308,7 +324,7 @@ def train(
             for name, given in (("clip_norm", clip_norm), ("radius", radius), ("start", start))
             if given is not None
         },
-        columns=rows.columns and rows.columns[:-1],
+        columns=names,
     )
 
 
@@ -407,10 +423,10 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
         ) from error
 
 
-def _opened(x_priv: Any, y_priv: Any) -> Rows:
+def _opened(x_priv: Any, y_priv: Any, columns: Any) -> Rows:
     """Return the rows with their labels as last column."""
     with naming("x_priv"):
-        features = of_participants(private_rows(x_priv))
+        features = of_participants(private_rows(x_priv, columns=columns))
     with naming("y_priv"):
         labels = private_rows(y_priv)
         require_one_order(features, labels)
@@ -426,7 +442,9 @@ def _opened(x_priv: Any, y_priv: Any) -> Rows:
     return rows
 
 
-def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, FloatArray]:
+def _public(
+    x_priv: Any, x_pub: Any, y_pub: Any, dim: int, named: dict[str, Any]
+) -> tuple[FloatArray, FloatArray]:
     if x_pub is None:
         if y_pub is not None:
             raise InputError("y_pub without x_pub: pass both, or neither")
@@ -434,7 +452,7 @@ def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, 
     if y_pub is None:
         raise InputError("x_pub without y_pub: pass both, or neither")
     refuse_shared_memory(x_priv, x_pub)
-    public = public_rows(x_pub, dim=dim)
+    public = public_rows(x_pub, dim=dim, **named)
     labels = validation.finite_vector("y_pub", y_pub, len(public))
     return public, labels
 

@@ -10,20 +10,24 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import Target
+from fastpubpriv._types import FloatArray, Target
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.public_facts import (
     clipping_std,
     directions_of,
     moments,
+    public_mean_std,
     row_norms,
     shortened,
+    student,
 )
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.sources.open import public_rows
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.tables import asked_columns
 
 TARGETS = ("population", "empirical")
 RELATION = "any two rows of one user, whoever receives the report; the number of reports is public"
@@ -159,6 +163,39 @@ def _error(
     )
 
 
+def _reported_std(total: Aggregator) -> FloatArray:
+    """Return the standard error of the mean of the reports, (dim,), with Student's factor."""
+    n = total.count
+    typical = total.randomizer.second_moment / total.randomizer.dim
+    if n == 1:
+        return np.full(total.randomizer.dim, math.sqrt(typical))
+    # One more report of the usual length: few reports may be equal by chance.
+    return student(n) * np.sqrt((total.variance() + typical / (n - 1.0)) / n)
+
+
+def _names_asked(columns: Any, dim: int) -> tuple[str, ...] | None:
+    """Return the names in `columns`, None if they are none; InputError unless there is one for each column of the reports."""
+    asked = () if columns is None else asked_columns(columns)
+    if columns is not None and len(asked) != dim:
+        raise InputError(f"columns has {len(asked)} names, and the reports are of {dim} columns")
+    named = bool(asked) and all(isinstance(name, str) for name in asked)
+    return tuple(asked) if named else None
+
+
+def _sum_of(reports: Any) -> Aggregator:
+    """Return the sum of Reports, of several, or of an Aggregator; InputError for anything else, and without a report."""
+    total = reports if isinstance(reports, Aggregator) else None
+    batches = () if isinstance(reports, Aggregator) else reports
+    for batch in batches if isinstance(batches, Iterable) else [batches]:
+        if not isinstance(batch, Reports):
+            raise InputError("reports must be Reports, several of them, or an Aggregator")
+        total = Aggregator(batch.randomizer) if total is None else total
+        total.add(batch)
+    if total is None or not total.count:
+        raise InputError("no reports: at least one is needed")
+    return total
+
+
 def estimate_mean(
     reports: Reports | Aggregator | Iterable[Reports],
     *,
@@ -181,14 +218,19 @@ def estimate_mean(
         Maximum number of reports that one user may have drawn: `spent` is that many times the cost of one. Default: the limit
         that the Aggregator enforces by hashed names of users, or 1.
     columns : sequence of str, optional
-        Columns of a public table or file.
+        Columns of a public table or file, in the order of `privatize`. Reports that were drawn from a table in this process know
+        their columns, and a public table is put in their order; reports read from bytes do not. Without `x_pub`: names for the
+        result.
 
     Returns
     -------
     MeanResult
-        `noise_std` is the standard deviation of the reports' part, estimated from them (it includes the spread of the users'
-        rows); `sampling_std` that of the public part; `clipping_std` estimates the bias of clipping rows to `norm_bound` from
-        five or more public rows (None without these, or without `norm_bound`); `spent` is the cost of one user.
+        `noise_std` is the standard error of the reports' part, estimated from them (it includes the spread of the users' rows);
+        `sampling_std` that of the public part, if they are of one distribution; both with Student's factor for 95 % intervals.
+        `clipping_std` estimates the bias of clipping rows to `norm_bound` from five or more public rows; without these it is None,
+        and the interval is for the mean of the clipped rows. `spent` is the cost of one user. Reasons: "shifted", the reports
+        refute the public rows, which were then left out; "heavy_tail", clipping is most of the interval; "clipped", rows are
+        clipped, and public rows are too few to show by how much.
 
     Raises
     ------
@@ -203,7 +245,9 @@ def estimate_mean(
     -----
     Paper B, Proposition 17 (empirical) and Appendix F (population, where the reports and the public rows are weighted by their
     inverse variances, which depend on the norm of the mean: this is estimated from the public rows, without bias and clipped to its
-    range; with fewer than two of them it is set to zero, so that `predicted_error` is an upper bound).
+    range; with fewer than two of them it is set to zero, so that `predicted_error` is an upper bound). A shift of the public rows
+    that is small beside the noise of the reports cannot be seen, and the interval for the population does not hold it: if they may
+    differ, pass target="empirical", which is right for any public rows.
 
     Examples
     --------
@@ -217,21 +261,18 @@ def estimate_mean(
     True
     """
     validation.choice("target", target, TARGETS)
-    total = reports if isinstance(reports, Aggregator) else None
-    batches = () if isinstance(reports, Aggregator) else reports
-    for batch in (batches,) if isinstance(batches, Reports) else batches:
-        if not isinstance(batch, Reports):
-            raise InputError("reports must be Reports, several of them, or an Aggregator")
-        total = Aggregator(batch.randomizer) if total is None else total
-        total.add(batch)
-    if total is None or not total.count:
-        raise InputError("no reports: at least one is needed")
+    total = _sum_of(reports)
     usual = total.reports_per_user or 1
-    asked = usual if reports_per_user is None else reports_per_user
-    per_user = validation.integer("reports_per_user", asked, minimum=1)
+    most = usual if reports_per_user is None else reports_per_user
+    per_user = validation.integer("reports_per_user", most, minimum=1)
     randomizer = total.randomizer
     dim = total.randomizer.dim
-    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=dim)
+    asked = _names_asked(columns, dim)
+    names = total.columns or asked
+    shown = None
+    if x_pub is not None:
+        shown, labels = public_table_of(x_pub, columns=columns, dim=dim, names=total.columns)
+        names = names or labels
     public = shown  # below: prepared as a user prepares a row
     if shown is not None:
         public = (
@@ -242,24 +283,36 @@ def estimate_mean(
     n_pub = 0 if public is None else len(public)
     spread, square = moments(public, randomizer.radius, sphere=randomizer.norm_bound is None)
     error = _error(randomizer, total.count, n_pub, (spread, square), target)
-    mean = error.weight * total.mean()
+    reported = total.mean()
+    reported_std = _reported_std(total)
+    weight = error.weight
+    mean = reported
     sampling = np.zeros(dim)
+    reasons: list[Reason] = []
     if public is not None:
-        mean += (1.0 - error.weight) * public.mean(axis=0)
+        gap = public.mean(axis=0) - reported
         if target == "population":
-            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(dim)
-            if not deviations.any():
-                deviations = np.full(dim, math.sqrt(spread / dim))
-            sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
-    variance = total.variance() if total.count > 1 else np.full(dim, randomizer.second_moment / dim)
+            public_std = public_mean_std(public, randomizer.radius, spread)
+            apart = float(np.sum(gap**2 / (reported_std**2 + public_std**2)))
+            if apart > dim + 3.0 * math.sqrt(2.0 * dim):
+                weight = 1.0
+                reasons.append(Reason.SHIFTED)
+            sampling = (1.0 - weight) * public_std
+        mean = reported + (1.0 - weight) * gap
+    noise = weight * reported_std
     lost: dict[str, float] = {}
     clipping = None
     if shown is not None and randomizer.norm_bound is not None:
-        lost["public_rows_shortened"] = float(np.mean(row_norms(shown) > randomizer.radius))
+        beyond = float(np.mean(row_norms(shown) > randomizer.radius))
+        lost["public_rows_shortened"] = beyond
         clipping = clipping_std(shown, randomizer.radius)
+        if clipping is None and beyond > 0.0:
+            reasons.append(Reason.CLIPPED)
+        elif clipping is not None and np.any(clipping > np.hypot(noise, sampling)):
+            reasons.append(Reason.HEAVY_TAIL)
     return MeanResult(
         mean=mean,
-        noise_std=error.weight * np.sqrt(variance / total.count),
+        noise_std=noise,
         sampling_std=sampling,
         clipping_std=None if clipping is None else frozen(clipping),
         noise_law="gaussian",
@@ -269,15 +322,18 @@ def estimate_mean(
         spent=randomizer.cost * per_user,
         private=total.private,
         relation=RELATION,
+        reasons=tuple(reasons),
         releases=(
             {
                 "name": "local reports",
                 "randomizer": type(randomizer).__name__,
                 "form": randomizer.form,
-                "private_weight": error.weight,
+                "norm_bound": randomizer.norm_bound,
+                "private_weight": weight,
                 "predicted_error": error.mean_squared_error,
                 **lost,
             },
         ),
         provenance={"variance": "radius" if public is None else "public rows"},
+        columns=names,
     )

@@ -11,12 +11,16 @@ from scipy import special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
+from fastpubpriv.results.public_draws import normal_quantile, t_quantile
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
 
 # The clipping bias of rows beyond the bound is extrapolated from the longest public rows. Under an exponential tail four are the
 # fewest with a coverage of 95 % (`covered` in test_training.py).
 TOLD_BY = 4
 CHANCE = 0.05  # quantile of the scale of the tail
+# Times that the farthest of the public rows counts once more in a standard error: where rows are skewed, others as far were missed
+# (`python -m benchmarks.local_answers`).
+FARTHEST = 2.0
 
 
 def _scaled(rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -69,6 +73,28 @@ def moments(public: FloatArray | None, radius: float, *, sphere: bool) -> tuple[
     return variance, square
 
 
+def student(n: int) -> float:
+    """Return the .975 quantile of Student's distribution for n >= 2 rows, over that of the normal."""
+    return t_quantile(0.975, n - 1) / normal_quantile(0.975)
+
+
+def mean_std(rows: FloatArray) -> FloatArray:
+    """Return the standard error of the mean of at least two rows in each column, (dim,), with Student's factor; also if skewed."""
+    n = len(rows)
+    deviations_sq = (rows - rows.mean(axis=0)) ** 2
+    total: FloatArray = deviations_sq.sum(axis=0) + FARTHEST * deviations_sq.max(axis=0)
+    return student(n) * np.sqrt(total / (n * (n - 1.0)))
+
+
+def public_mean_std(public: FloatArray, radius: float, spread: float) -> FloatArray:
+    """Return the standard error of the mean of public rows, (dim,); by the radius and `spread`, a row's variance, if equal."""
+    n_pub, dim = public.shape
+    # Equal rows: with confidence .95, less than 3 / n of all rows differ from them ("rule of three").
+    alike = max(math.sqrt(spread / n_pub), 3.0 * radius / (n_pub * math.sqrt(dim)))
+    own = mean_std(public) if n_pub > 1 else np.zeros(dim)
+    return np.where(own > 0.0, own, alike)
+
+
 def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
     """Return the root mean square bias of the mean from clipping rows to `bound`, (dim,); None with too few public rows."""
     # Mean change, and its standard error, from clipping to the norm of the fifth longest row, or to the bound if that is less. For
@@ -80,7 +106,7 @@ def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
     ordered = np.sort(norms)[::-1]
     cut = min(float(ordered[TOLD_BY]), bound)
     lost = public - shortened(public, cut)
-    std: FloatArray = np.hypot(lost.mean(axis=0), np.std(lost, axis=0, ddof=1) / math.sqrt(n_pub))
+    std: FloatArray = np.hypot(lost.mean(axis=0), mean_std(lost))
     beyond = bound - float(ordered[0])
     if beyond > 0.0:
         scale = float(np.sum(ordered[:TOLD_BY] - cut)) / float(special.gammaincinv(TOLD_BY, CHANCE))

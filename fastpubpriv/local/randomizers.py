@@ -281,15 +281,22 @@ class Randomizer:
     # ---- Reports -----------------------------------------------------------------------------------------------------
 
     def privatize(
-        self, rows: Any, *, random_state: int | None = None, threads: int | None = None
+        self,
+        rows: Any,
+        *,
+        columns: Any = None,
+        random_state: int | None = None,
+        threads: int | None = None,
     ) -> Reports:
         """Draw one report for each row, which its user may send.
 
         Parameters
         ----------
         rows : (n, dim) array-like, path, frame, table or Rows, or one row (dim,)
-            One row for each user. A row with a missing or infinite entry is replaced by the first unit vector, times `norm_bound`
-            if there is one. Without `norm_bound` a row of zeros is replaced by that vector, too.
+            One row for each user. With `norm_bound`, a row with a missing or infinite entry counts as a row of zeros, and pulls a
+            mean there; fill in cells before. Without it, such a row, and a row of zeros, counts as the first unit vector.
+        columns : sequence of str, optional
+            Columns of a frame, table or file, in the order that the server uses, since bytes have no names. Default: all.
         random_state : None or int
             None: keys from the operating system. int: repeatable, warned about, not private.
         threads : int, optional
@@ -332,6 +339,7 @@ class Randomizer:
             and rows.shape in ((self.dim,), (1, self.dim))
             and rows.flags.c_contiguous
             and rows.flags.aligned
+            and columns is None
         ):
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
         if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
@@ -343,10 +351,12 @@ class Randomizer:
         ):
             rows = [list(rows)]  # one row
         with naming("rows"):
-            opened = of_participants(private_rows(rows))
+            opened = of_participants(private_rows(rows, columns=columns))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
-        return self._reported(opened, report_keys(random_state), threads=threads)
+        reports = self._reported(opened, report_keys(random_state), threads=threads)
+        reports.columns = opened.columns
+        return reports
 
     def _reported(
         self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1
@@ -393,6 +403,8 @@ class Reports:
         The reports, read-only.
     private : bool
         False if the random bits came from a seed. Bytes do not record this: it is True for reports read from bytes.
+    columns : tuple of str or None
+        Names of the columns of the rows, if they had some. Bytes do not record this either.
 
     Guarantees
     ----------
@@ -410,19 +422,25 @@ class Reports:
     (5, (5, 3))
     """
 
-    __slots__ = ("payload", "private", "randomizer")
+    __slots__ = ("columns", "payload", "private", "randomizer")
 
     def __init__(
-        self, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool = True
+        self,
+        randomizer: Randomizer,
+        payload: npt.NDArray[Any],
+        *,
+        private: bool = True,
     ) -> None:
         width, dtype = payload_form(randomizer)
-        if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
+        given: Any = payload
+        if not isinstance(given, np.ndarray) or given.dtype != dtype or given.shape[1:] != (width,):
             raise InputError(
                 f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}"
             )
         self.randomizer = randomizer
         self.payload = read_only(payload)
         self.private = private
+        self.columns: tuple[str, ...] | None = None
 
     @classmethod
     def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
@@ -432,6 +450,7 @@ class Reports:
         made.randomizer = randomizer
         made.payload = payload
         made.private = private
+        made.columns = None
         return made
 
     def __len__(self) -> int:
@@ -442,7 +461,9 @@ class Reports:
         if not isinstance(index, slice):
             number = range(len(self))[index]
             index = slice(number, number + 1)
-        return Reports(self.randomizer, self.payload[index], private=self.private)
+        some = Reports(self.randomizer, self.payload[index], private=self.private)
+        some.columns = self.columns
+        return some
 
     def __repr__(self) -> str:
         flag = "" if self.private else ", private=False"

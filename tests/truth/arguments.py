@@ -785,14 +785,15 @@ LOCAL = {
         {
             "clip_norm": [20.0], "radius": [8.0],
             ("x_pub", "y_pub"): [(
-                Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]].to_numpy()),
+                Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]]),
                 Made("p['y'] - 10", lambda call: call.tables.public["y"].to_numpy() - 10.0),
             )],
             ("x_pub", "y_pub", "start"): [(
-                Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]].to_numpy()),
+                Made("p[['x', 'v']]", lambda call: call.tables.public[["x", "v"]]),
                 Made("p['y'] - 10", lambda call: call.tables.public["y"].to_numpy() - 10.0),
                 "public",
             )],
+            "columns": [REVERSED],
             "loss": ["huber"], "start": [[1.0, 1.0]], "batch_rows": [200, 20], "form": ["selection"], "strong_convexity": [0.1],
             ("users", "reports_per_user"): [(
                 Made("d['id'] as bytes", lambda call: [int(i).to_bytes(16, "big") for i in call.tables.private["id"]]), 2,

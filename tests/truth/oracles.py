@@ -796,7 +796,7 @@ def losses(call: Call, result: Any) -> tuple[float, float]:
     y = frame[label].to_numpy(float)
     if isinstance(result, local.LocalTrainingResult):
         y = y - 10.0
-        predicted = frame[["x", "v"]].to_numpy() @ result.coefficients
+        predicted = frame[list(result.columns or call.columns)].to_numpy() @ result.coefficients
         return float(np.mean((y - predicted) ** 2)), float(np.mean(y**2))
     predicted = np.asarray(result.predict(frame[list(result.columns)]), dtype=float)
     if result.loss in ("logistic", "softmax"):
