@@ -18,7 +18,8 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.privacy import Budget
 from fastpubpriv.regression import regression_tuning as tuning
-from fastpubpriv.regression.concerns import Concerns, NullSpace
+from fastpubpriv.regression import unlabeled
+from fastpubpriv.regression.concerns import Concerns, NullSpace, is_too_few
 from fastpubpriv.regression.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.regression.posterior import LossExcess
@@ -72,12 +73,22 @@ class TrainingProblem:
     weight_spread: float = 1.0
     tails: str = "any"  # whether residuals may have long tails
     complete: float = 1.0  # share of the public rows that are usable
+    has_labels: bool = True  # whether enough public rows have labels to fit anything
+    # share of the budget for a count of |label - center|, which the unit of labels comes from; zero if that is known
+    label_share: Fraction = Fraction(0)
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether public rows are too few: to show how columns vary if few have labels, else to show residuals too."""
+        known = self.posterior
+        if known.drawn is not None:
+            return len(known.rows) < self.dim
+        return is_too_few(len(known.labels), self.dim, classes=self.loss.classes)
 
     @property
     def exact(self) -> bool:
         """Whether the target is the minimum of the loss of all private rows, far ones included."""
-        least = tuning.FEW_OF_CLASSES if self.loss.classes else tuning.FEW
-        return self.tails == "any" and len(self.posterior.labels) >= least * self.dim
+        return self.tails == "any" and not self.has_few_rows
 
     @property
     def threshold(self) -> float | None:
@@ -195,6 +206,8 @@ class Fitted:
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
+    # root mean square of private residuals at the start, where made-up labels do not show it
+    residual_scale: float | None = None
     excess: LossExcess | None = None  # of the loss, as released scores show it
 
 
@@ -216,7 +229,17 @@ def make_problem(
     assert design is not None
     used = table[usable]
     counted = None if given is None else given[usable]
-    center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
+    labeled = np.isfinite(used[:, -1])
+    has_labels = bool(labeled.all()) or int(labeled.sum()) >= tuning.FEWEST_PUBLIC
+    label_share = Fraction(0)
+    if loss.classes:
+        center, scale, resolution = 0.0, 1.0, 0.0
+    elif has_labels:
+        center, scale, resolution = stated.label_unit(used[labeled, -1])
+    else:
+        center, known_scale = stated.stated_label_unit()
+        label_share = tuning.LABEL_COUNT if known_scale is None else Fraction(0)
+        scale, resolution = known_scale or 1.0, 0.0
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -225,32 +248,47 @@ def make_problem(
         terms, weights if counted is None else weights * counted / counted.mean(), sums
     )
     labels = label_values(used[:, -1], center, scale, pair)
-    posterior: Posterior | LogisticPosterior
     factors = None
-    labeled = (terms, labels, weights, whitener)
+    class_weights = np.ones(2)
+    part = None if counted is None else counted[labeled]
     if pair is not None:
-        first, second = stated.class_weights(pair, used[:, -1], counted)
+        class_weights = stated.class_weights(pair, used[labeled, -1], part)
+        first, second = class_weights
         if first != second:
             loss = weighted_logistic(float(first), float(second))
-            factors = np.where(labels == 1.0, second, first)
+            factors = np.where(labels == 1.0, second, first)[labeled]
+    dim = whitener.root.shape[1] + 1
+    m = int(labeled.sum())
     importance = EVEN
-    if counted is not None or factors is not None:
-        importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
-    if pair is not None:
-        posterior = logistic_posterior(*labeled, importance=importance, factors=factors)
+    posterior: Posterior | LogisticPosterior
+    if has_labels:
+        if part is not None or factors is not None:
+            importance = Importance.of(np.ones(m) if part is None else part, factors)
+        posterior = _fitted(
+            loss,
+            (terms[labeled], labels[labeled], weights[labeled], whitener),
+            importance,
+            factors,
+            resolution,
+        )
+    elif pair is not None:
+        posterior = unlabeled.prior_of_classes(dim, class_weights)
     else:
-        threshold = huber_threshold(loss)
-        if threshold is None:
-            posterior = linear_posterior(
-                *labeled, label_resolution=resolution, importance=importance
-            )
-        else:
-            posterior = huber_posterior(
-                *labeled, threshold=threshold, label_resolution=resolution, importance=importance
-            )
-    if counted is not None and stated.weight_cap is not None:
-        posterior = _of_unequal_rows(posterior, counted[importance.sample])
-    longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
+        posterior = unlabeled.prior(dim, huber_threshold(loss))
+    if m < len(used) and is_too_few(m, dim, classes=loss.classes):
+        part = counted
+        importance = EVEN if counted is None else Importance.of(counted)
+        rows = whitener(terms)[importance.sample] @ posterior.turn
+        near = weights[importance.sample]
+        posterior = (
+            unlabeled.on_all_rows_of_classes(posterior, rows, near, class_weights)
+            if isinstance(posterior, LogisticPosterior)
+            else unlabeled.on_all_rows(posterior, rows, near, whitener.confirmed)
+        )
+    if part is not None and stated.weight_cap is not None:
+        posterior = _of_unequal_rows(posterior, part[importance.sample])
+    every = np.vstack([posterior.rows, whitener(terms[~labeled])])
+    longest = float(np.sqrt(np.max(np.sum(every**2, axis=1))))
     radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
     matrix = posterior.turn[1:].T @ whitener.root.T
     row_map, step = rotation_map(matrix, whitener.mean, posterior.turn[0], radius)
@@ -266,9 +304,37 @@ def make_problem(
     )
     complete = len(used) / len(table)
     made = TrainingProblem(
-        loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
+        loss=loss,
+        whitener=whitener,
+        posterior=posterior,
+        rotation=rotation,
+        n_priv=n_priv,
+        weight_share=share,
+        weight_spread=spread,
+        tails=stated.tails,
+        complete=complete,
+        has_labels=has_labels,
+        label_share=label_share,
     )
     return made, len(used)
+
+
+def _fitted(
+    loss: Loss,
+    labeled: tuple[FloatArray, FloatArray, FloatArray, Whitener],
+    importance: Importance,
+    factors: FloatArray | None,
+    resolution: float,
+) -> Posterior | LogisticPosterior:
+    """Return the posterior of `labeled` public rows: their terms, labels and weights, and the whitener."""
+    if loss.classes:
+        return logistic_posterior(*labeled, importance=importance, factors=factors)
+    threshold = huber_threshold(loss)
+    if threshold is None:
+        return linear_posterior(*labeled, label_resolution=resolution, importance=importance)
+    return huber_posterior(
+        *labeled, threshold=threshold, label_resolution=resolution, importance=importance
+    )
 
 
 def _in_order(
@@ -437,7 +503,7 @@ def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArr
     """Return the bias of [intercept, coefficients] by the prior of the public rows, in the units of the table, (terms + 1,)."""
     # One prior for all coordinates shrinks a strong one as much as the many weak ones it was chosen for.
     known = problem.posterior
-    if len(known.rows) < 2 * problem.dim:
+    if known.drawn is not None or len(known.rows) < 2 * problem.dim:
         return np.zeros(len(problem.to_user))
     left = np.linalg.lstsq(*linearized(known, known.mean), rcond=1e-10)[0]
     bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))

@@ -23,7 +23,7 @@ from fastpubpriv.gradient.gradient_problem import (
 )
 from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.regression.concerns import Concerns, is_too_few
+from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.problem import (
@@ -365,6 +365,8 @@ def _fit(
             f"rows, or {other}"
         )
     with run.paid() if plan.reads else contextlib.nullcontext():
+        if isinstance(problem, TrainingProblem):
+            problem = methods.with_label_unit(run, problem)
         learned = chosen.learn(run, problem, plan)
         row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
         design = row_map.design
@@ -400,7 +402,8 @@ def _training_result(
     rotation = problem.rotation
     residual_std = 0.0
     if isinstance(known, Posterior):
-        residual_std = float(np.sqrt(known.unexplained)) * rotation.label_scale
+        scale_of_fit = fitted.residual_scale if known.drawn is not None else None
+        residual_std = (scale_of_fit or math.sqrt(known.unexplained)) * rotation.label_scale
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
@@ -450,8 +453,7 @@ def _training_result(
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Return the reasons of the intercept and of each term."""
     parts = len(problem.to_user)
-    m = len(problem.posterior.labels)
-    if is_too_few(m, problem.dim, classes=problem.loss.classes):
+    if problem.has_few_rows:
         return Concerns(few_public_rows=True).first(parts)
     if fitted.ends is not None:
         return fitted.ends.reasons
