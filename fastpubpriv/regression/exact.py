@@ -132,6 +132,8 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
     known = problem.posterior
     dim = problem.dim
+    if problem.loss.classes and known.drawn is not None:  # the start may be far
+        return 2 * tuning.MOST_STEPS
     few = len(known.labels) < max(tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC)
     if few or relative_noise(dim, problem.counted, noise) >= tuning.QUIET:
         return tuning.MOST_STEPS
