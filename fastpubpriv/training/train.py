@@ -411,6 +411,10 @@ def _training_result(
     origins |= {"residual clip": "public rows", "start": "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
+    if not problem.has_labels:
+        origins["start"] = "none"
+        if not problem.loss.classes:
+            origins["unit of labels"] = "released" if problem.label_share else "argument"
     origins |= _origin_of(fitted.excess)
     excess = _excess_of(fitted.excess, plan)
     if rotation.weighted:
