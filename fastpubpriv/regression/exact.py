@@ -712,7 +712,7 @@ class ExactStep:
         if self.public is not None:
             return about.mean
         along = about.covariances[0]  # of rank one
-        return about.mean + along @ (point.mean - about.mean) / np.trace(along)
+        return np.asarray(about.mean + along @ (point.mean - about.mean) / np.trace(along))
 
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""

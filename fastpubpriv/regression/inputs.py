@@ -478,11 +478,15 @@ def usable_rows(
     """
     # Without `standard` columns keep their units, and there is no design.
     design = None
+    labeled = np.isfinite(table[:, -1])
     usable: BoolArray = np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
     if standard:
         ranges = stated.ranges(names)
-        design, usable = make_design(table[:, :-1], names, stated.categories, ranges, stated.texts)
-    labeled = np.isfinite(table[:, -1])
+        # Cells that are missing only where the label is missing too make no term.
+        counted = labeled if labeled.sum() >= tuning.FEWEST_PUBLIC else slice(None)
+        design, usable = make_design(
+            table[:, :-1], names, stated.categories, ranges, stated.texts, counted
+        )
     of_classes = loss is not None and (loss.classes or loss.scores)
     levels = (
         chosen_classes(table[usable & labeled, -1], stated, two=loss.classes)
@@ -514,6 +518,8 @@ def make_design(
     ranges: tuple[FloatArray, FloatArray] | None = None,
     # column of text -> the texts whose places are its levels
     texts: Mapping[str, tuple[str, ...]] | None = None,
+    # the rows whose missing cells make terms
+    counted: Any = slice(None),
 ) -> tuple[Design, BoolArray]:
     """Return the design of public rows (m, dim), NaN for a missing cell, and which of the rows are usable."""
     levels = _levels(table, columns, categories)
@@ -528,7 +534,7 @@ def make_design(
             continue
         missing = np.isnan(table[:, j])
         terms.append((name, j, NUMBER, 0.0))
-        if missing.mean() > tuning.INDICATOR_SHARE:
+        if missing[counted].mean() > tuning.INDICATOR_SHARE:
             fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
             terms.append((f"{name} missing", j, MISSING, 0.0))
     source, role = np.array([each[1:3] for each in terms], dtype=np.int64).T

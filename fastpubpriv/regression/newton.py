@@ -148,9 +148,7 @@ class NewtonState:
         for index, (value, variance, start, error) in enumerate(self._measured):
             if now is not None and index + 1 < len(self._measured):
                 expected = error + float(np.sum(1.0 / self.private_precision))
-                variance = variance + max(
-                    0.0, float(np.sum((start - now) ** 2)) - usual * expected
-                )
+                variance = variance + max(0.0, float(np.sum((start - now) ** 2)) - usual * expected)
             precision += 1.0 / variance
             weighted += value / variance
             started += start / variance

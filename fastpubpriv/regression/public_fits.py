@@ -223,7 +223,7 @@ def linear_posterior(
 
 def golden_shares(count: int) -> FloatArray:
     """Even shares (count,), in an order that is unrelated to that of rows."""
-    return np.modf((np.arange(count) + 0.5) * _GOLDEN)[0]
+    return np.asarray(np.modf((np.arange(count) + 0.5) * _GOLDEN)[0])
 
 
 def candidate_clips(residuals: FloatArray, fitted: FloatArray, scale: float) -> tuple[Bound, ...]:

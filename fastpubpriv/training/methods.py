@@ -261,7 +261,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
     known = problem.posterior
     none = np.zeros((problem.dim,) * 2)
-    if not problem.exact:
+    if not problem.exact or known.drawn is not None:
         bias = shrinkage_bias(problem, known.covariance)
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
     exact, covariance = own_fit(problem)

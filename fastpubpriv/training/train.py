@@ -118,8 +118,9 @@ def train(
     third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the Huber, logistic and softmax loss there are up to two
     rounds of all but the first steps, each at half of the cost, chosen from public numbers. For the softmax loss D counts all
-    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). The exact costs add up to
-    at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are
+    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). Without public labels a joint
+    count of distances of labels from their center (2 S^2; 2 S), a twentieth of the budget, comes first if no argument says their
+    size. The exact costs add up to at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are
     charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
     after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
@@ -211,7 +212,8 @@ def linear_regression(
     doubt is `predicted_excess`, and `reasons` has "fallback" if it allows an excess above the constant's. If few rows far out
     dominate, `reasons` has "heavy_tail" and intervals are wide. For a slope that is robust to such rows, use the Huber loss
     (`train`). With two public rows, "auto" uses these alone. With fewer than two for each coefficient there are only Newton steps.
-    Terms and missing cells as for `train`.
+    If too few of the public rows have labels for a fit of their own, they still show scales, as many rows as coefficients are
+    enough for intervals, and no posterior is about their own fit. Terms and missing cells as for `train`.
 
     Examples
     --------
