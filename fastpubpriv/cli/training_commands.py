@@ -166,8 +166,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         softmax: one of several; poisson: a count.
     huber_threshold : float, optional
         huber: residual from which on the loss is linear, in standard deviations of public labels. Default: 1.345.
-    label : NAME :: Column that holds the label; empty cells of it, or none, in the public file are unknown labels. Default, for .npy
-        files only: the last one.
+    label : NAME
+        Column that holds the label; the public file may lack it, or have empty cells. Default, for .npy files only: the last one.
     weights_pub : FILE.npy|NAME
         Weights of the public rows: a column of the public file, or a file with a number for each row.
     weights_priv : NAME

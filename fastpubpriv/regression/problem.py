@@ -231,15 +231,14 @@ def make_problem(
     counted = None if given is None else given[usable]
     labeled = np.isfinite(used[:, -1])
     has_labels = bool(labeled.all()) or int(labeled.sum()) >= tuning.FEWEST_PUBLIC
+    center, scale, resolution = 0.0, 1.0, 0.0
     label_share = Fraction(0)
-    if loss.classes:
-        center, scale, resolution = 0.0, 1.0, 0.0
-    elif has_labels:
-        center, scale, resolution = stated.label_unit(used[labeled, -1])
-    else:
+    if has_labels and not loss.classes:
+        center, scale, resolution = stated.label_unit(used[labeled][:, -1])
+    elif not loss.classes:
         center, known_scale = stated.stated_label_unit()
         label_share = tuning.LABEL_COUNT if known_scale is None else Fraction(0)
-        scale, resolution = known_scale or 1.0, 0.0
+        scale = known_scale or 1.0
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -247,46 +246,22 @@ def make_problem(
     whitener = Whitener.of(
         terms, weights if counted is None else weights * counted / counted.mean(), sums
     )
-    labels = label_values(used[:, -1], center, scale, pair)
-    factors = None
     class_weights = np.ones(2)
-    part = None if counted is None else counted[labeled]
     if pair is not None:
-        class_weights = stated.class_weights(pair, used[labeled, -1], part)
-        first, second = class_weights
-        if first != second:
-            loss = weighted_logistic(float(first), float(second))
-            factors = np.where(labels == 1.0, second, first)[labeled]
-    dim = whitener.root.shape[1] + 1
-    m = int(labeled.sum())
-    importance = EVEN
-    posterior: Posterior | LogisticPosterior
-    if has_labels:
-        if part is not None or factors is not None:
-            importance = Importance.of(np.ones(m) if part is None else part, factors)
-        posterior = _fitted(
-            loss,
-            (terms[labeled], labels[labeled], weights[labeled], whitener),
-            importance,
-            factors,
-            resolution,
-        )
-    elif pair is not None:
-        posterior = unlabeled.prior_of_classes(dim, class_weights)
-    else:
-        posterior = unlabeled.prior(dim, huber_threshold(loss))
-    if m < len(used) and is_too_few(m, dim, classes=loss.classes):
-        part = counted
-        importance = EVEN if counted is None else Importance.of(counted)
-        rows = whitener(terms)[importance.sample] @ posterior.turn
-        near = weights[importance.sample]
-        posterior = (
-            unlabeled.on_all_rows_of_classes(posterior, rows, near, class_weights)
-            if isinstance(posterior, LogisticPosterior)
-            else unlabeled.on_all_rows(posterior, rows, near, whitener.confirmed)
-        )
-    if part is not None and stated.weight_cap is not None:
-        posterior = _of_unequal_rows(posterior, part[importance.sample])
+        part = None if counted is None else counted[labeled]
+        class_weights = stated.class_weights(pair, used[labeled][:, -1], part)
+        first, second = class_weights.tolist()
+        loss = loss if first == second else weighted_logistic(first, second)
+    public = PublicRows(
+        whitener=whitener,
+        terms=terms,
+        labels=label_values(used[:, -1], center, scale, pair),
+        weights=weights,
+        counted=counted,
+        unequal=stated.weight_cap is not None,
+        class_weights=class_weights,
+    )
+    posterior = public.posterior(loss, resolution, has_labels=has_labels)
     every = np.vstack([posterior.rows, whitener(terms[~labeled])])
     longest = float(np.sqrt(np.max(np.sum(every**2, axis=1))))
     radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
@@ -319,22 +294,72 @@ def make_problem(
     return made, len(used)
 
 
-def _fitted(
-    loss: Loss,
-    labeled: tuple[FloatArray, FloatArray, FloatArray, Whitener],
-    importance: Importance,
-    factors: FloatArray | None,
-    resolution: float,
-) -> Posterior | LogisticPosterior:
-    """Return the posterior of `labeled` public rows: their terms, labels and weights, and the whitener."""
-    if loss.classes:
-        return logistic_posterior(*labeled, importance=importance, factors=factors)
-    threshold = huber_threshold(loss)
-    if threshold is None:
-        return linear_posterior(*labeled, label_resolution=resolution, importance=importance)
-    return huber_posterior(
-        *labeled, threshold=threshold, label_resolution=resolution, importance=importance
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicRows:
+    """Usable public rows in standard units, M of them, of which m have labels."""
+
+    whitener: Whitener
+    terms: FloatArray  # (M, p)
+    labels: FloatArray  # (M,), in the unit of the fit; NaN where they are not known
+    weights: FloatArray  # (M,), for their leverage
+    counted: FloatArray | None  # (M,), for how much each counts
+    unequal: bool  # whether private rows have weights too
+    class_weights: FloatArray  # (2,)
+
+    def posterior(
+        self, loss: Loss, resolution: float, *, has_labels: bool
+    ) -> Posterior | LogisticPosterior:
+        """Return the posterior of the labeled rows, on all rows with made-up labels if these are too few."""
+        labeled = np.isfinite(self.labels)
+        dim = self.whitener.root.shape[1] + 1
+        m = int(labeled.sum())
+        counted = None if self.counted is None else self.counted[labeled]
+        importance = EVEN
+        if has_labels:
+            known, importance = self._fitted(loss, resolution, labeled, counted)
+        elif loss.classes:
+            known = unlabeled.prior_of_classes(dim, self.class_weights)
+        else:
+            known = unlabeled.prior(dim, huber_threshold(loss))
+        if m < len(labeled) and is_too_few(m, dim, classes=loss.classes):
+            counted = self.counted
+            importance = EVEN if counted is None else Importance.of(counted)
+            known = self._on_all(known, importance)
+        if counted is None or not self.unequal:
+            return known
+        return _of_unequal_rows(known, counted[importance.sample])
+
+    def _fitted(
+        self, loss: Loss, resolution: float, labeled: BoolArray, counted: FloatArray | None
+    ) -> tuple[Posterior | LogisticPosterior, Importance]:
+        """Return the posterior of the `labeled` rows (M,), and their importance."""
+        labels = self.labels[labeled]
+        factors = None
+        if np.ptp(self.class_weights) > 0.0:
+            factors = self.class_weights[labels.astype(np.intp)]
+        importance = EVEN
+        if counted is not None or factors is not None:
+            importance = Importance.of(
+                np.ones(len(labels)) if counted is None else counted, factors
+            )
+        rows = (self.terms[labeled], labels, self.weights[labeled], self.whitener)
+        if loss.classes:
+            return logistic_posterior(*rows, importance=importance, factors=factors), importance
+        threshold = huber_threshold(loss)
+        given: dict[str, Any] = {"label_resolution": resolution, "importance": importance}
+        if threshold is None:
+            return linear_posterior(*rows, **given), importance
+        return huber_posterior(*rows, threshold=threshold, **given), importance
+
+    def _on_all(
+        self, known: Posterior | LogisticPosterior, importance: Importance
+    ) -> Posterior | LogisticPosterior:
+        """Return a posterior on all rows, with made-up labels."""
+        rows = self.whitener(self.terms)[importance.sample] @ known.turn
+        weights = self.weights[importance.sample]
+        if isinstance(known, LogisticPosterior):
+            return unlabeled.on_all_rows_of_classes(known, rows, weights, self.class_weights)
+        return unlabeled.on_all_rows(known, rows, weights, self.whitener.confirmed)
 
 
 def _in_order(

@@ -120,9 +120,9 @@ def train(
     rounds of all but the first steps, each at half of the cost, chosen from public numbers. For the softmax loss D counts all
     classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). Without public labels a joint
     count of distances of labels from their center (2 S^2; 2 S), a twentieth of the budget, comes first if no argument says their
-    size. The exact costs add up to at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are
-    charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
-    after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    size. The exact costs add up to at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity
+    4 Q^2; steps over sampled rows are charged together, and the batches are secret. "output_perturbation": one vector, squared l2
+    sensitivity 4 Q^2, the iterate after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
