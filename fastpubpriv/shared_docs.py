@@ -77,9 +77,11 @@ y_priv : (n_priv,) array-like, optional
 [x_pub_labeled] x_pub : (m, dim) array-like, path, frame or table
     Public rows, at least two; scales, clips and the start come from them. A cell may be missing.
 y_pub : (m,) array-like, optional
-    Their labels. Either this or `label`.
+    Their labels, missing (NaN, None) where unknown. Either this or `label`, or neither: without labels, too, Newton steps of the
+    squared, Huber and logistic loss take scales of columns from these rows. With fewer than three labels the start is zero, classes
+    need `classes`, and the size of labels is `y_scale`, or comes from `y_bounds`, or from a twentieth of the budget.
 label : str or -1, optional
-    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.
+    Name of the column that holds the label, or -1 for the last column of arrays and sources without names. `x_pub` may lack it.
 [features] columns : sequence of str, optional
     The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.
 weights_pub : (m,) array-like or str, optional
@@ -101,7 +103,7 @@ x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
     A column that does not vary in these is left out all the same. No private cell is clipped; a public one beyond is refused.
 y_bounds : (lowest, highest), optional
     What labels can be, known without the data: their unit comes from it. No private label is clipped; a public one beyond is
-    refused.
+    refused. Without public labels, its middle is where labels are supposed to be, else zero: pass it if they are far from zero.
 class_weight : mapping of each class to a number above 0, or "public", optional
     Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
@@ -115,7 +117,7 @@ reference : mapping of columns to levels, optional
     without an interval. By default they are differences from the average of the public rows. Predictions are the same.
 y_scale : float > 0, optional
     A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
-    it stands for the size of residuals too.
+    it stands for the size of residuals too. Without public labels, their root mean square about zero or the middle of `y_bounds`.
 classes : numbers or texts, optional
     The labels of the classes; by default those that the public rows have. A private row with another label is ignored.
 [labeled_budget] budget : ZCDP, ApproxDP or PureDP
@@ -137,7 +139,7 @@ tails : "any" or "light"
     Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in which
     private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed too.
 [public_labels_parameter] y_pub : (m,) array-like, optional
-    Labels of these public rows, in the same place.
+    Labels of these public rows, in the same place; missing (NaN) where unknown.
 randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
     To be audited.
 claim : PureDP or ApproxDP, optional

@@ -91,7 +91,7 @@ def chosen_columns(
         return chosen or None, _left_out(
             ("not numeric", [name for name in ours or () if name not in chosen], "")
         )
-    alone = [name for name in ours or () if name not in theirs]
+    alone = [name for name in ours or () if name not in theirs and name not in without]
     if ours is None:
         # The types of a private CSV file are not inferred. Without a header its first line is a row of data: names that only
         # this file has are therefore not shown either.
@@ -131,10 +131,12 @@ def open_files(
     texts: Mapping[str, tuple[str, ...]] | None = None,
     without: Sequence[str] = (),
     hint: str = "",
+    private_alone: Sequence[str] = (),
 ) -> OpenedInputs:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     # With `gaps` public cells may be missing if every column has a number. `texts` are the columns of text with their public lists:
     # then a public table stays unread, and any cell may be missing. Columns `without` are no features; `hint` is about other text.
+    # Columns `private_alone` are read from the private file.
     private = settings["private_path"]
     public = settings.get("public_path")
     names = settings["columns"]
@@ -157,14 +159,18 @@ def open_files(
     if names is None:
         person = [] if settings.get("person") is None else [settings["person"]]
         names, more = chosen_columns(
-            private, public, joined, texts or {}, [*without, *person], hint
+            private, public, joined, texts or {}, [*without, *person, *private_alone], hint
         )
         notes += more
     asked: Any = TextColumns(names, texts) if texts else names
+    theirs: Any = [*(names or ()), *private_alone] or None
     source, x_pub = sources(settings)
     try:
         matrix = None
-        rows = opened_rows(source, asked if tables[0] or public is None else None, joined)
+        asked_of_private = TextColumns(theirs, texts) if texts else theirs
+        rows = opened_rows(
+            source, asked_of_private if tables[0] or public is None else None, joined
+        )
     except InputError:
         if names is not None and public is not None and tables[1]:
             # may suggest a similar name

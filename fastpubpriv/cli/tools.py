@@ -61,6 +61,7 @@ def plan(task: str, **settings: Any) -> None:
     n_components : count, optional :: Mixtures: maximum number of Gaussians.
     min_weight : float, optional :: separated-mixture: least weight of a Gaussian. Default: 1 / (2 components).
     candidates : count, optional :: select-hypothesis and axis-aligned-mixture: length of the list.
+    n_labeled : count or 0, optional :: train: public rows whose label is known. Default: all.
     loss : "squared", "logistic" or "huber", optional :: train: loss. Default: squared.
     r_squared : float, optional :: train: share of the labels' variance that a model explains. Default: 0.5.
     mean_weight : float, optional :: train: mean weight of private rows, in units of their cap. Default: no weights.

@@ -97,6 +97,7 @@ def _opened(settings: Named) -> Any:
     """Open the files, with columns of text; an error about other columns of text says how to read these."""
     from fastpubpriv.cli.opened_files import public_source
     from fastpubpriv.sources.labeled import class_texts, column_texts
+    from fastpubpriv.sources.open import names_of_table
     from fastpubpriv.training import huber_loss
 
     loss = settings["loss"]
@@ -126,11 +127,11 @@ def _opened(settings: Named) -> Any:
     if texts:
         settings["categories"] = {**categories, **texts}
     settings |= {} if names is None else {"classes": names}
+    private_alone = () if label in (None, *(names_of_table(path) or (label,))) else (label,)
     if label is not None and settings["columns"] is not None:
         # Columns named by --categories are features as well.
-        settings["columns"] = list(
-            dict.fromkeys([*settings["columns"], *(categories or ()), label])
-        )
+        listed = dict.fromkeys([*settings["columns"], *(categories or ()), label])
+        settings["columns"] = [name for name in listed if name not in private_alone]
     weights = [
         each
         for each in (settings["weights_pub"], settings["weights_priv"])
@@ -138,7 +139,9 @@ def _opened(settings: Named) -> Any:
     ]
     hint = "columns of text are read with --categories, such as --categories carrier,origin"
     try:
-        return prepare(settings, texts=both, without=weights, hint=hint)
+        return prepare(
+            settings, texts=both, without=weights, hint=hint, private_alone=private_alone
+        )
     except InputError as error:
         if label is not None and f"{label!r} (" in str(error):
             hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
@@ -167,7 +170,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         softmax: one of several; poisson: a count.
     huber_threshold : float, optional
         huber: residual from which on the loss is linear, in standard deviations of public labels. Default: 1.345.
-    label : NAME :: Column that holds the label. Default, for .npy files only: the last one.
+    label : NAME
+        Column that holds the label; the public file may lack it, or have empty cells. Default, for .npy files only: the last one.
     weights_pub : FILE.npy|NAME
         Weights of the public rows: a column of the public file, or a file with a number for each row.
     weights_priv : NAME
@@ -216,7 +220,7 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         wrong = did_you_mean(label, columns)
         refuse(
             label not in columns,
-            f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}",
+            f"--label: {label[:80]!r} is not a column of the private file that can be read{wrong}",
         )
         for name in settings["categories"] or ():
             wrong = f"is not a column of both files{did_you_mean(name, columns)}"

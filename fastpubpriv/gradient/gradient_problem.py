@@ -19,6 +19,7 @@ from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.coordinates import label_values
 from fastpubpriv.regression.inputs import (
+    FEW,
     DataSpec,
     Design,
     refuse_balancing,
@@ -433,6 +434,11 @@ def make_gradient_problem(
         if not standard and getattr(stated, name) is not None:
             raise InputError(f"{name}= belongs to scaling='standard'")
     design, usable, levels = usable_rows(table, names, stated, known, standard=standard)
+    usable &= np.isfinite(table[:, -1])
+    if usable.sum() < 2:
+        raise InputError(
+            f"{FEW}: only Newton steps of the squared, Huber and logistic loss start without labels"
+        )
     used = table[usable]
     if known is not None and known.counts and (used[:, -1] < 0.0).any():
         raise InputError(

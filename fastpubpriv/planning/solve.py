@@ -266,9 +266,10 @@ def plan(
         - "axis_aligned_mixture": `n_components` (required), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (required); `failure_prob`.
-        - "train": `n_pub` (at least 2), `loss` ("squared", "logistic" or "huber"), `method` (not "exponential"), and `r_squared`,
-          the share of the labels' variance that the best model explains, default 0.5. `dim` counts the columns without the label;
-          one with k levels (`categories=`) is k - 1 of them, whatever its `reference=`.
+        - "train": `n_pub` (at least 2), `n_labeled`, how many of these have a label, default all, `loss` ("squared", "logistic" or
+          "huber"), `method` (not "exponential"), and `r_squared`, the share of the labels' variance that the best model explains,
+          default 0.5. `dim` counts the columns without the label; one with k levels (`categories=`) is k - 1 of them, whatever its
+          `reference=`.
           `mean_weight`, for private rows with weights, is the mean weight in units of `weight_cap`.
 
     Returns

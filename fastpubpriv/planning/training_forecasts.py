@@ -70,6 +70,7 @@ def plan_train(
     *,
     dim: int,
     n_pub: int = 0,
+    n_labeled: int | None = None,
     loss: StepwiseLoss = "squared",
     method: TrainMethod = "auto",
     r_squared: float = 0.5,
@@ -78,7 +79,7 @@ def plan_train(
     """Forecast the excess of the loss over that of the best coefficients; details include the error of each method."""
     if n_pub < 2:
         raise InputError(
-            "plan('train') needs n_pub of at least 2: training starts from public rows with labels"
+            "plan('train') needs n_pub of at least 2: training starts from public rows"
         )
     if n_pub * (dim + 1) > _MOST_CELLS:
         raise InputError(
@@ -91,10 +92,15 @@ def plan_train(
     if weight is not None and weight > 1.0:
         raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
     table = typical_rows(loss, dim, n_pub, explained)
+    labels = table[:, -1]
+    if n_labeled is not None:
+        labels = labels[: validation.integer("n_labeled", n_labeled, minimum=0, maximum=n_pub)]
+        table[len(labels) :, -1] = np.nan
     stated = DataSpec(classes=(0.0, 1.0))
     if not LOSSES[loss].classes:
         # The labels of two or three rows may all be equal.
-        stated = DataSpec(y_scale=None if float(np.ptp(table[:, -1])) > 1e-9 else 1.0)
+        alike = len(labels) > 0 and float(np.ptp(labels)) <= 1e-9
+        stated = DataSpec(y_scale=1.0 if alike else None)
     if weight is not None:
         stated = replace(stated, weights_pub=np.full(n_pub, weight), weight_cap=1.0)
     names = [f"x{j}" for j in range(dim)]

@@ -132,6 +132,8 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
     known = problem.posterior
     dim = problem.dim
+    if problem.loss.classes and known.drawn is not None:  # the start may be far
+        return 2 * tuning.MOST_STEPS
     few = len(known.labels) < max(tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC)
     if few or relative_noise(dim, problem.counted, noise) >= tuning.QUIET:
         return tuning.MOST_STEPS
@@ -369,6 +371,15 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     """What public rows say: their own fit, which is that of `posterior` if they are next to none, and a constant."""
     known = problem.posterior
     dim = problem.dim
+    if known.drawn is not None:
+        axis = known.turn[0]
+        along = np.outer(axis, axis)
+        # Over that of even classes, the curvature is an inverse variance.
+        variance = 4.0 if problem.loss.classes else 1.0
+        constant = Law(mean=along @ known.mean, covariance=along @ known.covariance @ along)
+        return PublicLaws(
+            own=None, reported=known.mean, constant=constant, slope_variance=variance / dim
+        )
     own = Law(mean=known.mean, covariance=known.covariance)
     if len(known.labels) > dim + 2:
         mean, covariance = own_fit(problem)
@@ -394,8 +405,10 @@ def learn_exact(
     """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
     on_rows = run.on(rows)
     laws = public_laws(problem)
-    alone = problem.posterior.mean
-    if isinstance(problem.posterior, Posterior):
+    alone: FloatArray | None = problem.posterior.mean
+    if laws.own is None:
+        alone = None
+    elif isinstance(problem.posterior, Posterior):
         alone = least_loss(problem.posterior, math.sqrt(tuning.FLAT))
     step = measured_step(on_rows, problem, plan, start, laws, alone)
     for _ in range(plan.rounds - 1):
@@ -410,7 +423,7 @@ def measured_step(
     plan: ExactPlan,
     start: Fitted,
     laws: PublicLaws,
-    alone: FloatArray,
+    alone: FloatArray | None,
     *,
     again: str = "",
 ) -> ExactStep:
@@ -421,10 +434,9 @@ def measured_step(
     at_start = partial(row_score, problem.loss, start.mean, rotation)
 
     def public(slope: FloatArray, *, curvature: bool = False) -> FloatArray:
-        return (
-            known.rows
-            * factors(problem.loss, known.rows @ slope, known.labels, curvature=curvature)[:, None]
-        )
+        fitted = known.rows @ slope
+        labels = known.labels_at(fitted)
+        return known.rows * factors(problem.loss, fitted, labels, curvature=curvature)[:, None]
 
     bends = public(start.mean, curvature=True)
     scores = public(start.mean)
@@ -453,7 +465,7 @@ def measured_step(
         start=start,
         public=alone,
         laws=laws,
-        public_scores=public(alone),
+        public_scores=public(start.mean if alone is None else alone),
         public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)),
         curvature=curvature,
@@ -488,7 +500,8 @@ class ExactStep:
     to_user: FloatArray  # (q, D), with `offset`: map to the reported numbers
     offset: FloatArray  # (q,)
     start: Fitted  # where scores were measured
-    public: FloatArray  # (D,), the fit of the public rows alone, which intervals pool
+    # (D,), the fit of the public rows alone, which intervals pool; None if too few have labels
+    public: FloatArray | None
     laws: PublicLaws  # priors of the point
     # excess of the loss for a unit of squared distance in the coordinates of scores
     excess_unit: float
@@ -638,11 +651,13 @@ class ExactStep:
         """Priors of the point, about the start, the public rows' own fit and a constant, in the coordinates of scores."""
         root = self.curvature.power(0.5)
         begin = self.start.mean
-        own = self.laws.own.mapped(begin, root)
         constant = self.laws.constant.mapped(begin, root)
         slopes = self.laws.slope_variance * self.curvature.matrix
         about_start = start_family(root @ self.start.covariance @ root, self._noise_sq)
-        return about_start, public_family(own), constant_family(constant, slopes)
+        about_constant = constant_family(constant, slopes)
+        if self.laws.own is None:
+            return about_start, about_constant
+        return about_start, public_family(self.laws.own.mapped(begin, root)), about_constant
 
     @property
     def _scores(self) -> Scores:
@@ -692,11 +707,18 @@ class ExactStep:
             within_clip=heavy or self.curvature.clipped > 1.0,
         )
 
+    def _constant(self, point: Average, about: Family) -> FloatArray:
+        """Constant (D,) that a point is compared with: that of public labels or, without them, the closest one."""
+        if self.public is not None:
+            return about.mean
+        along = about.covariances[0]  # of rank one
+        return np.asarray(about.mean + along @ (point.mean - about.mean) / np.trace(along))
+
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
         families = self._families
         point = average(self._scores, families)
-        excess = self._excess(point, families[-1].mean)
+        excess = self._excess(point, self._constant(point, families[-1]))
         move, is_cut = self._move(point)
         mean = self.start.mean + move
         own = self.radial.functional(self.half)
@@ -714,17 +736,20 @@ class ExactStep:
         tail = of_rows + self._rounded + self.rounding * lengths
         estimated = lengths > 0.0  # all but levels that others are compared with
         mean_tail = float(np.mean(tail[estimated] / lengths[estimated]))
-        public = self.public
-        apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
+        public = self.start.mean if self.public is None else self.public
+        apart = 0.0
+        if self.public is not None:
+            apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
-        lacks, lack_half = self._unseen(own.value, None if shifted else public - self.start.mean)
+        trusted = self.public is not None and not shifted
+        lacks, lack_half = self._unseen(own.value, public - self.start.mean if trusted else None)
         hidden = self.curvature.hidden_parts(self.to_user)
         rests = np.sum(hidden, axis=1) > tuning.MUCH
         along = self.to_user @ self.curvature.unseen * rests[:, None]
         middle = along @ lacks
         half = np.sqrt(along**2 @ lack_half**2)
         drift = max(apart, 1.0) if self._is_drift(apart) else 1.0
-        enough = not shifted and self.m >= tuning.POOLED * self.radial.dim
+        enough = trusted and self.m >= tuning.POOLED * self.radial.dim
         worth = (
             self._public_worth(mean_tail, self._public_sq)
             if enough and apart < tuning.ALIKE
@@ -764,8 +789,8 @@ class ExactStep:
             rows_std=rows_std,
             reasons=reasons,
         )
-        if not shifted:
-            ends = self._no_wider(ends, std)
+        if trusted:
+            ends = self._no_wider(ends, std, alone)
         noise = (1.0 - worth) ** 2 * self._noise_sq * self._inverse
         return Fitted(
             mean=mean,
@@ -774,6 +799,7 @@ class ExactStep:
             drift=drift,
             ends=one_sided(ends),
             excess=excess,
+            residual_scale=self.radial.norms.rms / math.sqrt(self.radial.dim),
         )
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
@@ -787,9 +813,8 @@ class ExactStep:
         )
         return half @ (sampled * self.squares) @ half + (1.0 - worth) ** 2 * noise
 
-    def _no_wider(self, ends: Ends, std: FloatArray) -> Ends:
-        """Return the intervals, or those of the public fit if they contain the estimates and are narrower."""
-        alone = self.to_user @ self.public + self.offset
+    def _no_wider(self, ends: Ends, std: FloatArray, alone: FloatArray) -> Ends:
+        """Return the intervals, or those of the public fit, `alone`, if they contain the estimates and are narrower."""
         reach, light = self._public_reach(self.to_user)
         # Public rows may not show a tail that private ones have.
         light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])

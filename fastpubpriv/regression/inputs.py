@@ -142,10 +142,26 @@ class DataSpec:
                 raise InputError(
                     f"public labels go from {labels.min():g} to {labels.max():g}, beyond y_bounds: pass wider bounds"
                 )
-            center, scale = range_units(low, high)
-            if scale > MOST_SCALE:
-                raise InputError("y_bounds are too far apart: pass labels in a larger unit")
+            center, scale = self._unit_of_bounds()
         return center, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
+
+    def stated_label_unit(self) -> tuple[float, float | None]:
+        """Return the center and the unit of labels of which none is public, None if nothing says their unit."""
+        center = 0.0
+        scale = None
+        if self.y_bounds is not None:
+            center, scale = self._unit_of_bounds()
+        if self.y_scale is not None:
+            scale = validation.positive("y_scale", self.y_scale)
+        return center, scale
+
+    def _unit_of_bounds(self) -> tuple[float, float]:
+        """Return the center and the unit of labels within `y_bounds`."""
+        (low,), (high,) = _pair("y_bounds", self.y_bounds, 1)
+        center, scale = range_units(low, high)
+        if scale > MOST_SCALE:
+            raise InputError("y_bounds are too far apart: pass labels in a larger unit")
+        return center, scale
 
     def class_weights(
         self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None
@@ -155,6 +171,10 @@ class DataSpec:
         if given is None:
             return np.ones(2)
         if isinstance(given, str) and given == "public":
+            if not len(labels):
+                raise InputError(
+                    "no label is public, so that class_weight='public' has no frequencies: pass numbers, such as {0: 1.0, 1: 5.0}"
+                )
             counted = np.ones(len(labels)) if weights is None else weights
             shares = np.array([counted[labels == each].sum() for each in classes]) / counted.sum()
             factors = 1.0 / np.maximum(shares, 1.0 / MOST_CLASS_WEIGHT)
@@ -275,9 +295,7 @@ def open_inputs(
     """Open private rows and public ones, the label last (then a private weight), and what is stated; no private row is read."""
     # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Indices stand for texts.
     if given["x_pub"] is None:
-        raise InputError(
-            f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label="
-        )
+        raise InputError(f"{name} starts from public rows: pass x_pub= and y_pub=, or label=")
     stated = DataSpec(
         **{each.name: given[each.name] for each in fields(DataSpec) if each.name in given}
     ).checked_weights()
@@ -489,22 +507,30 @@ def usable_rows(
     *,
     standard: bool = True,
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
-    """Return the design of public rows (m, dim + 1), which of them are usable, and the classes of a loss of classes."""
-    # Without `standard` columns keep their units, and there is no design. Rows without a label do not affect the design.
+    """Return the design of public rows (m, dim + 1), which of them are usable, and the classes of a loss of classes.
+
+    A row whose label is not known (NaN) is usable, and the design is of it too.
+    """
+    # Without `standard` columns keep their units, and there is no design.
     design = None
-    usable = np.isfinite(table[:, -1])
-    if usable.sum() < 2:
-        raise InputError(FEW)
-    complete = np.logical_and.reduce(np.isfinite(table[usable, :-1]), axis=1)
+    labeled = np.isfinite(table[:, -1])
+    usable: BoolArray = np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
     if standard:
         ranges = stated.ranges(names)
-        design, complete = make_design(
-            table[usable, :-1], names, stated.categories, ranges, stated.texts, stated.reference
+        # Cells that are missing only where the label is missing too make no term.
+        counted = labeled if labeled.sum() >= tuning.FEWEST_PUBLIC else slice(None)
+        design, usable = make_design(
+            table[:, :-1],
+            names,
+            stated.categories,
+            ranges,
+            stated.texts,
+            stated.reference,
+            counted=counted,
         )
-    usable[usable] = complete
     of_classes = loss is not None and (loss.classes or loss.scores)
     levels = (
-        chosen_classes(table[usable, -1], stated, two=loss.classes)
+        chosen_classes(table[usable & labeled, -1], stated, two=loss.classes)
         if loss is not None and of_classes
         else None
     )
@@ -519,7 +545,7 @@ def usable_rows(
             raise InputError(
                 "y_bounds= belongs to labels that are numbers: leave it out for classes"
             )
-        usable &= np.isin(table[:, -1], levels)
+        usable &= ~labeled | np.isin(table[:, -1], levels)
     if usable.sum() < 2:
         raise InputError(FEW)
     return design, usable, levels
@@ -534,6 +560,9 @@ def make_design(
     # column of text -> the texts whose places are its levels
     texts: Mapping[str, tuple[str, ...]] | None = None,
     reference: Any = None,  # name -> the level from which the others differ
+    *,
+    # the rows whose missing cells make terms
+    counted: Any = slice(None),
 ) -> tuple[Design, BoolArray]:
     """Return the design of public rows (m, dim), NaN for a missing cell, and which of the rows are usable."""
     levels = _levels(table, columns, categories)
@@ -549,7 +578,7 @@ def make_design(
             continue
         missing = np.isnan(table[:, j])
         terms.append((name, j, NUMBER, 0.0))
-        if missing.mean() > tuning.INDICATOR_SHARE:
+        if missing[counted].mean() > tuning.INDICATOR_SHARE:
             fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
             terms.append((f"{name} missing", j, MISSING, 0.0))
     source, role = np.array([each[1:3] for each in terms], dtype=np.int64).T

@@ -143,12 +143,12 @@ class NewtonState:
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
         """Pool the measurements by inverse variance, enlarged for an earlier one that started farther from `now` than predicted."""
         precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
+        # Without labels a start may be far from the minimum, and its distance is not predicted.
+        usual = 0.0 if self._posterior.drawn is not None else tuning.FAR_START
         for index, (value, variance, start, error) in enumerate(self._measured):
             if now is not None and index + 1 < len(self._measured):
                 expected = error + float(np.sum(1.0 / self.private_precision))
-                variance = variance + max(
-                    0.0, float(np.sum((start - now) ** 2)) - tuning.FAR_START * expected
-                )
+                variance = variance + max(0.0, float(np.sum((start - now) ** 2)) - usual * expected)
             precision += 1.0 / variance
             weighted += value / variance
             started += start / variance

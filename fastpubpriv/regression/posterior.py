@@ -45,7 +45,7 @@ class Law:
 class PublicLaws:
     """What public rows alone say about the coefficients."""
 
-    own: Law  # their own fit, without a prior
+    own: Law | None  # their own fit, without a prior; None if too few have labels
     reported: FloatArray  # (D,), the fit that is reported beside the private one
     constant: Law  # the intercept of their labels, all slopes zero, and its error
     slope_variance: float  # of a slope, if it explained the variance of the labels

@@ -18,7 +18,8 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.privacy import Budget
 from fastpubpriv.regression import regression_tuning as tuning
-from fastpubpriv.regression.concerns import Concerns, NullSpace
+from fastpubpriv.regression import unlabeled
+from fastpubpriv.regression.concerns import Concerns, NullSpace, is_too_few
 from fastpubpriv.regression.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.regression.posterior import LossExcess
@@ -72,12 +73,22 @@ class TrainingProblem:
     weight_spread: float = 1.0
     tails: str = "any"  # whether residuals may have long tails
     complete: float = 1.0  # share of the public rows that are usable
+    has_labels: bool = True  # whether enough public rows have labels to fit anything
+    # share of the budget for a count of |label - center|, which the unit of labels comes from; zero if that is known
+    label_share: Fraction = Fraction(0)
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether public rows are too few: to show how columns vary if few have labels, else to show residuals too."""
+        known = self.posterior
+        if known.drawn is not None:
+            return len(known.rows) < self.dim
+        return is_too_few(len(known.labels), self.dim, classes=self.loss.classes)
 
     @property
     def exact(self) -> bool:
         """Whether the target is the minimum of the loss of all private rows, far ones included."""
-        least = tuning.FEW_OF_CLASSES if self.loss.classes else tuning.FEW
-        return self.tails == "any" and len(self.posterior.labels) >= least * self.dim
+        return self.tails == "any" and not self.has_few_rows
 
     @property
     def threshold(self) -> float | None:
@@ -208,6 +219,8 @@ class Fitted:
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
+    # root mean square of private residuals at the start, where made-up labels do not show it
+    residual_scale: float | None = None
     excess: LossExcess | None = None  # of the loss, as released scores show it
 
 
@@ -229,7 +242,16 @@ def make_problem(
     assert design is not None
     used = table[usable]
     counted = None if given is None else given[usable]
-    center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
+    labeled = np.isfinite(used[:, -1])
+    has_labels = bool(labeled.all()) or int(labeled.sum()) >= tuning.FEWEST_PUBLIC
+    center, scale, resolution = 0.0, 1.0, 0.0
+    label_share = Fraction(0)
+    if has_labels and not loss.classes:
+        center, scale, resolution = stated.label_unit(used[labeled][:, -1])
+    elif not loss.classes:
+        center, known_scale = stated.stated_label_unit()
+        label_share = tuning.LABEL_COUNT if known_scale is None else Fraction(0)
+        scale = known_scale or 1.0
     require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -237,33 +259,24 @@ def make_problem(
     whitener = Whitener.of(
         terms, weights if counted is None else weights * counted / counted.mean(), sums
     )
-    labels = label_values(used[:, -1], center, scale, pair)
-    posterior: Posterior | LogisticPosterior
-    factors = None
-    labeled = (terms, labels, weights, whitener)
+    class_weights = np.ones(2)
     if pair is not None:
-        first, second = stated.class_weights(pair, used[:, -1], counted)
-        if first != second:
-            loss = weighted_logistic(float(first), float(second))
-            factors = np.where(labels == 1.0, second, first)
-    importance = EVEN
-    if counted is not None or factors is not None:
-        importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
-    if pair is not None:
-        posterior = logistic_posterior(*labeled, importance=importance, factors=factors)
-    else:
-        threshold = huber_threshold(loss)
-        if threshold is None:
-            posterior = linear_posterior(
-                *labeled, label_resolution=resolution, importance=importance
-            )
-        else:
-            posterior = huber_posterior(
-                *labeled, threshold=threshold, label_resolution=resolution, importance=importance
-            )
-    if counted is not None and stated.weight_cap is not None:
-        posterior = _of_unequal_rows(posterior, counted[importance.sample])
-    longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
+        part = None if counted is None else counted[labeled]
+        class_weights = stated.class_weights(pair, used[labeled][:, -1], part)
+        first, second = class_weights.tolist()
+        loss = loss if first == second else weighted_logistic(first, second)
+    public = PublicRows(
+        whitener=whitener,
+        terms=terms,
+        labels=label_values(used[:, -1], center, scale, pair),
+        weights=weights,
+        counted=counted,
+        unequal=stated.weight_cap is not None,
+        class_weights=class_weights,
+    )
+    posterior = public.posterior(loss, resolution, has_labels=has_labels)
+    every = np.vstack([posterior.rows, whitener(terms[~labeled])])
+    longest = float(np.sqrt(np.max(np.sum(every**2, axis=1))))
     radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
     matrix = posterior.turn[1:].T @ whitener.root.T
     row_map, step = rotation_map(matrix, whitener.mean, posterior.turn[0], radius)
@@ -279,9 +292,87 @@ def make_problem(
     )
     complete = len(used) / len(table)
     made = TrainingProblem(
-        loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
+        loss=loss,
+        whitener=whitener,
+        posterior=posterior,
+        rotation=rotation,
+        n_priv=n_priv,
+        weight_share=share,
+        weight_spread=spread,
+        tails=stated.tails,
+        complete=complete,
+        has_labels=has_labels,
+        label_share=label_share,
     )
     return made, len(used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicRows:
+    """Usable public rows in standard units, M of them, of which m have labels."""
+
+    whitener: Whitener
+    terms: FloatArray  # (M, p)
+    labels: FloatArray  # (M,), in the unit of the fit; NaN where they are not known
+    weights: FloatArray  # (M,), for their leverage
+    counted: FloatArray | None  # (M,), for how much each counts
+    unequal: bool  # whether private rows have weights too
+    class_weights: FloatArray  # (2,)
+
+    def posterior(
+        self, loss: Loss, resolution: float, *, has_labels: bool
+    ) -> Posterior | LogisticPosterior:
+        """Return the posterior of the labeled rows, on all rows with made-up labels if these are too few."""
+        labeled = np.isfinite(self.labels)
+        dim = self.whitener.root.shape[1] + 1
+        m = int(labeled.sum())
+        counted = None if self.counted is None else self.counted[labeled]
+        importance = EVEN
+        if has_labels:
+            known, importance = self._fitted(loss, resolution, labeled, counted)
+        elif loss.classes:
+            known = unlabeled.prior_of_classes(dim, self.class_weights)
+        else:
+            known = unlabeled.prior(dim, huber_threshold(loss))
+        if m < len(labeled) and is_too_few(m, dim, classes=loss.classes):
+            counted = self.counted
+            importance = EVEN if counted is None else Importance.of(counted)
+            known = self._on_all(known, importance)
+        if counted is None or not self.unequal:
+            return known
+        return _of_unequal_rows(known, counted[importance.sample])
+
+    def _fitted(
+        self, loss: Loss, resolution: float, labeled: BoolArray, counted: FloatArray | None
+    ) -> tuple[Posterior | LogisticPosterior, Importance]:
+        """Return the posterior of the `labeled` rows (M,), and their importance."""
+        labels = self.labels[labeled]
+        factors = None
+        if np.ptp(self.class_weights) > 0.0:
+            factors = self.class_weights[labels.astype(np.intp)]
+        importance = EVEN
+        if counted is not None or factors is not None:
+            importance = Importance.of(
+                np.ones(len(labels)) if counted is None else counted, factors
+            )
+        rows = (self.terms[labeled], labels, self.weights[labeled], self.whitener)
+        if loss.classes:
+            return logistic_posterior(*rows, importance=importance, factors=factors), importance
+        threshold = huber_threshold(loss)
+        given: dict[str, Any] = {"label_resolution": resolution, "importance": importance}
+        if threshold is None:
+            return linear_posterior(*rows, **given), importance
+        return huber_posterior(*rows, threshold=threshold, **given), importance
+
+    def _on_all(
+        self, known: Posterior | LogisticPosterior, importance: Importance
+    ) -> Posterior | LogisticPosterior:
+        """Return a posterior on all rows, with made-up labels."""
+        rows = self.whitener(self.terms)[importance.sample] @ known.turn
+        weights = self.weights[importance.sample]
+        if isinstance(known, LogisticPosterior):
+            return unlabeled.on_all_rows_of_classes(known, rows, weights, self.class_weights)
+        return unlabeled.on_all_rows(known, rows, weights, self.whitener.confirmed)
 
 
 def _in_order(
@@ -450,7 +541,7 @@ def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArr
     """Return the bias of [intercept, coefficients] by the prior of the public rows, in the units of the table, (terms + 1,)."""
     # One prior for all coordinates shrinks a strong one as much as the many weak ones it was chosen for.
     known = problem.posterior
-    if len(known.rows) < 2 * problem.dim:
+    if known.drawn is not None or len(known.rows) < 2 * problem.dim:
         return np.zeros(len(problem.to_user))
     left = np.linalg.lstsq(*linearized(known, known.mean), rcond=1e-10)[0]
     bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))

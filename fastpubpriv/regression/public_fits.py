@@ -60,6 +60,8 @@ class PublicLaw:
     rows: FloatArray  # (m, D), public rows
     weights: FloatArray  # (m,), their weights
     labels: FloatArray  # (m,), their labels, in the unit of the fit
+    # (m,), what made-up labels are drawn by if known ones are too few, see `unlabeled`: residuals, or shares of classes
+    drawn: FloatArray | None = None
 
     @property
     def typical(self) -> FloatArray:
@@ -118,6 +120,10 @@ class Posterior(PublicLaw):
     def noise_share(self) -> float:
         """Share of the residuals' variance that is left at the best prediction: a clip in units of the rest biases only that."""
         return min(1.0, self.unexplained / self.scale**2)
+
+    def labels_at(self, fitted: FloatArray) -> FloatArray:
+        """Labels (m,) of the rows; made-up ones are about predictions `fitted` (m,)."""
+        return self.labels if self.drawn is None else fitted + self.drawn
 
     @property
     def part(self) -> float:
@@ -192,13 +198,12 @@ def linear_posterior(
     root = np.sqrt(near)
     if blank:
         # Normal quantiles, in an order that is unrelated to that of the rows.
-        residuals = floor * special.ndtri(np.modf((np.arange(len(labels)) + 0.5) * _GOLDEN)[0])
+        residuals = floor * special.ndtri(golden_shares(len(labels)))
     fitted = rows @ mean
     usual = residuals * root
     scale = residual_scale(residuals, usual, floor)
     # Few rows estimate the remaining variance up to a factor 1 +- sqrt(2 / m); the upper end is used, as too small is worse.
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
-    clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in tuning.CLIPS)
     return Posterior(
         turn=turn,
         mean=mean,
@@ -210,10 +215,20 @@ def linear_posterior(
         leverage=leverage[sample],
         scale=scale,
         floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
-        clips=clips,
+        clips=candidate_clips(usual / scale, fitted * root, scale),
         curvature_error=tuning.CURVATURE * whitener.confirmed / len(labels),
         blank=blank,
     )
+
+
+def golden_shares(count: int) -> FloatArray:
+    """Even shares (count,), in an order that is unrelated to that of rows."""
+    return np.asarray(np.modf((np.arange(count) + 0.5) * _GOLDEN)[0])
+
+
+def candidate_clips(residuals: FloatArray, fitted: FloatArray, scale: float) -> tuple[Bound, ...]:
+    """Bounds to choose from, with their effects on `residuals` (m,), in units of their `scale`, of predictions `fitted` (m,)."""
+    return tuple(_clip(bound, residuals, fitted, scale) for bound in tuning.CLIPS)
 
 
 def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
@@ -671,6 +686,12 @@ class LogisticPosterior(PublicLaw):
     factors: FloatArray  # (m,), class weights of the rows, at most 1
     # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
     energy: FloatArray
+
+    def labels_at(self, fitted: FloatArray) -> FloatArray:
+        """Labels (m,) of the rows; made-up ones are drawn by log-odds `fitted` (m,)."""
+        if self.drawn is None:
+            return self.labels
+        return np.where(self.drawn < chances(fitted), 1.0, 0.0)
 
     @property
     def unexplained(self) -> float:

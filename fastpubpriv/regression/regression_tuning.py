@@ -38,6 +38,14 @@ COLLINEAR = 1e-5
 # reweightings of the fit with Jeffreys' prior, behind the intervals of public rows alone
 FIRTH_STEPS = 12
 HUBER_ROUNDS = 3  # alternations between the ridge and the pseudo-labels of the Huber loss
+# Of labels none of which is public: share of the budget for a count of their distances from the center; quantile of these that
+# shows their scale; noise of the count, in parts of all rows, above which it is refused; share of their mean square that the
+# columns do not explain; and prior variance of log-odds.
+LABEL_COUNT = Fraction(1, 20)
+LABEL_QUANTILE = 0.9
+HIDDEN_LABELS = 0.1
+UNEXPLAINED = 0.5
+ODDS_SQ = 6.25
 
 # ---- Newton steps (`python -m benchmarks.training_cells`).
 STEPS = (1, 2, 4, 8, 16, 32)  # candidate numbers of steps
@@ -58,7 +66,7 @@ STEEPEST = 16.0  # maximum factor of a secant on the curvature of public rows
 LONGEST_MOVE = 2.0
 FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
 MANY = 10  # public rows per coordinate from which their error of the curvature is small
-# public rows for "auto": of two, a column or a label in which they hardly differ seems constant
+# public rows for "auto", and labels: of two, a column or a label in which they hardly differ seems constant
 FEWEST_PUBLIC = 3
 
 # ---- Releases before the steps: the mean of the rows, and the sum of private weights.

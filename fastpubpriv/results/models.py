@@ -286,7 +286,8 @@ class TrainingResult(LinearModel):
     infinite, and its part in a prediction 0. "collinear": a combination of columns is constant in public rows, and private ones
     do not show that it varies. "one_class" and "separated": private rows have one of the classes alone, or are told apart nearly
     without error; intervals then have no end on the far side of zero. "exact_fit": labels are linear in the columns, up to
-    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes): the
+    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes), or fewer
+    than one of which few have labels: the
     scale of residuals and how close a step comes to the optimum are then hardly known: no intervals (NaN).
     "wide": the public rows alone were predicted to be more accurate.
 
@@ -301,7 +302,7 @@ class TrainingResult(LinearModel):
         Error covariance of `interval_center` from sampling of public and private rows, privacy noise and the bias of clipping; and
         its part from the noise. `coefficients` and `intercept`, an average of posteriors, spread less.
     public_coefficients, public_intercept, public_covariance
-        The same from the public rows alone, at no privacy cost.
+        The same from the public rows alone, at no privacy cost; where they have no labels, zero slopes and their prior.
     rows_error : (1 + terms,) float64
         Standard errors of [intercept, coefficients] relative to the exact fit to the private rows, without their sampling error.
     interval_center, tail_below, tail_above : (1 + terms,) float64

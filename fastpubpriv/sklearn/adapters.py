@@ -509,14 +509,13 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     ) -> Self:
         """Spend the budget on private rows X (n, d) with labels y (n,), with public rows X_pub (m, d) and labels y_pub (m,).
 
+        Public labels may be missing (NaN), or all be left out.
         Public rows may have weights (m,). Private rows may have weights (n,), up to `weight_cap`, if public ones do. The name of a
         column of X, or of X_pub, stands for its numbers; columns with such names are no features.
         """
         public, public_labels = self._public(X_pub=X_pub, y_pub=y_pub)
         if public is None:
             raise InputError(NEEDS_PUBLIC)
-        if public_labels is None:
-            raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
         named = [name for name in (weights_priv, weights_pub) if isinstance(name, str)]
         if isinstance(weights_priv, str):
             with naming("weights_priv"):
@@ -634,7 +633,9 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         return tags
 
     def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
-        classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
+        known = [] if y_pub is None else np.ravel(np.asarray(y_pub)).tolist()
+        known = [label for label in known if label is not None and label == label]
+        classes = np.unique(known) if self.classes is None else np.asarray(self.classes)
         if (
             classes.shape != (2,)
             or any(each != each for each in classes.tolist())
@@ -645,7 +646,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
             )
         coded = {
             "y_priv": _coded(y, classes),
-            "y_pub": _coded(y_pub, classes),
+            "y_pub": None if y_pub is None else _coded(y_pub, classes),
             "classes": (0.0, 1.0),
         }
         weights = self.class_weight  # `logistic_regression` rejects invalid values

@@ -272,11 +272,14 @@ def public_labeled(
     label_texts: tuple[str, ...] | None = None,
 ) -> FloatArray:
     """Return public rows (m, dim + 1), label last, in the column order of the private rows; cells may be missing (NaN)."""
-    # `private` holds the labeled private rows, made from `x_priv`, with which `x` must not share memory.
-    if (y is None) == (label is None):
+    # `private` holds the labeled private rows, made from `x_priv`, with which `x` must not share memory. Without labels, or a
+    # column of them, all are missing.
+    if y is not None and label is not None:
         raise InputError(
             "pass the public labels once: y_pub=, or label= with the name of a column of x_pub"
         )
+    if label is not None and not _has_label(x, label, columns, private.dim):
+        label = None
     if y is not None and order_of(x) is not order_of(y):
         raise InputError(
             "x_pub has rows of persons: name the column of the label by label= in place of y_pub="
@@ -305,7 +308,9 @@ def public_labeled(
         show=show,
         finite=False,
     )
-    if label_texts is None:
+    if y is None:
+        labels = np.full((len(features), 1), np.nan)
+    elif label_texts is None:
         labels, _ = open.public_table_of(y, dim=1, argument="y_pub", finite=False)
     else:
         labels = places(label_texts)(open.label_cells(y)).reshape(-1, 1)
@@ -314,6 +319,14 @@ def public_labeled(
             f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row"
         )
     return np.hstack([features, labels])
+
+
+def _has_label(x: object, label: Label, columns: Sequence[Any] | None, dim: int) -> bool:
+    """Whether public rows have the column of the label; by their width, `dim` with it, if their columns have no names."""
+    names = open.names_of_table(x)
+    if names is not None:
+        return not _named(label) or not set(names).isdisjoint(_named(label))
+    return columns is not None or open.open_public(x, None, dim).dim != dim - 1
 
 
 def _named(label: Label) -> tuple[str, ...]:

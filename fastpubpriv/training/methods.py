@@ -36,7 +36,7 @@ from fastpubpriv.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATIO
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.privacy.spending import Spending
-from fastpubpriv.regression import exact
+from fastpubpriv.regression import exact, unlabeled
 from fastpubpriv.regression import newton as steps
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.coordinates import Rotation, Weighting, capped, mapped_rows, weighting
@@ -206,6 +206,21 @@ def weigh(
     return moved, replace(plan, clip=replace(plan.clip, energy=plan.clip.energy * factor))
 
 
+def with_label_unit(run: Session, problem: TrainingProblem) -> TrainingProblem:
+    """Release the unit of the labels, if no public number says it; return the problem in that unit."""
+    if not problem.label_share:
+        return problem
+    rotation = problem.rotation
+    scale = unlabeled.release_label_scale(
+        run,
+        len(rotation.design.columns),
+        rotation.label_center,
+        problem.label_share,
+        float(rotation.design.scale.min()),
+    )
+    return replace(problem, rotation=replace(rotation, label_scale=scale))
+
+
 def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
         if problem.loss is None or problem.loss.values is None:
@@ -225,6 +240,11 @@ def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -
             ranges={"start": "public weights"},
             reads=False,
         )
+    if not problem.has_labels:
+        raise InputError(
+            f"method='throw_away' fits public rows alone, and fewer than {tuning.FEWEST_PUBLIC} of them have a label: there is "
+            "nothing to fit; pass y_pub=, or method='newton'"
+        )
     alone = problem.posterior.excess
     return steps.NewtonPlan(steps=0, predicted=alone, public_excess=alone, reads=False)
 
@@ -241,7 +261,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
     known = problem.posterior
     none = np.zeros((problem.dim,) * 2)
-    if not problem.exact:
+    if not problem.exact or known.drawn is not None:
         bias = shrinkage_bias(problem, known.covariance)
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
     exact, covariance = own_fit(problem)
@@ -281,7 +301,16 @@ def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
     most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
     rounds = 2 if problem.is_bounded else 1
     after = rounds * (2 * DRAWS + 2 * dim * dim + 2 * dim) if problem.exact else 0
-    return (most + 1) * dim + problem.rotation.weighted + after
+    before = DRAWS + 1 if problem.label_share else 0
+    return before + (most + 1) * dim + problem.rotation.weighted + after
+
+
+def _left_for_fit(
+    problem: TrainingProblem, account: Account, cost_of_weights: Fraction
+) -> Spending:
+    """What the releases before the steps leave: the count of labels and the sum of weights."""
+    counted = account.allowance * problem.label_share
+    return account.spending.at(account.allowance - counted - cost_of_weights)
 
 
 def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
@@ -290,7 +319,9 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
     cost = weighing_cost(problem, account)
     if cost:
         account.spending.at(cost).grid("sum", 1, problem.n_priv)  # InputError if there is none
-    left = account.spending.at(account.allowance - cost)
+    if problem.label_share:
+        unlabeled.plan_label_count(account.spending.part(problem.label_share), problem.n_priv)
+    left = _left_for_fit(problem, account, cost)
     if not problem.exact:
         return _plan_steps(problem, left, tuning.MORE_STEPS[-1])
     most = exact.most_steps(problem, left.std("sum", problem.dim))
@@ -320,7 +351,7 @@ def _learn_newton(
         return softmax.learn(run, problem, plan)
     start = plan.start if isinstance(plan, exact.ExactPlan) else plan
     cost = weighing_cost(problem, run.account)
-    left = run.account.spending.at(run.account.allowance - cost)
+    left = _left_for_fit(problem, run.account, cost)
     if cost:
         problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
@@ -458,6 +489,8 @@ def choose(
     auto: bool,
 ) -> tuple[TrainingMethod, Any]:
     """Return a method and its plan; for "auto", public rows alone unless the method is possible and predicted to be better."""
+    if isinstance(problem, TrainingProblem) and not problem.has_labels:
+        auto = False  # public rows alone have no fit
     try:
         plan = method.prepare(problem, account)
     except InputError:  # e.g. no grid of the noise is fine enough

@@ -23,7 +23,7 @@ from fastpubpriv.gradient.gradient_problem import (
 )
 from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.regression.concerns import Concerns, is_too_few
+from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.problem import (
@@ -119,10 +119,11 @@ def train(
     third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the Huber, logistic and softmax loss there are up to two
     rounds of all but the first steps, each at half of the cost, chosen from public numbers. For the softmax loss D counts all
-    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). The exact costs add up to
-    at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are
-    charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
-    after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). Without public labels a joint
+    count of distances of labels from their center (2 S^2; 2 S), a twentieth of the budget, comes first if no argument says their
+    size. The exact costs add up to at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity
+    4 Q^2; steps over sampled rows are charged together, and the batches are secret. "output_perturbation": one vector, squared l2
+    sensitivity 4 Q^2, the iterate after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
@@ -213,7 +214,8 @@ def linear_regression(
     doubt is `predicted_excess`, and `reasons` has "fallback" if it allows an excess above the constant's. If few rows far out
     dominate, `reasons` has "heavy_tail" and intervals are wide. For a slope that is robust to such rows, use the Huber loss
     (`train`). With two public rows, "auto" uses these alone. With fewer than two for each coefficient there are only Newton steps.
-    Terms and missing cells as for `train`.
+    If too few of the public rows have labels for a fit of their own, they still show scales, as many rows as coefficients are
+    enough for intervals, and no posterior is about their own fit. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -368,6 +370,8 @@ def _fit(
             f"rows, or {other}"
         )
     with run.paid() if plan.reads else contextlib.nullcontext():
+        if isinstance(problem, TrainingProblem):
+            problem = methods.with_label_unit(run, problem)
         learned = chosen.learn(run, problem, plan)
         row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
         design = row_map.design
@@ -404,7 +408,8 @@ def _training_result(
     rotation = problem.rotation
     residual_std = 0.0
     if isinstance(known, Posterior):
-        residual_std = float(np.sqrt(known.unexplained)) * rotation.label_scale
+        scale_of_fit = fitted.residual_scale if known.drawn is not None else None
+        residual_std = (scale_of_fit or math.sqrt(known.unexplained)) * rotation.label_scale
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
@@ -412,6 +417,10 @@ def _training_result(
     origins |= {"residual clip": "public rows", "start": "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
+    if not problem.has_labels:
+        origins["start"] = "none"
+        if not problem.loss.classes:
+            origins["unit of labels"] = "released" if problem.label_share else "argument"
     origins |= _origin_of(fitted.excess)
     excess = _excess_of(fitted.excess, plan)
     if rotation.weighted:
@@ -456,8 +465,7 @@ def _training_result(
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Return the reasons of the intercept and of each term."""
     parts = len(problem.to_user)
-    m = len(problem.posterior.labels)
-    if is_too_few(m, problem.dim, classes=problem.loss.classes):
+    if problem.has_few_rows:
         return Concerns(few_public_rows=True).first(parts)
     if fitted.ends is not None:
         return fitted.ends.reasons

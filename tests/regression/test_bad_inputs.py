@@ -210,7 +210,7 @@ REFUSED = {
         NUMBERS, "semi_dp", "exponential", weights_priv=ONES, weight_cap=2.0, weights_pub=np.ones(100)
     ),
     "starts from public rows": [linear(x_pub=None), logistic(x_pub=None), *calls(NUMBERS, *NOISY, x_pub=None)],
-    "public labels once": calls(NUMBERS, *ALL, y_pub=None),
+    "public rows with a label": calls(NUMBERS, *NOISY, y_pub=None),
     "the labels once": calls(NUMBERS, *ALL, y_priv=None),
     "one number for each row": [
         *calls(NUMBERS, "auto", y_pub=X[:100, :2].copy()), *calls(NUMBERS, "auto", y_priv=X[100:, :2]),

@@ -1,0 +1,147 @@
+"""Public rows without labels: they show units, whitened coordinates and far rows, and no coefficients.
+
+Without labels the coefficients of whitened rows are N(0, v / D) each, and the intercept N(0, v), with v the mean square of labels
+about their center: stated, or released as one count of |label - center|. Log-odds have v = 2.5^2 (Gelman et al. 2008).
+
+Where labels are too few for a fit of their own, all rows have made-up ones, the prediction plus a normal quantile, for norms of
+scores and the choice of clips: they are drawn about each prediction anew, so that they say nothing about coefficients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from scipy import special
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.distributions.norms import NormCount
+from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression.inputs import LARGEST_COEFFICIENT
+from fastpubpriv.regression.public_fits import (
+    FixedClip,
+    LogisticPosterior,
+    Posterior,
+    candidate_clips,
+    golden_shares,
+    mean_curvature,
+)
+from fastpubpriv.session import Session
+from fastpubpriv.sources.views import ChosenColumns, each_row
+
+LABEL_NORMS = "norms of labels"
+
+
+def _prior_variance(dim: int, label_variance: float) -> FloatArray:
+    """Variances (dim,) of the intercept and of slopes that together explain the labels."""
+    variance = np.full(dim, label_variance / dim)
+    variance[0] = label_variance
+    return variance
+
+
+def prior(dim: int, threshold: float | None) -> Posterior:
+    """The law of `dim` coefficients without labels, whose unit is their root mean square; `threshold` of the Huber loss."""
+    none = np.zeros(0)
+    return Posterior(
+        turn=np.eye(dim),
+        mean=np.zeros(dim),
+        variance=_prior_variance(dim, 1.0),
+        rows=np.zeros((0, dim)),
+        weights=none,
+        labels=none,
+        residuals=none,
+        leverage=none,
+        scale=1.0,
+        floor=tuning.UNEXPLAINED,
+        clips=(),
+        curvature_error=0.0,
+        threshold=threshold,
+    )
+
+
+def prior_of_classes(dim: int, class_weights: FloatArray) -> LogisticPosterior:
+    """The same for log-odds, with the weights (2,) of the classes."""
+    none = np.zeros(0)
+    rows = np.zeros((0, dim))
+    variance = _prior_variance(dim, tuning.ODDS_SQ)
+    return LogisticPosterior(
+        turn=np.eye(dim),
+        mean=np.zeros(dim),
+        variance=variance,
+        rows=rows,
+        weights=none,
+        labels=none,
+        ridge=np.diag(1.0 / variance),
+        curvature=none,
+        counted=(rows, none, none),
+        factors=none,
+        energy=np.full(dim, float(np.sum(class_weights**2) / np.sum(class_weights))),
+    )
+
+
+def on_all_rows(
+    known: Posterior, rows: FloatArray, weights: FloatArray, confirmed: float
+) -> Posterior:
+    """Return the posterior for public rows (M, D) with weights (M,) and made-up labels; `confirmed` as in `Whitener`."""
+    drawn = known.scale * special.ndtri(golden_shares(len(rows)))
+    fitted = rows @ known.mean
+    root = np.sqrt(weights)
+    usual = drawn * root / known.scale
+    clips = candidate_clips(usual, fitted * root, known.scale)
+    if known.threshold is not None:
+        clips = (FixedClip(threshold=known.threshold, residuals=usual, counts=np.ones(len(rows))),)
+    return replace(
+        known,
+        rows=rows,
+        weights=weights,
+        labels=fitted + drawn,
+        residuals=drawn,
+        leverage=np.zeros(len(rows)),
+        clips=clips,
+        curvature_error=tuning.CURVATURE * confirmed / len(rows),
+        blank=True,
+        drawn=drawn,
+    )
+
+
+def on_all_rows_of_classes(
+    known: LogisticPosterior, rows: FloatArray, weights: FloatArray, class_weights: FloatArray
+) -> LogisticPosterior:
+    """The same for log-odds, with the weights (2,) of the classes."""
+    drawn = golden_shares(len(rows))
+    made = replace(known, rows=rows, weights=weights, drawn=drawn)
+    labels = made.labels_at(rows @ known.mean)
+    factors = np.where(labels == 1.0, class_weights[1], class_weights[0])
+    curvature = mean_curvature(rows, known.mean, factors, len(rows))
+    return replace(made, labels=labels, factors=factors, curvature=curvature)
+
+
+def plan_label_count(spending: Spending, n: int) -> NormCount:
+    """Return the plan of the count of n distances of labels from their center. Raise InputError if noise would hide them."""
+    cost = spending.allowance
+    count = NormCount.costing(cost, cost, n, 1, spending=spending)
+    if count.shares.count_std > tuning.HIDDEN_LABELS * n:
+        raise InputError(
+            "no label is public: pass y_scale=, the size of labels that you know, or y_bounds=, since the noise of a private "
+            f"count of them would be {count.shares.count_std:.3g} of {n} rows"
+        )
+    count.check_grid()
+    return count
+
+
+def release_label_scale(
+    run: Session, place: int, center: float, share: Fraction, smallest: float
+) -> float:
+    """Release the scale of labels, column `place` of the rows; `smallest` is that of the units of the features."""
+    rows = each_row(run.rows, ChosenColumns((place,)), 1)
+    count = plan_label_count(run.account.spending.part(share), rows.n)
+    affine = AffineMap(dim=1, center=np.array([center]))
+    norms = count.count_norms(run.on(rows), affine, np.zeros(0), LABEL_NORMS)
+    inner = None if norms.shells is None else norms.shells.quantile(tuning.LABEL_QUANTILE)
+    # A far label does not enlarge a quantile; of labels that are mostly at their center there is none.
+    scale = norms.rms if inner is None else inner / special.ndtri((1 + tuning.LABEL_QUANTILE) / 2)
+    return float(min(scale, LARGEST_COEFFICIENT * smallest))
