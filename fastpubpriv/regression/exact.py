@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.distributions.norms import NormCount
+from fastpubpriv.distributions.norms import NormCount, Norms
 from fastpubpriv.estimators.moments import (
     KURTOSIS,
     LARGEST,
@@ -313,6 +313,21 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     return share < problem.complete - tuning.UNNAMED - doubt
 
 
+def shows_clipped_rows(problem: TrainingProblem, curvature: PooledMoment, norms: Norms) -> bool:
+    """Whether a count of norms of scores shows rows that the grid clips; only of classes, whose errors there are one.
+
+    Their norm is known, up to the axes of the curvature: rows that are too few to stand out anywhere do so at one place.
+    """
+    law = norms.law
+    if law is None or not problem.loss.classes:
+        return False
+    radius = 4.0 * problem.rotation.row_map.limit * problem.rotation.step
+    sizes = np.linalg.eigvalsh(curvature.matrix)[[-1, 0]] ** -0.5
+    first, last = np.maximum(np.floor(np.log2(radius * sizes / law.end)).astype(int), -1)
+    there = law.later[max(first, 0) : last + 1]
+    return bool(np.any(there > tuning.NORMAL * law.octave_std))
+
+
 def concerns_of(
     problem: TrainingProblem,
     curvature: PooledMoment,
@@ -344,7 +359,8 @@ def concerns_of(
     one_class = any(is_one_class(score, score_noise, each, dispersion) for each in of_class)
     noise = math.sqrt(2.0 * dim) * eta
     separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
-    return replace(concerns, one_class=one_class, separated=separated)
+    far = shows_clipped_rows(problem, curvature, radial.norms)
+    return replace(concerns, one_class=one_class, separated=separated, heavy_tail=far)
 
 
 def shape_of_squares(radial: RadialMean) -> FloatArray:
@@ -835,7 +851,7 @@ class ExactStep:
             fallback=excess.is_fallback or is_cut,
             shifted=shifted,
             few_rows=few,
-            heavy_tail=heavy,
+            heavy_tail=heavy | self.concerns.heavy_tail,
         )
         return concerns.first(len(tail))
 
