@@ -38,11 +38,6 @@ class Concerns:
         return first_of(named, size)
 
 
-def is_too_few(m: int, dim: int, *, classes: bool) -> bool:
-    """Whether m public rows are too few for `dim` coefficients to show the scale of residuals."""
-    return m < (tuning.FEW_OF_CLASSES if classes else tuning.FEW) * dim
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NullSpace:
     """Directions in which public terms do not vary, k of them; an orthonormal basis each of terms and of coordinates."""

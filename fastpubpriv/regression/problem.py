@@ -24,7 +24,6 @@ from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, u
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.public_fits import (
     EVEN,
-    Bound,
     FixedClip,
     LogisticPosterior,
     Posterior,
@@ -36,7 +35,6 @@ from fastpubpriv.regression.public_fits import (
     maximum_likelihood,
     robust_covariance,
 )
-from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.session import Method
@@ -74,10 +72,15 @@ class TrainingProblem:
     complete: float = 1.0  # share of the public rows that are usable
 
     @property
+    def has_few(self) -> bool:
+        """Whether public rows are too few to show the scale of residuals, so that there are no intervals."""
+        least = tuning.FEW_OF_CLASSES if self.loss.classes else tuning.FEW
+        return len(self.posterior.labels) < least * self.dim
+
+    @property
     def exact(self) -> bool:
         """Whether the target is the minimum of the loss of all private rows, far ones included."""
-        least = tuning.FEW_OF_CLASSES if self.loss.classes else tuning.FEW
-        return self.tails == "any" and len(self.posterior.labels) >= least * self.dim
+        return self.tails == "any" and not self.has_few
 
     @property
     def threshold(self) -> float | None:
@@ -148,14 +151,10 @@ class TrainingProblem:
             np.linalg.lstsq(self.to_user / size[:, None], difference / size, rcond=1e-10)[0]
         )
 
-    def covariance_in_units(
-        self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
-    ) -> FloatArray:
-        """Covariance (p + 1, p + 1) of `in_units`, plus squared biases: `bias_sq` of the intercept, and `bias` (p + 1,)."""
+    def covariance_in_units(self, covariance: FloatArray, bias_sq: float = 0.0) -> FloatArray:
+        """Covariance (p + 1, p + 1) of `in_units`, plus the squared bias of the intercept."""
         scaled: FloatArray = self.to_user @ covariance @ self.to_user.T
         scaled[0, 0] += bias_sq * self.unit
-        if bias is not None:
-            scaled += np.outer(bias, bias)
         # A variance of zero, of an exact fit, may be negative by rounding.
         np.fill_diagonal(scaled, np.maximum(np.diag(scaled), 0.0))
         return (scaled + scaled.T) / 2.0
@@ -192,7 +191,6 @@ class Fitted:
     covariance: FloatArray  # (D, D), of the coefficients
     noise: FloatArray  # (D, D), the part of it that is privacy noise
     bias_sq: float = 0.0  # squared bias of the clip on residuals, for skewed labels
-    bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
     excess: LossExcess | None = None  # of the loss, as released scores show it
@@ -367,39 +365,6 @@ def concerns_of_columns(problem: TrainingProblem) -> Concerns:
     )
 
 
-def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
-    """Return the bias of [intercept, coefficients] for intervals, in the units of the table, (terms + 1,)."""
-    # One step from the public fit by the robust equation, in which typical rows have factors `lever` (k,), minus that by the
-    # target's equation, if beyond two standard errors; for a coefficient that few rows determine, with the standard error.
-    known = problem.posterior
-    assert isinstance(known, Posterior)
-    rows = some(known.rows)
-    residuals = some(known.residuals) / known.scale
-    m, dim = rows.shape
-    if m < 2 * dim:
-        return np.zeros(len(problem.to_user))
-    clip = bound.at(known.scale)
-    clipped = np.clip(residuals, -clip.bound, clip.bound)
-    aimed = residuals if known.threshold is None else clipped
-    lever = lever * np.sqrt(some(known.weights))
-    robust = (rows.T * (lever * (clipped == residuals))) @ rows
-    plain = (rows.T * (aimed == residuals)) @ rows
-    # A small threshold leaves next to no residual inside it.
-    shape = max(float(np.trace(plain)), tuning.LEAST_INSIDE * float(np.sum(rows**2)))
-    ridge = 1e-6 * shape / dim * np.eye(dim)
-    step = np.linalg.solve(robust + ridge, rows.T * (lever * clipped))
-    step -= np.linalg.solve(plain + ridge, rows.T * aimed)
-    each = problem.to_user @ step * known.scale
-    bias = each.sum(axis=1)
-    error = np.sqrt(m) * each.std(axis=1)
-    # A standard error from few rows is uncertain itself, hence Student's quantile.
-    behind = np.maximum(np.append(m, rows_behind(problem)), tuning.LEAST_BEHIND)
-    doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
-    few = np.append(False, rests_on_few(problem))
-    significant = np.abs(bias) > tuning.SIGNIFICANT_BIAS * error
-    return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
-
-
 def linearized(
     known: Posterior | LogisticPosterior, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -433,17 +398,6 @@ def own_fit(problem: TrainingProblem) -> tuple[FloatArray, FloatArray]:
     return exact, robust_covariance(*linearized(known, exact))
 
 
-def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArray:
-    """Return the bias of [intercept, coefficients] by the prior of the public rows, in the units of the table, (terms + 1,)."""
-    # One prior for all coordinates shrinks a strong one as much as the many weak ones it was chosen for.
-    known = problem.posterior
-    if len(known.rows) < 2 * problem.dim:
-        return np.zeros(len(problem.to_user))
-    left = np.linalg.lstsq(*linearized(known, known.mean), rcond=1e-10)[0]
-    bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))
-    return bias
-
-
 def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     """Quantiles at 1 / (k + 1), ..., k / (k + 1) of standardized residuals of public labels, (k,), ascending."""
     # Leave-one-out residuals over the standard deviation of a prediction; a row's leverage is that in the public fit, times the
@@ -461,9 +415,6 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     most = math.inf if known.threshold is None else known.threshold
     off = off + part / (1.0 - part) * np.clip(off, -most, most)
     variance = known.unexplained + along / (1.0 - part) + fitted.bias_sq
-    if fitted.bias is not None and fitted.bias.any():
-        # The bias is in the units of the table; a common part of a column's categories is in the intercept.
-        variance += (rows @ problem.from_units(fitted.bias)) ** 2
     off /= np.sqrt(variance)
     if len(off) <= tuning.MOST_QUANTILES:
         return np.sort(off)

@@ -28,7 +28,7 @@ CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
 SMALLER_RESIDUALS = 2.0  # factor by which residuals of few public rows may be smaller than assumed
-# least strength for few rows of classes, whose separation cross-validation does not reveal
+# least strength for few rows of classes, whose separation leaving out one does not reveal
 MODEST_RIDGE = 1.0
 INTERCEPT_RIDGE = 0.1  # ridge on the intercept of classes, relative to that on the others
 # added to that of the intercept, which categories that sum to one leave undetermined
@@ -77,8 +77,6 @@ LEAST_WEIGHT = 1e-3  # least sum of weights over the number of rows: a released 
 # minimum number of public rows behind a coefficient, or its share of them
 ROWS_BEHIND = 20.0
 BEHIND_SHARE = 0.1
-LEAST_BEHIND = 3.0  # minimum of that number in Student's quantile
-SIGNIFICANT_BIAS = 2.0  # standard errors from which a bias is significant
 MOST_QUANTILES = 200  # maximum number of stored quantiles of label errors
 
 # ---- Exact coefficients.
@@ -101,7 +99,6 @@ WIDE = 1.25
 WIDE_SCORES = 6.0
 # factor of counts, a whole number, from which rounding it down costs next to nothing
 FINE_COUNTS = 100
-SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
 # factor on the variance of public rows above which they are from another population
 MOST_DRIFT = 2.0
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used

@@ -244,8 +244,8 @@ class TrainingResult(LinearModel):
     intercept : float
         The prediction if all terms are zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
-        Error covariance of `interval_center` from sampling of public and private rows, privacy noise and the bias of clipping; and
-        its part from the noise. `coefficients` and `intercept`, an average of posteriors, spread less.
+        Error covariance of `interval_center` from sampling of public and private rows, privacy noise and, of the intercept, the
+        bias of clipping; and its part from the noise. `coefficients` and `intercept`, an average of posteriors, spread less.
     public_coefficients, public_intercept, public_covariance
         The same from the public rows alone, at no privacy cost.
     rows_error : (1 + terms,) float64

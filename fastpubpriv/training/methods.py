@@ -46,9 +46,7 @@ from fastpubpriv.regression.problem import (
     TrainingMethod,
     TrainingProblem,
     concerns_of_columns,
-    counted_bias,
     own_fit,
-    shrinkage_bias,
 )
 from fastpubpriv.regression.public_fits import (
     FixedClip,
@@ -64,11 +62,13 @@ from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import softmax
 
 
-def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fraction:
+def center_share(
+    posterior: Posterior | LogisticPosterior, n_priv: float, noise: steps.Noise
+) -> Fraction:
     """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
     m = len(posterior.labels)
     dim = len(posterior.mean)
-    if dim < tuning.CENTER_FEW * m:
+    if not posterior.is_linear or dim < tuning.CENTER_FEW * m:
         return Fraction(0)
     weight = weighting(posterior.typical, np.ones(dim))
     # noise of a mean over that of a sum clipped to radius 1
@@ -241,9 +241,8 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
     known = problem.posterior
     none = np.zeros((problem.dim,) * 2)
-    if not problem.exact:
-        bias = shrinkage_bias(problem, known.covariance)
-        return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
+    if problem.has_few:
+        return Fitted(mean=known.mean, covariance=known.covariance, noise=none)
     exact, covariance = own_fit(problem)
     center = problem.in_units(exact)
     shrunk = problem.in_units(known.mean)
@@ -273,7 +272,7 @@ def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
         return softmax.draws(problem)
     known = problem.posterior
     dim = problem.dim
-    most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
+    most = steps.step_counts(known)[-1]
     rounds = 2 if problem.is_bounded else 1
     after = rounds * (2 * DRAWS + 2 * dim * dim + 2 * dim) if problem.exact else 0
     return (most + 1) * dim + problem.rotation.weighted + after
@@ -296,14 +295,10 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
 def _plan_steps(problem: TrainingProblem, left: Spending, most: int) -> Any:
     """Plan at most `most` Newton steps at a total cost of `left`; raise InputError if a release has no grid."""
     noise = partial(left.std, "sum", problem.dim)
-    plan: Any
-    if isinstance(problem.posterior, Posterior):
-        center = center_share(problem.posterior, problem.counted, noise)
-        plan = steps.plan_newton(problem.posterior, problem.counted, noise, center, most)
-        if center:
-            left.part(center).grid("sum", problem.dim, problem.n_priv)
-    else:
-        plan = steps.plan_logistic(problem.posterior, problem.counted, noise, most)
+    center = center_share(problem.posterior, problem.counted, noise)
+    plan = steps.plan_newton(problem.posterior, problem.counted, noise, center, most)
+    if center:
+        left.part(center).grid("sum", problem.dim, problem.n_priv)
     left.part(plan.share).grid("sum", problem.dim, problem.n_priv)
     return plan
 
@@ -363,18 +358,13 @@ def _learn_steps(
         )
         return released.value, released.noise_std
 
-    link: steps.Link
-    if isinstance(known, Posterior):
-        link = steps.ResidualLink(posterior=known, clip=plan.clip)
-    else:
-        link = steps.ClassesLink(posterior=known)
     longest = problem.longest_move
-    state = steps.newton(link, plan, problem.counted, noise, ask, longest)
+    state = steps.newton(known, plan, problem.counted, noise, ask, longest)
     fitted = Fitted(
         mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift
     )
     if not isinstance(known, Posterior):
-        return replace(fitted, bias=shrinkage_bias(problem, fitted.covariance)), rows
+        return fitted, rows
     if moved is not None:
         covariance, noise_part = (
             moved.covariance_back(each) for each in (fitted.covariance, fitted.noise)
@@ -382,10 +372,7 @@ def _learn_steps(
         fitted = replace(
             fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part
         )
-    shrunk = shrinkage_bias(problem, fitted.covariance)
-    clipped = counted_bias(problem, plan.clip, state.lever)
-    bias = np.copysign(np.hypot(shrunk, clipped), clipped)
-    return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows
+    return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share), rows
 
 
 NEWTON = TrainingMethod(

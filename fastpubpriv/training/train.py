@@ -23,7 +23,7 @@ from fastpubpriv.gradient.gradient_problem import (
 )
 from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.regression.concerns import Concerns, is_too_few
+from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.problem import (
@@ -404,7 +404,7 @@ def _training_result(
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
-    covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
+    covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq)
     origins |= {"residual clip": "public rows", "start": "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
@@ -430,7 +430,7 @@ def _training_result(
         public_coefficients=listed.with_constant(alone, math.nan)[1:],
         public_intercept=float(alone[0]),
         public_covariance=listed.matrix_with_constant(
-            problem.covariance_in_units(public.covariance, bias=public.bias)
+            problem.covariance_in_units(public.covariance)
         ),
         public_drift=fitted.drift,
         loss=problem.loss.name,
@@ -450,8 +450,7 @@ def _training_result(
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Return the reasons of the intercept and of each term."""
     parts = len(problem.to_user)
-    m = len(problem.posterior.labels)
-    if is_too_few(m, problem.dim, classes=problem.loss.classes):
+    if problem.has_few:
         return Concerns(few_public_rows=True).first(parts)
     if fitted.ends is not None:
         return fitted.ends.reasons

@@ -16,7 +16,6 @@ from benchmarks.papers import newton_beyond as beyond
 from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
 from fastpubpriv.regression import coordinates, newton, public_fits
-from fastpubpriv.regression import problem as leverage
 from fastpubpriv.regression.coordinates import Whitener, water_filled, weighting
 from fastpubpriv.regression.inputs import DataSpec, make_design
 from fastpubpriv.regression.newton import NewtonState, plan_newton
@@ -101,10 +100,7 @@ def best_line(x, y):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(monkeypatch):
-    x, y = bent(0, n=100_000)
-    truth = best_line(x, y)
-    hits = []
+def test_a_column_with_a_long_tail_is_flagged_where_the_caller_says_that_there_is_none():
     for seed in range(12):
         x, y = bent(seed + 1)
         result = seeded(
@@ -112,38 +108,7 @@ def test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide(monke
         )
         assert result.part_reasons == ((), (), ("few_rows",))
         assert result.rows_behind[0] > 80 > 25 > result.rows_behind[1]
-        lower, upper = result.confidence_interval()
-        hits.append(lower[1] < truth[1] < upper[1])
-    assert np.mean(hits) >= 0.7
     assert "rows are few for this much noise" in result.summary()
-    monkeypatch.setattr(methods, "counted_bias", lambda problem, clip, lever: np.zeros(3))
-    alone = seeded(
-        linear_regression, **split(x, y, 400), budget=BUDGET, method="newton", tails="light"
-    )
-    lower, upper = alone.confidence_interval()
-    assert not lower[1] < truth[1] < upper[1]
-
-
-def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monkeypatch):
-    found = []
-    honest = leverage.counted_bias
-    monkeypatch.setattr(
-        methods, "counted_bias", lambda *given: found.append(honest(*given)) or found[-1]
-    )
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(11_000, 2))
-    x[:, 1] = x[:, 1] ** 2 * np.sign(x[:, 1])
-    for y in (x @ [1.0, 2.0], x[:, 0] + 6.0 * np.tanh(x[:, 1])):
-        result = fitted(
-            x, y + rng.normal(size=len(x)), 1000, budget=BUDGET, method="newton", tails="light"
-        )
-        assert result.status == "ok"
-    straight, curved = found
-    assert np.all(np.abs(straight) < 0.02)
-    assert abs(curved[2]) > 0.1
-    truth = best_line(x, x[:, 0] + 6.0 * np.tanh(x[:, 1]))
-    lower, upper = result.confidence_interval()
-    assert np.all((lower < truth) & (truth < upper))
 
 
 def nearly_always_zero(seed, n=8_000):
