@@ -62,9 +62,7 @@ MANY = 10  # public rows per coordinate from which their error of the curvature 
 FEWEST_PUBLIC = 3
 
 # ---- Releases before the steps: the mean of the rows, and the sum of private weights.
-CENTER_FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
-CENTER_FEWER = 8.0  # coordinates per public row from which the mean is released at any price
-CHEAP_CENTER = Fraction(1, 20)  # a cheap share of the budget
+CENTER_FEW = 8.0  # coordinates per public row from which the mean is released
 CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # candidate shares of the budget
 LEFT_SQ = 1.0  # maximum squared distance from the mean that may remain, whitened
 # candidate shares of the budget for the sum of weights

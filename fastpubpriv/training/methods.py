@@ -78,8 +78,7 @@ def center_share(
         for share in tuning.CENTER_SHARES
         if dim / (m + (unit * noise(share)) ** -2) <= tuning.LEFT_SQ
     )
-    share = next(enough, tuning.CENTER_SHARES[-1])
-    return share if share <= tuning.CHEAP_CENTER or dim >= tuning.CENTER_FEWER * m else Fraction(0)
+    return next(enough, tuning.CENTER_SHARES[-1])
 
 
 def one(prediction: float, label: float) -> float:
