@@ -323,8 +323,8 @@ def shows_clipped_rows(problem: TrainingProblem, curvature: PooledMoment, norms:
         return False
     radius = 4.0 * problem.rotation.row_map.limit * problem.rotation.step
     sizes = np.linalg.eigvalsh(curvature.matrix)[[-1, 0]] ** -0.5
-    first, last = np.maximum(np.floor(np.log2(radius * sizes / law.end)).astype(int), -1)
-    there = law.later[max(first, 0) : last + 1]
+    first, last = np.floor(np.log2(radius * sizes / law.end)).astype(int)
+    there = law.later[max(first, 0) : max(last + 1, 0)]
     return bool(np.any(there > tuning.NORMAL * law.octave_std))
 
 
@@ -834,6 +834,7 @@ class ExactStep:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
         heavy = (tail > tuning.NORMAL * std) | (reason == Reason.HEAVY_TAIL)
+        heavy |= self.concerns.heavy_tail
         # Estimates that so few rows determine that rows hidden by noise in a count of norms may dominate them.
         hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
@@ -851,7 +852,7 @@ class ExactStep:
             fallback=excess.is_fallback or is_cut,
             shifted=shifted,
             few_rows=few,
-            heavy_tail=heavy | self.concerns.heavy_tail,
+            heavy_tail=heavy,
         )
         return concerns.first(len(tail))
 

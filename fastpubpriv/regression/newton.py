@@ -21,9 +21,11 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.coordinates import Weighting, water_filled, weighting
 from fastpubpriv.regression.public_fits import (
+    AnyPosterior,
     Bound,
     LogisticPosterior,
     Posterior,
+    ResidualClip,
     fit,
     normal_clips,
     sandwich,
@@ -81,7 +83,7 @@ class Secant:
 class NewtonState:
     """State after some measurements: coefficients and their variances, in the coordinates of the posterior."""
 
-    def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
+    def __init__(self, posterior: AnyPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
         self._varying = posterior.varying
@@ -249,7 +251,7 @@ def chosen_weighting(
 
 
 def _repeats(
-    posterior: Posterior | LogisticPosterior,
+    posterior: AnyPosterior,
     variance: FloatArray,
     noise_variance: FloatArray,
     steps: IntArray,
@@ -264,14 +266,14 @@ def _repeats(
     return np.asarray(np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps))
 
 
-def step_counts(posterior: Posterior | LogisticPosterior) -> tuple[int, ...]:
+def step_counts(posterior: AnyPosterior) -> tuple[int, ...]:
     """Return the candidate numbers of steps, in ascending order."""
     more = posterior.few and posterior.is_linear
     return (*tuning.STEPS, *tuning.MORE_STEPS) if more else tuning.STEPS
 
 
 def plan_newton(
-    posterior: Posterior | LogisticPosterior,
+    posterior: AnyPosterior,
     n_priv: float,
     noise: Noise,
     center: Fraction = Fraction(0),
@@ -298,7 +300,7 @@ def plan_newton(
 
 
 def _least(
-    posterior: Posterior | LogisticPosterior,
+    posterior: AnyPosterior,
     n_priv: float,
     noises: Mapping[int, float],
     clips: Sequence[Bound],
@@ -320,7 +322,7 @@ def _least(
 
 
 def _simulated(
-    posterior: Posterior | LogisticPosterior,
+    posterior: AnyPosterior,
     n_priv: float,
     noises: Mapping[int, float],
     clips: Sequence[Bound],
@@ -337,17 +339,14 @@ def _simulated(
     here = np.array([(law.bound, law.inside, law.energy) for law in laws]).T
     per_step = np.array([noises[count] for count, _ in plans])
     curvature = posterior.curvature_at(posterior.mean)
+    curvature_error = posterior.curvature_error + 1.0 / n_priv
     middle = float(curvature.mean())
 
     def precision(radius: FloatArray, share: FloatArray, on: int = 0) -> FloatArray:
         """Precisions of the plans from `on`, with powers by the same function as for a single plan."""
-        ratio = (
-            radius
-            * per_step[on:]
-            * here[0]
-            * posterior.sizes(error[on:])
-            / (n_priv * here[1] * middle * share)
-        )
+        unit = here[0] * posterior.sizes(error[on:])
+        slope = n_priv * here[1] * middle * share
+        ratio = radius * per_step[on:] * unit / slope
         return np.array([each**-2 for each in ratio.tolist()])
 
     radius = share = np.ones(len(plans))
@@ -365,7 +364,7 @@ def _simulated(
         filled = water_filled(variance[on:], total, posterior.even)
         noise_variance = 1.0 / (filled * relative[on:])
         again = _repeats(posterior, variance[on:], noise_variance, steps[on:])
-        bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
+        bent = curvature_error * error[on:] * again
         pooled[on:] += 1.0 / (noise_variance + bent[:, None])
         of_row = here[2] * posterior.sizes(error[on:]) ** 2 / here[1] ** 2
         sampling = of_row[:, None] * (posterior.energy / curvature) / n_priv
@@ -381,17 +380,15 @@ class Step:
     """What a step assumes: bound and weights of its sum, and the curvature of the loss near the current coefficients."""
 
     scale: float  # of a residual
-    clip: float  # bound on residuals, in units of `scale`
+    law: ResidualClip  # bound on residuals, in units of `scale`
     weights: Weighting
-    # (D,), mean change of a weighted row's slope by a coefficient, without and with the bound
-    slopes: FloatArray
-    gain: FloatArray
+    slopes: FloatArray  # (D,), mean change of a weighted row's slope by a coefficient, without the bound
     curvature: FloatArray  # (D,), mean second derivative of the loss
     sampling: FloatArray  # (D,), variance of a coefficient by one row
 
 
 def next_step(
-    posterior: Posterior | LogisticPosterior,
+    posterior: AnyPosterior,
     clip: Bound,
     state: NewtonState,
     noise: float,
@@ -400,7 +397,8 @@ def next_step(
     """Return what the next step assumes; `noise` is that on a sum of rows clipped to radius 1."""
     scale = float(posterior.sizes(np.array(state.error)))
     law = clip.at(scale)
-    middle = law.inside * float(posterior.curvature_at(state.mean).mean())
+    everywhere = posterior.curvature_at(state.mean)
+    middle = law.inside * float(everywhere.mean())
 
     def precision(radius: float, share: float) -> float:
         std = radius * noise * law.bound * scale / (n_priv * middle * share)
@@ -409,14 +407,14 @@ def next_step(
     weights = chosen_weighting(posterior.typical, state.variance, precision, posterior.even)
     curvature = posterior.curvature_at(state.mean, weights.lever)
     slopes = curvature * weights.shares if posterior.is_linear else curvature
+    of_row = law.energy * scale**2 / law.inside**2
     return Step(
         scale=scale,
-        clip=law.bound,
+        law=law,
         weights=weights,
         slopes=slopes,
-        gain=law.inside * slopes,
         curvature=curvature,
-        sampling=law.energy * scale**2 / law.inside**2 * (posterior.energy / curvature),
+        sampling=of_row * (posterior.energy / curvature),
     )
 
 
@@ -433,7 +431,7 @@ def bounded(move: FloatArray, public: FloatArray, longest: float) -> tuple[Float
 
 
 def newton(
-    posterior: Posterior | LogisticPosterior,
+    posterior: AnyPosterior,
     plan: NewtonPlan,
     n_priv: float,
     noise: Noise,
@@ -455,9 +453,9 @@ def newton(
     effects = np.zeros_like(public)
     for index in range(plan.steps):
         step = next_step(posterior, plan.clip, state, per_step, n_priv)
-        total, noise_std = ask(index, state.mean, step.weights, step.scale, step.clip)
-        slope_of_sum = n_priv * step.gain * step.weights.spread
-        unit = step.clip * step.scale / slope_of_sum
+        total, noise_std = ask(index, state.mean, step.weights, step.scale, step.law.bound)
+        slope_of_sum = n_priv * (step.law.inside * step.slopes) * step.weights.spread
+        unit = step.law.bound * step.scale / slope_of_sum
         noise_variance = (unit * noise_std) ** 2
         here = Slope(
             start=state.mean,
@@ -468,11 +466,8 @@ def newton(
         if with_secants:
             state.note_secant(step.curvature)
         move = state.newton_step(step.curvature)
-        again = float(
-            _repeats(posterior, state.variance[None], noise_variance[None], np.array([plan.steps]))[
-                0
-            ]
-        )
+        counts = np.array([plan.steps])
+        (again,) = _repeats(posterior, state.variance[None], noise_variance[None], counts)
         variance = noise_variance + curvature_error * state.error * again
         if unsure:
             move, cut_variance = bounded(move, public, longest)

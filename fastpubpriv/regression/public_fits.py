@@ -714,6 +714,9 @@ class LogisticPosterior(PublicLaw):
         return sandwich(*self.information(self.mean))
 
 
+AnyPosterior = Posterior | LogisticPosterior
+
+
 def logistic_posterior(
     terms: FloatArray,
     labels: FloatArray,

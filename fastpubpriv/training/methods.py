@@ -49,6 +49,7 @@ from fastpubpriv.regression.problem import (
     own_fit,
 )
 from fastpubpriv.regression.public_fits import (
+    AnyPosterior,
     FixedClip,
     LogisticPosterior,
     Posterior,
@@ -62,9 +63,7 @@ from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import softmax
 
 
-def center_share(
-    posterior: Posterior | LogisticPosterior, n_priv: float, noise: steps.Noise
-) -> Fraction:
+def center_share(posterior: AnyPosterior, n_priv: float, noise: steps.Noise) -> Fraction:
     """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
     m = len(posterior.labels)
     dim = len(posterior.mean)
