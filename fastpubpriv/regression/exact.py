@@ -322,10 +322,15 @@ def shows_clipped_rows(problem: TrainingProblem, curvature: PooledMoment, norms:
     if law is None or not problem.loss.classes:
         return False
     radius = 4.0 * problem.rotation.row_map.limit * problem.rotation.step
-    sizes = np.linalg.eigvalsh(curvature.matrix)[[-1, 0]] ** -0.5
-    first, last = np.floor(np.log2(radius * sizes / law.end)).astype(int)
+    values = np.linalg.eigvalsh(curvature.matrix)
+    nearest = radius / math.sqrt(values[-1])
+    farthest = radius / math.sqrt(values[0])
+    # octaves from the end of what is significant on
+    first = math.floor(math.log2(nearest / law.end))
+    last = math.floor(math.log2(farthest / law.end))
     there = law.later[max(first, 0) : max(last + 1, 0)]
-    return bool(np.any(there > tuning.NORMAL * law.octave_std))
+    noise = tuning.NORMAL * law.octave_std
+    return bool(np.any(there > noise))
 
 
 def concerns_of(

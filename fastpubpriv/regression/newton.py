@@ -401,7 +401,8 @@ def next_step(
     middle = law.inside * float(everywhere.mean())
 
     def precision(radius: float, share: float) -> float:
-        std = radius * noise * law.bound * scale / (n_priv * middle * share)
+        slope = n_priv * middle * share
+        std = radius * noise * law.bound * scale / slope
         return float(std**-2)
 
     weights = chosen_weighting(posterior.typical, state.variance, precision, posterior.even)
@@ -427,7 +428,9 @@ def bounded(move: FloatArray, public: FloatArray, longest: float) -> tuple[Float
     # The root mean square of the changes is at most `longest`. A step that is shortened does not tell where the minimum is.
     change = math.sqrt(float(np.mean((public @ move) ** 2)))
     part = min(1.0, longest / max(change, 1e-300))
-    return part * move, (1.0 - part) ** 2 * float(move @ move) / len(move)
+    length_sq = float(move @ move)
+    lost_sq = (1.0 - part) ** 2 * length_sq
+    return part * move, lost_sq / len(move)
 
 
 def newton(
@@ -474,8 +477,9 @@ def newton(
             variance = variance + cut_variance
         state.add(state.mean + move, variance, step.sampling / n_priv)
         bends = step.weights.lever * posterior.bends_at(state.mean)
+        bent = public * bends[:, None]
         # of a row on a measurement, over its prediction of the move
-        effects = public * bends[:, None] / step.slopes
+        effects = bent / step.slopes
     if unsure:
         state.settle()
     if informed:
