@@ -17,6 +17,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.gradient import gradient_tuning as tuning
 from fastpubpriv.gradient.gradient_problem import (
     DPSGD,
     Descended,
@@ -29,7 +30,7 @@ from fastpubpriv.gradient.gradient_problem import (
 from fastpubpriv.mechanisms import gradient_sums
 from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
-from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression import regression_tuning
 from fastpubpriv.regression.coordinates import fits, mapped_rows
 from fastpubpriv.regression.problem import TrainingMethod
 from fastpubpriv.release.account import Account
@@ -63,7 +64,7 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
         problem, problem.public.weights if problem.loss is not None else start
     )
     clip = float(
-        np.quantile(lengths, tuning.CLIP_QUANTILE)
+        np.quantile(lengths, regression_tuning.CLIP_QUANTILE)
         if settings.clip_norm == "auto"
         else settings.clip_norm
     )

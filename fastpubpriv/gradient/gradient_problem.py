@@ -13,10 +13,11 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.gradient import gradient_tuning as tuning
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.privacy.calibration import SampledGrid
-from fastpubpriv.regression import regression_tuning as tuning
+from fastpubpriv.regression import regression_tuning
 from fastpubpriv.regression.coordinates import label_values
 from fastpubpriv.regression.inputs import (
     FEW,
@@ -503,10 +504,10 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
             # Fewer rows than columns: the same matrix by the smaller system.
             scaled = x / shape
             inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
-        leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), tuning.MOST_LEVERAGE)
+        leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), regression_tuning.MOST_LEVERAGE)
         residuals = (y - x @ (inverse @ y)) / (1.0 - leverage)
         return PublicFit(weights=inverse @ y, residuals=residuals[:, None], penalty=penalty)
-    fold = np.arange(m) % min(tuning.FOLDS, m)
+    fold = np.arange(m) % min(regression_tuning.FOLDS, m)
     best = None
     for strength in tuning.RIDGES:
         scores = np.empty((m, *problem.shape[:-1]))

@@ -14,6 +14,7 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.gradient import gradient_tuning as tuning
 from fastpubpriv.gradient.descents import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
@@ -24,7 +25,6 @@ from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.selection import LossChoice
 from fastpubpriv.privacy.calibrated_budget import without_delta
-from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.coordinates import mapped_rows
 from fastpubpriv.regression.problem import TrainingMethod
 from fastpubpriv.release.account import Account

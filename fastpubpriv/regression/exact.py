@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.distributions.norms import NormCount
+from fastpubpriv.distributions.norms import NormCount, Norms
 from fastpubpriv.estimators.moments import (
     KURTOSIS,
     LARGEST,
@@ -315,6 +315,26 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     return share < problem.complete - tuning.UNNAMED - doubt
 
 
+def shows_clipped_rows(problem: TrainingProblem, curvature: PooledMoment, norms: Norms) -> bool:
+    """Whether a count of norms of scores shows rows that the grid clips; only of classes, whose errors there are one.
+
+    Their norm is known, up to the axes of the curvature: rows that are too few to stand out anywhere do so at one place.
+    """
+    law = norms.law
+    if law is None or not problem.loss.classes:
+        return False
+    radius = 4.0 * problem.rotation.row_map.limit * problem.rotation.step
+    values = np.linalg.eigvalsh(curvature.matrix)
+    nearest = radius / math.sqrt(values[-1])
+    farthest = radius / math.sqrt(values[0])
+    # octaves from the end of what is significant on
+    first = math.floor(math.log2(nearest / law.end))
+    last = math.floor(math.log2(farthest / law.end))
+    there = law.later[max(first, 0) : max(last + 1, 0)]
+    noise = tuning.NORMAL * law.octave_std
+    return bool(np.any(there > noise))
+
+
 def concerns_of(
     problem: TrainingProblem,
     curvature: PooledMoment,
@@ -346,7 +366,8 @@ def concerns_of(
     one_class = any(is_one_class(score, score_noise, each, dispersion) for each in of_class)
     noise = math.sqrt(2.0 * dim) * eta
     separated = is_separated(float(np.trace(curvature.plain)), noise, dispersion)
-    return replace(concerns, one_class=one_class, separated=separated)
+    far = shows_clipped_rows(problem, curvature, radial.norms)
+    return replace(concerns, one_class=one_class, separated=separated, heavy_tail=far)
 
 
 def shape_of_squares(radial: RadialMean) -> FloatArray:
@@ -845,6 +866,7 @@ class ExactStep:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.radial.reason
         heavy = (tail > tuning.NORMAL * std) | (reason == Reason.HEAVY_TAIL)
+        heavy |= self.concerns.heavy_tail
         # Estimates that so few rows determine that rows hidden by noise in a count of norms may dominate them.
         hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)

@@ -19,14 +19,14 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.regression import regression_tuning as tuning
-from fastpubpriv.regression.coordinates import Weighting, some, water_filled, weighting
+from fastpubpriv.regression.coordinates import Weighting, water_filled, weighting
 from fastpubpriv.regression.public_fits import (
+    AnyPosterior,
     Bound,
     LogisticPosterior,
     Posterior,
-    chances,
+    ResidualClip,
     fit,
-    mean_curvature,
     normal_clips,
     sandwich,
 )
@@ -83,7 +83,7 @@ class Secant:
 class NewtonState:
     """State after some measurements: coefficients and their variances, in the coordinates of the posterior."""
 
-    def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
+    def __init__(self, posterior: AnyPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
         self._varying = posterior.varying
@@ -94,9 +94,8 @@ class NewtonState:
         self.variance: FloatArray = posterior.variance.copy()
         # factor by which the public rows' variance was enlarged to agree with the measurements
         self.drift = 1.0
+        self.lever: FloatArray = np.ones(0)  # (k,), factors of typical rows in the last step
         self._disagreement = 0.0
-        # factors of public rows in the last step, see `Weighting`
-        self.lever: FloatArray = np.ones(0)
         # Of the measurements alone; the first excludes the sampling error of private rows, which all have in common.
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
@@ -241,7 +240,7 @@ def chosen_weighting(
     public: FloatArray,
     variance: FloatArray,
     precision: Callable[[float, float], float],
-    floor: float = tuning.EVEN,
+    floor: float,
 ) -> Weighting:
     """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
 
@@ -252,22 +251,30 @@ def chosen_weighting(
     return with_precision(precision(first.radius, first.share))
 
 
-def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
+def _repeats(
+    posterior: AnyPosterior,
+    variance: FloatArray,
+    noise_variance: FloatArray,
+    steps: IntArray,
+) -> FloatArray:
     """Effective number of `steps` (k,), of plans (k, D), with the same error by the curvature: (1 + r) / (1 - r)."""
-    # It acts on the remaining error, which has the correlation r from one step to the next.
+    # It acts on the remaining error, which has the correlation r from one step to the next; that of classes changes meanwhile.
+    if not posterior.is_linear:
+        return np.ones(len(steps))
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(
         variance, axis=1
     )
     return np.asarray(np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps))
 
 
-def step_counts(posterior: Posterior) -> tuple[int, ...]:
+def step_counts(posterior: AnyPosterior) -> tuple[int, ...]:
     """Return the candidate numbers of steps, in ascending order."""
-    return (*tuning.STEPS, *tuning.MORE_STEPS) if posterior.few else tuning.STEPS
+    more = posterior.few and posterior.is_linear
+    return (*tuning.STEPS, *tuning.MORE_STEPS) if more else tuning.STEPS
 
 
 def plan_newton(
-    posterior: Posterior,
+    posterior: AnyPosterior,
     n_priv: float,
     noise: Noise,
     center: Fraction = Fraction(0),
@@ -279,7 +286,11 @@ def plan_newton(
     }
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
-    if posterior.few and predicted >= tuning.NOISY * posterior.part * posterior.unexplained:
+    if (
+        isinstance(posterior, Posterior)
+        and posterior.few
+        and predicted >= tuning.NOISY * posterior.part * posterior.unexplained
+    ):
         pairs = normal_clips(posterior)
         steps, place, _ = _least(posterior, n_priv, noises, [judged for _, judged in pairs])
         clip = pairs[place][0]
@@ -290,7 +301,10 @@ def plan_newton(
 
 
 def _least(
-    posterior: Posterior, n_priv: float, noises: Mapping[int, float], clips: Sequence[Bound]
+    posterior: AnyPosterior,
+    n_priv: float,
+    noises: Mapping[int, float],
+    clips: Sequence[Bound],
 ) -> tuple[int, int, float]:
     """Return the best number of steps, index of the clip, and error; `noises` are those of a step by number of steps."""
     best: tuple[int, int, float] | None = None
@@ -309,10 +323,12 @@ def _least(
 
 
 def _simulated(
-    posterior: Posterior, n_priv: float, noises: Mapping[int, float], clips: Sequence[Bound]
+    posterior: AnyPosterior,
+    n_priv: float,
+    noises: Mapping[int, float],
+    clips: Sequence[Bound],
 ) -> list[list[float]]:
     """Predicted squared error for each number of steps and clip, with the radius and share of the first step throughout."""
-    unit = posterior.unexplained
     plans = [(count, bound) for count in noises for bound in clips]
     bounds = [bound for _, bound in plans]
     steps = np.array([count for count, _ in plans])
@@ -320,87 +336,44 @@ def _simulated(
     varying = posterior.varying
     variance = np.tile(posterior.variance, (len(plans), 1))
     pooled = np.zeros((len(plans), len(posterior.variance)))
-    laws = [bound.at(math.sqrt(unit + posterior.spread)) for bound in bounds]
+    laws = [bound.at(size) for bound, size in zip(bounds, posterior.sizes(error), strict=True)]
     here = np.array([(law.bound, law.inside, law.energy) for law in laws]).T
     per_step = np.array([noises[count] for count, _ in plans])
+    curvature = posterior.curvature_at(posterior.mean)
+    curvature_error = posterior.curvature_error + 1.0 / n_priv
+    middle = float(curvature.mean())
 
     def precision(radius: FloatArray, share: FloatArray, on: int = 0) -> FloatArray:
         """Precisions of the plans from `on`, with powers by the same function as for a single plan."""
-        ratio = (
-            radius
-            * per_step[on:]
-            * here[0]
-            * np.sqrt(unit + error[on:])
-            / (n_priv * here[1] * share)
-        )
+        unit = here[0] * posterior.sizes(error[on:])
+        slope = n_priv * here[1] * middle * share
+        ratio = radius * per_step[on:] * unit / slope
         return np.array([each**-2 for each in ratio.tolist()])
 
     radius = share = np.ones(len(plans))
     for _ in range(2):
         total = precision(radius, share)
-        spreads = np.sqrt(water_filled(variance, total, tuning.EVEN) / total[:, None])
+        spreads = np.sqrt(water_filled(variance, total, posterior.even) / total[:, None])
         first = weighting(posterior.typical, spreads)
         radius = first.radius
         share = first.share
-    relative = (first.shares / share[:, None]) ** 2
+    relative = (first.shares / share[:, None] * curvature / middle) ** 2
     for step in range(int(steps[-1])):
         on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
-        filled = water_filled(variance[on:], precision(radius[on:], share[on:], on), tuning.EVEN)
+        total = precision(radius[on:], share[on:], on)
+        filled = water_filled(variance[on:], total, posterior.even)
         noise_variance = 1.0 / (filled * relative[on:])
-        again = _repeats(variance[on:], noise_variance, steps[on:])
-        bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
+        again = _repeats(posterior, variance[on:], noise_variance, steps[on:])
+        bent = curvature_error * error[on:] * again
         pooled[on:] += 1.0 / (noise_variance + bent[:, None])
-        sampling = here[2] * (unit + error[on:]) / (n_priv * here[1] ** 2)
-        variance[on:] = 1.0 / (
-            1.0 / posterior.variance + 1.0 / (1.0 / pooled[on:] + sampling[:, None])
-        )
+        of_row = here[2] * posterior.sizes(error[on:]) ** 2 / here[1] ** 2
+        sampling = of_row[:, None] * (posterior.energy / curvature) / n_priv
+        variance[on:] = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled[on:] + sampling))
         error[on:] = np.add.reduce(variance[on:] * varying, axis=1)
-        sizes = np.sqrt(unit + error[on:]).tolist()
+        sizes = posterior.sizes(error[on:]).tolist()
         laws[on:] = [bound.at(size) for bound, size in zip(bounds[on:], sizes, strict=True)]
     return error.reshape(len(noises), -1).tolist()
-
-
-def plan_logistic(
-    posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = tuning.STEPS[-1]
-) -> NewtonPlan:
-    """Return the plan with the number of steps, at most `most`, of least predicted error, from public numbers."""
-    m = len(posterior.labels)
-    h = posterior.curvature
-    public = posterior.typical
-    best = None
-    for steps in (each for each in tuning.STEPS if each <= most):
-        per_step = noise(Fraction(1, steps))
-        variance = posterior.variance
-        pooled = np.zeros_like(h)
-        weights = _weights(public, variance, h, n_priv, per_step)
-        total = (weights.radius * per_step / n_priv) ** -2
-        for _ in range(steps):
-            spread_sq = water_filled(variance, total * float(h.mean()) ** 2, tuning.EVEN_OF_CLASSES)
-            spread_sq /= spread_sq.sum()
-            error = (tuning.CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
-            pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
-            variance = 1.0 / (
-                1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h))
-            )
-        predicted = 0.5 * float(h @ (posterior.varying * variance))
-        if best is None or predicted < best.predicted:
-            best = NewtonPlan(steps=steps, predicted=predicted, public_excess=posterior.excess)
-    assert best is not None
-    return best
-
-
-def _weights(
-    public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float
-) -> Weighting:
-    """Return water-filled weights for the precision of a step."""
-    middle = float(h.mean())
-    return chosen_weighting(
-        public,
-        variance,
-        lambda radius, _: (radius * noise / (n_priv * middle)) ** -2,
-        tuning.EVEN_OF_CLASSES,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -408,90 +381,45 @@ class Step:
     """What a step assumes: bound and weights of its sum, and the curvature of the loss near the current coefficients."""
 
     scale: float  # of a residual
-    clip: float  # bound on residuals, in units of `scale`
+    law: ResidualClip  # bound on residuals, in units of `scale`
     weights: Weighting
-    gain: FloatArray  # (D,), mean change of a weighted row's slope by a coefficient
+    slopes: FloatArray  # (D,), mean change of a weighted row's slope by a coefficient, without the bound
     curvature: FloatArray  # (D,), mean second derivative of the loss
-    sampling: Any  # variance of a coefficient by one row; a number, or (D,)
+    sampling: FloatArray  # (D,), variance of a coefficient by one row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualLink:
-    """The squared and the Huber loss: residuals are clipped, and whitened rows have unit curvature."""
+def next_step(
+    posterior: AnyPosterior,
+    clip: Bound,
+    state: NewtonState,
+    noise: float,
+    n_priv: float,
+) -> Step:
+    """Return what the next step assumes; `noise` is that on a sum of rows clipped to radius 1."""
+    scale = float(posterior.sizes(np.array(state.error)))
+    law = clip.at(scale)
+    everywhere = posterior.curvature_at(state.mean)
+    middle = law.inside * float(everywhere.mean())
 
-    posterior: Posterior
-    clip: Bound
+    def precision(radius: float, share: float) -> float:
+        slope = n_priv * middle * share
+        std = radius * noise * law.bound * scale / slope
+        return float(std**-2)
 
-    def step(self, state: NewtonState, noise: float, n_priv: float) -> Step:
-        """Return the next step; `noise` is that on a sum of rows clipped to radius 1."""
-        scale = math.sqrt(self.posterior.unexplained + state.error)
-        clip = self.clip.at(scale)
-
-        def precision(radius: float, share: float) -> float:
-            std = radius * noise * clip.bound * scale / (n_priv * clip.inside * share)
-            return float(std**-2)
-
-        weights = chosen_weighting(self.posterior.typical, state.variance, precision)
-        gain = clip.inside * weights.shares
-        sampling = clip.energy * scale**2 / clip.inside**2
-        return Step(
-            scale=scale,
-            clip=clip.bound,
-            weights=weights,
-            gain=gain,
-            curvature=np.ones(len(state.mean)),
-            sampling=sampling,
-        )
-
-    def repeats(self, variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
-        """Return the effective number of steps with the same error by the curvature."""
-        one_plan = np.array([steps])
-        effective = _repeats(variance[None], noise_variance[None], one_plan)
-        return float(effective.item())
-
-    def effects(self, step: Step, mean: FloatArray) -> FloatArray:
-        """Effect (k, D) of each typical public row on a measurement, over its prediction of the move."""
-        lever = step.weights.lever
-        return self.posterior.typical * lever[:, None] / step.weights.shares
+    weights = chosen_weighting(posterior.typical, state.variance, precision, posterior.even)
+    curvature = posterior.curvature_at(state.mean, weights.lever)
+    slopes = curvature * weights.shares if posterior.is_linear else curvature
+    of_row = law.energy * scale**2 / law.inside**2
+    return Step(
+        scale=scale,
+        law=law,
+        weights=weights,
+        slopes=slopes,
+        curvature=curvature,
+        sampling=of_row * (posterior.energy / curvature),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ClassesLink:
-    """The logistic loss: residuals are at most one, and the curvature depends on the coefficients."""
-
-    posterior: LogisticPosterior
-
-    def step(self, state: NewtonState, noise: float, n_priv: float) -> Step:
-        """Return the next step; `noise` is that on a sum of rows clipped to radius 1."""
-        known = self.posterior
-        public = known.typical
-        factors = some(known.factors)
-        m = len(known.labels)
-        before = mean_curvature(public, state.mean, factors, m)
-        weights = _weights(public, state.variance, before, n_priv, noise)
-        curvature = mean_curvature(public, state.mean, weights.lever * factors, m)
-        return Step(
-            scale=1.0,
-            clip=1.0,
-            weights=weights,
-            gain=curvature,
-            curvature=curvature,
-            sampling=known.energy / curvature,
-        )
-
-    def repeats(self, variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
-        """Return one, since the curvature changes with the coefficients."""
-        return 1.0
-
-    def effects(self, step: Step, mean: FloatArray) -> FloatArray:
-        """Effect (k, D) of each typical public row on a measurement, over its prediction of the move."""
-        public = self.posterior.typical
-        p = chances(public @ mean)
-        bends = step.weights.lever * some(self.posterior.factors) * p * (1.0 - p)
-        return public * bends[:, None] / step.gain
-
-
-Link = ResidualLink | ClassesLink
 # (step, coefficients, weights of rows, scale and clip of residuals) -> the released sum, and the deviation of its noise
 Ask = Callable[[int, FloatArray, Weighting, float, float], tuple[FloatArray, float]]
 
@@ -501,14 +429,20 @@ def bounded(move: FloatArray, public: FloatArray, longest: float) -> tuple[Float
     # The root mean square of the changes is at most `longest`. A step that is shortened does not tell where the minimum is.
     change = math.sqrt(float(np.mean((public @ move) ** 2)))
     part = min(1.0, longest / max(change, 1e-300))
-    return part * move, (1.0 - part) ** 2 * float(move @ move) / len(move)
+    length_sq = float(move @ move)
+    lost_sq = (1.0 - part) ** 2 * length_sq
+    return part * move, lost_sq / len(move)
 
 
 def newton(
-    link: Link, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask, longest: float
+    posterior: AnyPosterior,
+    plan: NewtonPlan,
+    n_priv: float,
+    noise: Noise,
+    ask: Ask,
+    longest: float,
 ) -> NewtonState:
     """Run the steps; `ask` releases the sums. A step changes predictions by `longest` at most, infinity for the squared loss."""
-    posterior = link.posterior
     state = NewtonState(posterior)
     public = posterior.typical
     per_step = noise(plan.share)
@@ -522,11 +456,10 @@ def newton(
     curvature_error = posterior.curvature_error + 1.0 / n_priv
     effects = np.zeros_like(public)
     for index in range(plan.steps):
-        step = link.step(state, per_step, n_priv)
-        state.lever = step.weights.lever
-        total, noise_std = ask(index, state.mean, step.weights, step.scale, step.clip)
-        slope_of_sum = n_priv * step.gain * step.weights.spread
-        unit = step.clip * step.scale / slope_of_sum
+        step = next_step(posterior, plan.clip, state, per_step, n_priv)
+        total, noise_std = ask(index, state.mean, step.weights, step.scale, step.law.bound)
+        slope_of_sum = n_priv * (step.law.inside * step.slopes) * step.weights.spread
+        unit = step.law.bound * step.scale / slope_of_sum
         noise_variance = (unit * noise_std) ** 2
         here = Slope(
             start=state.mean,
@@ -537,13 +470,18 @@ def newton(
         if with_secants:
             state.note_secant(step.curvature)
         move = state.newton_step(step.curvature)
-        again = link.repeats(state.variance, noise_variance, plan.steps)
+        counts = np.array([plan.steps])
+        (again,) = _repeats(posterior, state.variance[None], noise_variance[None], counts)
         variance = noise_variance + curvature_error * state.error * again
         if unsure:
             move, cut_variance = bounded(move, public, longest)
             variance = variance + cut_variance
         state.add(state.mean + move, variance, step.sampling / n_priv)
-        effects = link.effects(step, state.mean)
+        state.lever = step.weights.lever
+        bends = step.weights.lever * posterior.bends_at(state.mean)
+        bent = public * bends[:, None]
+        # of a row on a measurement, over its prediction of the move
+        effects = bent / step.slopes
     if unsure:
         state.settle()
     if informed:

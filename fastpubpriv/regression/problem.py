@@ -25,6 +25,7 @@ from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, u
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.public_fits import (
     EVEN,
+    AnyPosterior,
     Bound,
     FixedClip,
     LogisticPosterior,
@@ -64,7 +65,7 @@ class TrainingProblem:
 
     loss: Loss  # what is minimized
     whitener: Whitener  # terms to whitened coordinates
-    posterior: Posterior | LogisticPosterior  # of the coefficients given public rows
+    posterior: AnyPosterior  # of the coefficients given public rows
     rotation: Rotation  # the map of a private row
     n_priv: int  # number of private rows
     # mean weight of the private rows, in units of their cap: that of public rows until it is released, or 1
@@ -388,9 +389,7 @@ def _in_order(
     return table[order], weights[order]
 
 
-def _of_unequal_rows(
-    posterior: Posterior | LogisticPosterior, heavy: FloatArray
-) -> Posterior | LogisticPosterior:
+def _of_unequal_rows(posterior: AnyPosterior, heavy: FloatArray) -> AnyPosterior:
     """Return the posterior for private rows with weights like `heavy` (k,), at most 1: sampling errors have w^2 r^2 for w r^2."""
     if isinstance(posterior, LogisticPosterior):
         missed = posterior.factors * (posterior.labels - chances(posterior.rows @ posterior.mean))
@@ -504,9 +503,7 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
 
 
-def linearized(
-    known: Posterior | LogisticPosterior, at: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def linearized(known: AnyPosterior, at: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Rows (m, D) and residuals (m,) of the least squares that the loss of the public rows is near coefficients `at`."""
     rows = known.rows
     off = known.labels - known.rows @ at

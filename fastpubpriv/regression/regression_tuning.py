@@ -28,7 +28,7 @@ CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
 LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
 SMALLER_RESIDUALS = 2.0  # factor by which residuals of few public rows may be smaller than assumed
-# least strength for few rows of classes, whose separation cross-validation does not reveal
+# least strength for few rows of classes, whose separation leaving out one does not reveal
 MODEST_RIDGE = 1.0
 INTERCEPT_RIDGE = 0.1  # ridge on the intercept of classes, relative to that on the others
 # added to that of the intercept, which categories that sum to one leave undetermined
@@ -70,9 +70,7 @@ MANY = 10  # public rows per coordinate from which their error of the curvature 
 FEWEST_PUBLIC = 3
 
 # ---- Releases before the steps: the mean of the rows, and the sum of private weights.
-CENTER_FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
-CENTER_FEWER = 8.0  # coordinates per public row from which the mean is released at any price
-CHEAP_CENTER = Fraction(1, 20)  # a cheap share of the budget
+CENTER_FEW = 8.0  # coordinates per public row from which the mean is released
 CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # candidate shares of the budget
 LEFT_SQ = 1.0  # maximum squared distance from the mean that may remain, whitened
 # candidate shares of the budget for the sum of weights
@@ -109,7 +107,6 @@ WIDE = 1.25
 WIDE_SCORES = 6.0
 # factor of counts, a whole number, from which rounding it down costs next to nothing
 FINE_COUNTS = 100
-SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
 # factor on the variance of public rows above which they are from another population
 MOST_DRIFT = 2.0
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
@@ -167,23 +164,3 @@ MOST_COEFFICIENTS = 64
 # noise variance over sampling variance below which there are two rounds, and what both may add to it
 QUIET_ROUNDS = 3.0
 SPLIT = 0.1
-
-# ---- Noisy gradients (`python -m benchmarks.papers b-tables-5-10`).
-FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches
-EPOCHS = (1.0, 4.0, 16.0)  # candidate passes over the rows with sampled batches
-MOST_SAMPLED = 20_000  # maximum number of steps with sampled batches
-# candidate weights of the private gradient
-WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-# candidate step sizes over the longest stable one
-SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))
-NUDGE = 1e-3  # change of predictions for numerical derivatives
-LEAST_EIGENVALUE = 1e-9  # least eigenvalue of the curvature over the largest
-CONTRACTION_DOUBT = 0.15  # relative error of the contraction of a step
-RIDGES = (1e-2, 1.0, 100.0)  # candidate ridges of the public fit, in rows of unit length
-
-# ---- One release: a choice among models, and output perturbation.
-LOSS_QUANTILE = 0.99  # quantile of the differences of public losses that is their clip
-TRUTHS = 32  # number of true models that a prediction draws from the uncertainty of the public fit
-LEFT = 0.1  # distance to the minimum that the fixed number of steps may leave, over the noise
-STRENGTHS = tuple(2.0**-k for k in range(12))  # candidate ridges, over curvature * radius^2
-SHARES = (1.0, 0.5, 0.25, 0.1)  # candidate private weights, over n / (n + m)

@@ -51,6 +51,7 @@ from fastpubpriv.regression.problem import (
     shrinkage_bias,
 )
 from fastpubpriv.regression.public_fits import (
+    AnyPosterior,
     FixedClip,
     LogisticPosterior,
     Posterior,
@@ -64,11 +65,11 @@ from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import softmax
 
 
-def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fraction:
+def center_share(posterior: AnyPosterior, n_priv: float, noise: steps.Noise) -> Fraction:
     """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
     m = len(posterior.labels)
     dim = len(posterior.mean)
-    if dim < tuning.CENTER_FEW * m:
+    if not posterior.is_linear or dim < tuning.CENTER_FEW * m:
         return Fraction(0)
     weight = weighting(posterior.typical, np.ones(dim))
     # noise of a mean over that of a sum clipped to radius 1
@@ -78,8 +79,7 @@ def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fra
         for share in tuning.CENTER_SHARES
         if dim / (m + (unit * noise(share)) ** -2) <= tuning.LEFT_SQ
     )
-    share = next(enough, tuning.CENTER_SHARES[-1])
-    return share if share <= tuning.CHEAP_CENTER or dim >= tuning.CENTER_FEWER * m else Fraction(0)
+    return next(enough, tuning.CENTER_SHARES[-1])
 
 
 def one(prediction: float, label: float) -> float:
@@ -261,9 +261,8 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
     known = problem.posterior
     none = np.zeros((problem.dim,) * 2)
-    if not problem.exact or known.drawn is not None:
-        bias = shrinkage_bias(problem, known.covariance)
-        return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
+    if problem.has_few_rows or known.drawn is not None:
+        return Fitted(mean=known.mean, covariance=known.covariance, noise=none)
     exact, covariance = own_fit(problem)
     # What is moved does not depend on the levels that others are compared with.
     about = problem.about_the_mean
@@ -298,7 +297,7 @@ def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
         return softmax.draws(problem)
     known = problem.posterior
     dim = problem.dim
-    most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
+    most = steps.step_counts(known)[-1]
     rounds = 2 if problem.is_bounded else 1
     after = rounds * (2 * DRAWS + 2 * dim * dim + 2 * dim) if problem.exact else 0
     before = DRAWS + 1 if problem.label_share else 0
@@ -332,14 +331,10 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
 def _plan_steps(problem: TrainingProblem, left: Spending, most: int) -> Any:
     """Plan at most `most` Newton steps at a total cost of `left`; raise InputError if a release has no grid."""
     noise = partial(left.std, "sum", problem.dim)
-    plan: Any
-    if isinstance(problem.posterior, Posterior):
-        center = center_share(problem.posterior, problem.counted, noise)
-        plan = steps.plan_newton(problem.posterior, problem.counted, noise, center, most)
-        if center:
-            left.part(center).grid("sum", problem.dim, problem.n_priv)
-    else:
-        plan = steps.plan_logistic(problem.posterior, problem.counted, noise, most)
+    center = center_share(problem.posterior, problem.counted, noise)
+    plan = steps.plan_newton(problem.posterior, problem.counted, noise, center, most)
+    if center:
+        left.part(center).grid("sum", problem.dim, problem.n_priv)
     left.part(plan.share).grid("sum", problem.dim, problem.n_priv)
     return plan
 
@@ -399,13 +394,8 @@ def _learn_steps(
         )
         return released.value, released.noise_std
 
-    link: steps.Link
-    if isinstance(known, Posterior):
-        link = steps.ResidualLink(posterior=known, clip=plan.clip)
-    else:
-        link = steps.ClassesLink(posterior=known)
     longest = problem.longest_move
-    state = steps.newton(link, plan, problem.counted, noise, ask, longest)
+    state = steps.newton(known, plan, problem.counted, noise, ask, longest)
     fitted = Fitted(
         mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift
     )

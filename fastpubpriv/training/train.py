@@ -114,7 +114,7 @@ def train(
     Privacy
     -------
     Neighbors: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
-    each step, and one for the mean of the rows if there are five coordinates or more for each public row; squared l2
+    each step, and one for the mean of the rows if there are eight coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
     third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the Huber, logistic and softmax loss there are up to two
@@ -445,7 +445,7 @@ def _training_result(
         public_coefficients=listed.with_constant(alone, math.nan)[1:],
         public_intercept=float(alone[0]),
         public_covariance=listed.matrix_with_constant(
-            problem.covariance_in_units(public.covariance, bias=public.bias)
+            problem.covariance_in_units(public.covariance)
         ),
         public_drift=fitted.drift,
         loss=problem.loss.name,

@@ -24,6 +24,7 @@ from fastpubpriv.regression import curvature, exact, newton, public_fits
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.curvature import PooledMoment
 from fastpubpriv.regression.exact import ExactStep
+from fastpubpriv.regression.problem import Fitted
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import huber_loss, methods
 
@@ -294,10 +295,18 @@ def test_intervals_of_public_rows_alone_are_about_least_squares(monkeypatch):
     assert np.all(result.standard_error > deviation)
     for found in (result, light):
         assert abs(found.coefficients[0] - wanted[1]) < 1.1 * found.standard_error[0]
-    # planted
-    monkeypatch.setattr(methods, "shrinkage_bias", lambda problem, covariance: np.zeros(41))
-    light = fitted(x, y, 100, method="throw_away", tails="light")
-    assert abs(light.coefficients[0] - wanted[1]) > 3.0 * light.standard_error[0]
+    # planted: the posterior of one prior for all
+    monkeypatch.setattr(
+        methods,
+        "public_fit",
+        lambda problem: Fitted(
+            mean=problem.posterior.mean,
+            covariance=problem.posterior.covariance,
+            noise=np.zeros((41, 41)),
+        ),
+    )
+    shrunk = fitted(x, y, 100, method="throw_away", tails="light")
+    assert abs(shrunk.coefficients[0] - wanted[1]) > 3.0 * shrunk.standard_error[0]
 
 
 def test_intervals_of_public_rows_alone_are_about_the_likelihood():

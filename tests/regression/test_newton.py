@@ -127,7 +127,7 @@ def stream(draws, *, tails="any", vary=1.0):
 
 
 # draws of 100 that steps without bound and secants leave off by more than .5
-RAN_AWAY = (1, 4, 28, 34, 44, 48, 50, 90)
+RAN_AWAY = (1, 4, 24, 28, 34, 44, 48, 90)
 
 
 @pytest.mark.parametrize("tails", ["any", "light"])
@@ -142,7 +142,7 @@ def without_secants(monkeypatch):
 
 
 def test_planted_fault_steps_without_bound_and_secants_end_far_off(monkeypatch):
-    """Errors are .5 to 1.8."""
+    """Errors are .5 to 26."""
     without_secants(monkeypatch)
     monkeypatch.setattr(tuning, "LONGEST_MOVE", math.inf)
     errors, _ = stream(RAN_AWAY, tails="light")
@@ -150,16 +150,16 @@ def test_planted_fault_steps_without_bound_and_secants_end_far_off(monkeypatch):
 
 
 def test_planted_fault_steps_without_bound_and_secants_run_away(monkeypatch):
-    """Of private rows that vary 2.5 times as much; errors of these draws are .04 to .11 with both, and 21 to 48 without."""
+    """Of private rows that vary 2.5 times as much; errors of these draws are .11 at most with both, and 18 to 41 without."""
     without_secants(monkeypatch)
     monkeypatch.setattr(tuning, "LONGEST_MOVE", math.inf)
-    errors, _ = stream((1, 8, 9, 11, 14, 18), tails="light", vary=2.5)
+    errors, _ = stream((0, 1, 4, 9, 14), tails="light", vary=2.5)
     assert np.min(errors) > 10.0
 
 
 def test_planted_fault_bounded_steps_without_secants_end_far_off(monkeypatch):
     """Errors of these draws are .08 at most, and .4 to 1.4 without."""
-    draws = (18, 23, 36, 45, 47)
+    draws = (18, 23, 36, 47)
     errors, _ = stream(draws, tails="light", vary=2.5)
     assert np.max(errors) < 0.2
     without_secants(monkeypatch)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, linear_regression, logistic_regression, train
+from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.reasons import Reason
@@ -232,6 +232,23 @@ def test_a_few_rows_far_out_are_a_heavy_tail(seed):
     x, y = normal_rows()
     y = y + np.random.default_rng([5, seed]).standard_t(2, size=len(y))
     assert named(fitted(x, y, 100)) == {"heavy_tail"}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("share", "least", "most"), [(0.03, 6, 8), (0.0, 0, 1)])
+def test_rows_beyond_all_public_ones_are_a_heavy_tail_of_classes(share, least, most):
+    """150 of 5,000 rows have -999 for an unknown cell, none of 60 public ones: at epsilon 1 no count stands out but at the clip."""
+    found = 0
+    for seed in range(8):
+        x, y = normal_rows(5060, seed)
+        rng = np.random.default_rng([7, seed])
+        far = np.flatnonzero(rng.random(5000) < share) + 60
+        y = (y > 0.0).astype(float)
+        x[far, 2] = -999.0
+        y[far] = rng.random(len(far)) < 0.5
+        result = fitted(x, y, 60, logistic_regression, budget=PureDP(1))
+        found += Reason.HEAVY_TAIL in named(result)
+    assert least <= found <= most, f"{found} of 8 draws"
 
 
 def test_labels_without_a_mean_are_a_fallback():
