@@ -229,12 +229,14 @@ def make_problem(
     assert design is not None
     used = table[usable]
     counted = None if given is None else given[usable]
-    labeled = np.isfinite(used[:, -1])
-    has_labels = bool(labeled.all()) or int(labeled.sum()) >= tuning.FEWEST_PUBLIC
+    labeled = used[np.isfinite(used[:, -1])]
+    has_labels = len(labeled) >= min(tuning.FEWEST_PUBLIC, len(used))
+    if len(labeled) == len(used):
+        labeled = used  # in the same layout
     center, scale, resolution = 0.0, 1.0, 0.0
     label_share = Fraction(0)
     if has_labels and not loss.classes:
-        center, scale, resolution = stated.label_unit(used[labeled][:, -1])
+        center, scale, resolution = stated.label_unit(labeled[:, -1])
     elif not loss.classes:
         center, known_scale = stated.stated_label_unit()
         label_share = tuning.LABEL_COUNT if known_scale is None else Fraction(0)
@@ -248,8 +250,8 @@ def make_problem(
     )
     class_weights = np.ones(2)
     if pair is not None:
-        part = None if counted is None else counted[labeled]
-        class_weights = stated.class_weights(pair, used[labeled][:, -1], part)
+        part = None if counted is None else counted[np.isfinite(used[:, -1])]
+        class_weights = stated.class_weights(pair, labeled[:, -1], part)
         first, second = class_weights.tolist()
         loss = loss if first == second else weighted_logistic(first, second)
     public = PublicRows(
@@ -262,7 +264,7 @@ def make_problem(
         class_weights=class_weights,
     )
     posterior = public.posterior(loss, resolution, has_labels=has_labels)
-    every = np.vstack([posterior.rows, whitener(terms[~labeled])])
+    every = np.vstack([posterior.rows, whitener(terms[np.isnan(public.labels)])])
     longest = float(np.sqrt(np.max(np.sum(every**2, axis=1))))
     radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
     matrix = posterior.turn[1:].T @ whitener.root.T
@@ -333,6 +335,7 @@ class PublicRows:
         self, loss: Loss, resolution: float, labeled: BoolArray, counted: FloatArray | None
     ) -> tuple[Posterior | LogisticPosterior, Importance]:
         """Return the posterior of the `labeled` rows (M,), and their importance."""
+        terms = self.terms if labeled.all() else self.terms[labeled]  # in the same layout
         labels = self.labels[labeled]
         factors = None
         if np.ptp(self.class_weights) > 0.0:
@@ -342,7 +345,7 @@ class PublicRows:
             importance = Importance.of(
                 np.ones(len(labels)) if counted is None else counted, factors
             )
-        rows = (self.terms[labeled], labels, self.weights[labeled], self.whitener)
+        rows = (terms, labels, self.weights[labeled], self.whitener)
         if loss.classes:
             return logistic_posterior(*rows, importance=importance, factors=factors), importance
         threshold = huber_threshold(loss)
