@@ -231,8 +231,6 @@ def make_problem(
     counted = None if given is None else given[usable]
     labeled = used[np.isfinite(used[:, -1])]
     has_labels = len(labeled) >= min(tuning.FEWEST_PUBLIC, len(used))
-    if len(labeled) == len(used):
-        labeled = used  # in the same layout
     center, scale, resolution = 0.0, 1.0, 0.0
     label_share = Fraction(0)
     if has_labels and not loss.classes:
@@ -254,17 +252,19 @@ def make_problem(
         class_weights = stated.class_weights(pair, labeled[:, -1], part)
         first, second = class_weights.tolist()
         loss = loss if first == second else weighted_logistic(first, second)
+    labels = label_values(used[:, -1], center, scale, pair)
+    unequal = stated.weight_cap is not None
     public = PublicRows(
         whitener=whitener,
         terms=terms,
-        labels=label_values(used[:, -1], center, scale, pair),
+        labels=labels,
         weights=weights,
         counted=counted,
-        unequal=stated.weight_cap is not None,
+        unequal=unequal,
         class_weights=class_weights,
     )
     posterior = public.posterior(loss, resolution, has_labels=has_labels)
-    every = np.vstack([posterior.rows, whitener(terms[np.isnan(public.labels)])])
+    every = np.vstack([posterior.rows, whitener(terms[np.isnan(labels)])])
     longest = float(np.sqrt(np.max(np.sum(every**2, axis=1))))
     radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
     matrix = posterior.turn[1:].T @ whitener.root.T
@@ -281,18 +281,9 @@ def make_problem(
     )
     complete = len(used) / len(table)
     made = TrainingProblem(
-        loss=loss,
-        whitener=whitener,
-        posterior=posterior,
-        rotation=rotation,
-        n_priv=n_priv,
-        weight_share=share,
-        weight_spread=spread,
-        tails=stated.tails,
-        complete=complete,
-        has_labels=has_labels,
-        label_share=label_share,
+        loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
     )
+    made = replace(made, has_labels=has_labels, label_share=label_share)
     return made, len(used)
 
 
