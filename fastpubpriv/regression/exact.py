@@ -550,6 +550,11 @@ class ExactStep:
         return max(self.radial.dim - len(self.curvature.flattest), 1)
 
     @property
+    def residual_scale(self) -> float:
+        """Root mean square of the residuals at the start, as the norms of scores show it."""
+        return self.radial.norms.rms / math.sqrt(self.radial.dim)
+
+    @property
     def m(self) -> int:
         """Number of public rows."""
         return len(self.public_scores)
@@ -820,7 +825,7 @@ class ExactStep:
             drift=drift,
             ends=one_sided(ends),
             excess=excess,
-            residual_scale=self.radial.norms.rms / math.sqrt(self.radial.dim),
+            residual_scale=self.residual_scale,
         )
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:

@@ -243,12 +243,12 @@ def make_problem(
     assert design is not None
     used = table[usable]
     counted = None if given is None else given[usable]
-    labeled = np.isfinite(used[:, -1])
-    has_labels = bool(labeled.all()) or int(labeled.sum()) >= tuning.FEWEST_PUBLIC
+    labeled = used[np.isfinite(used[:, -1])]
+    has_labels = len(labeled) >= min(tuning.FEWEST_PUBLIC, len(used))
     center, scale, resolution = 0.0, 1.0, 0.0
     label_share = Fraction(0)
     if has_labels and not loss.classes:
-        center, scale, resolution = stated.label_unit(used[labeled][:, -1])
+        center, scale, resolution = stated.label_unit(labeled[:, -1])
     elif not loss.classes:
         center, known_scale = stated.stated_label_unit()
         label_share = tuning.LABEL_COUNT if known_scale is None else Fraction(0)
@@ -262,21 +262,23 @@ def make_problem(
     )
     class_weights = np.ones(2)
     if pair is not None:
-        part = None if counted is None else counted[labeled]
-        class_weights = stated.class_weights(pair, used[labeled][:, -1], part)
+        part = None if counted is None else counted[np.isfinite(used[:, -1])]
+        class_weights = stated.class_weights(pair, labeled[:, -1], part)
         first, second = class_weights.tolist()
         loss = loss if first == second else weighted_logistic(first, second)
+    labels = label_values(used[:, -1], center, scale, pair)
+    unequal = stated.weight_cap is not None
     public = PublicRows(
         whitener=whitener,
         terms=terms,
-        labels=label_values(used[:, -1], center, scale, pair),
+        labels=labels,
         weights=weights,
         counted=counted,
-        unequal=stated.weight_cap is not None,
+        unequal=unequal,
         class_weights=class_weights,
     )
     posterior = public.posterior(loss, resolution, has_labels=has_labels)
-    every = np.vstack([posterior.rows, whitener(terms[~labeled])])
+    every = np.vstack([posterior.rows, whitener(terms[np.isnan(labels)])])
     longest = float(np.sqrt(np.max(np.sum(every**2, axis=1))))
     radius = tuning.FAR_ROWS * longest + np.sqrt(whitener.root.shape[1])
     matrix = posterior.turn[1:].T @ whitener.root.T
@@ -293,18 +295,9 @@ def make_problem(
     )
     complete = len(used) / len(table)
     made = TrainingProblem(
-        loss=loss,
-        whitener=whitener,
-        posterior=posterior,
-        rotation=rotation,
-        n_priv=n_priv,
-        weight_share=share,
-        weight_spread=spread,
-        tails=stated.tails,
-        complete=complete,
-        has_labels=has_labels,
-        label_share=label_share,
+        loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
     )
+    made = replace(made, has_labels=has_labels, label_share=label_share)
     return made, len(used)
 
 
@@ -347,6 +340,7 @@ class PublicRows:
         self, loss: Loss, resolution: float, labeled: BoolArray, counted: FloatArray | None
     ) -> tuple[Posterior | LogisticPosterior, Importance]:
         """Return the posterior of the `labeled` rows (M,), and their importance."""
+        terms = self.terms if labeled.all() else self.terms[labeled]  # in the same layout
         labels = self.labels[labeled]
         factors = None
         if np.ptp(self.class_weights) > 0.0:
@@ -356,7 +350,7 @@ class PublicRows:
             importance = Importance.of(
                 np.ones(len(labels)) if counted is None else counted, factors
             )
-        rows = (self.terms[labeled], labels, self.weights[labeled], self.whitener)
+        rows = (terms, labels, self.weights[labeled], self.whitener)
         if loss.classes:
             return logistic_posterior(*rows, importance=importance, factors=factors), importance
         threshold = huber_threshold(loss)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -43,16 +44,20 @@ def _prior_variance(dim: int, label_variance: float) -> FloatArray:
     return variance
 
 
+def _without_rows(dim: int) -> dict[str, Any]:
+    """The common fields of a posterior without public rows."""
+    none = np.zeros(0)
+    rows = np.zeros((0, dim))
+    common = {"turn": np.eye(dim), "mean": np.zeros(dim)}
+    return common | {"rows": rows, "weights": none, "labels": none}
+
+
 def prior(dim: int, threshold: float | None) -> Posterior:
     """The law of `dim` coefficients without labels, whose unit is their root mean square; `threshold` of the Huber loss."""
     none = np.zeros(0)
     return Posterior(
-        turn=np.eye(dim),
-        mean=np.zeros(dim),
+        **_without_rows(dim),
         variance=_prior_variance(dim, 1.0),
-        rows=np.zeros((0, dim)),
-        weights=none,
-        labels=none,
         residuals=none,
         leverage=none,
         scale=1.0,
@@ -65,21 +70,19 @@ def prior(dim: int, threshold: float | None) -> Posterior:
 
 def prior_of_classes(dim: int, class_weights: FloatArray) -> LogisticPosterior:
     """The same for log-odds, with the weights (2,) of the classes."""
-    none = np.zeros(0)
-    rows = np.zeros((0, dim))
+    common = _without_rows(dim)
+    none = common["labels"]
     variance = _prior_variance(dim, tuning.ODDS_SQ)
+    # of residuals of one half in each class
+    energy = float(np.sum(class_weights**2) / np.sum(class_weights))
     return LogisticPosterior(
-        turn=np.eye(dim),
-        mean=np.zeros(dim),
+        **common,
         variance=variance,
-        rows=rows,
-        weights=none,
-        labels=none,
         ridge=np.diag(1.0 / variance),
         curvature=none,
-        counted=(rows, none, none),
+        counted=(common["rows"], none, none),
         factors=none,
-        energy=np.full(dim, float(np.sum(class_weights**2) / np.sum(class_weights))),
+        energy=np.full(dim, energy),
     )
 
 
@@ -87,24 +90,21 @@ def on_all_rows(
     known: Posterior, rows: FloatArray, weights: FloatArray, confirmed: float
 ) -> Posterior:
     """Return the posterior for public rows (M, D) with weights (M,) and made-up labels; `confirmed` as in `Whitener`."""
-    drawn = known.scale * special.ndtri(golden_shares(len(rows)))
+    m = len(rows)
+    drawn = known.scale * special.ndtri(golden_shares(m))
     fitted = rows @ known.mean
     root = np.sqrt(weights)
     usual = drawn * root / known.scale
     clips = candidate_clips(usual, fitted * root, known.scale)
     if known.threshold is not None:
-        clips = (FixedClip(threshold=known.threshold, residuals=usual, counts=np.ones(len(rows))),)
+        clips = (FixedClip(threshold=known.threshold, residuals=usual, counts=np.ones(m)),)
+    made = replace(known, rows=rows, weights=weights, clips=clips, blank=True, drawn=drawn)
     return replace(
-        known,
-        rows=rows,
-        weights=weights,
+        made,
         labels=fitted + drawn,
         residuals=drawn,
-        leverage=np.zeros(len(rows)),
-        clips=clips,
-        curvature_error=tuning.CURVATURE * confirmed / len(rows),
-        blank=True,
-        drawn=drawn,
+        leverage=np.zeros(m),
+        curvature_error=tuning.CURVATURE * confirmed / m,
     )
 
 
@@ -124,10 +124,11 @@ def plan_label_count(spending: Spending, n: int) -> NormCount:
     """Return the plan of the count of n distances of labels from their center. Raise InputError if noise would hide them."""
     cost = spending.allowance
     count = NormCount.costing(cost, cost, n, 1, spending=spending)
-    if count.shares.count_std > tuning.HIDDEN_LABELS * n:
+    noise = count.shares.count_std
+    if noise > tuning.HIDDEN_LABELS * n:
         raise InputError(
             "no label is public: pass y_scale=, the size of labels that you know, or y_bounds=, since the noise of a private "
-            f"count of them would be {count.shares.count_std:.3g} of {n} rows"
+            f"count of them would be {noise:.3g} of {n} rows"
         )
     count.check_grid()
     return count
