@@ -468,11 +468,11 @@ class Design:
 
 
 def named_design(
-    design: Design | None,
+    design: Any,  # a `Design`, or None
     terms: Any,  # the same, or its `ListedTerms`
     classes: Sequence[float] | None,
     names: Sequence[str],
-    shares: FloatArray | None,  # (p,), means of the terms of a design over public rows
+    shares: Any,  # (p,), means of the terms of a design over public rows, or None
 ) -> dict[str, Any]:
     """Return a design with the `terms` of a result as plain values, ready for JSON, with the names of classes that are texts."""
     named: dict[str, Any] = {}

@@ -140,9 +140,10 @@ class LinearModel(Result):
         if self.coefficients.shape[-1] != p or not isinstance(texts, Mapping):
             return False
         reference = design.get("reference", {})
-        if not isinstance(reference, Mapping) or not set(reference) <= set(
-            design.get("columns", ())
-        ):
+        columns = design.get("columns", ())
+        if not isinstance(reference, Mapping) or not isinstance(columns, tuple):
+            return False
+        if "source" in design and len(columns) != self.dim:
             return False
         wanted = (
             {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
@@ -160,7 +161,7 @@ class LinearModel(Result):
         if wanted:
             fine = fine and all(type(j) is int and 0 <= j < self.dim for j in design["source"])
         fine = fine and (bool(wanted) or p == self.dim) and set(texts) <= set(self.columns or ())
-        words = [names, *texts.values()]
+        words = [columns, names, tuple(reference.values()), *texts.values()]
         fine = fine and all(
             isinstance(each, tuple) and all(type(text) is str for text in each) for each in words
         )
