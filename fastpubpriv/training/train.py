@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
-from fastpubpriv.errors import warn
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
@@ -323,8 +323,8 @@ def _fit(
         given["progress"],
         max_memory=given["max_memory"],
     )
-    auto = method == "auto"
     loss, record, settings = methods.requested(method, wanted)
+    auto = method == "auto" and isinstance(loss, Loss)
     takes_classes = isinstance(loss, Loss) and (loss.classes or loss.scores)
     rows, table, stated = open_inputs(name, x_priv, y_priv, given, classes=takes_classes)
     dim = rows.dim - 1 - (stated.weights_priv is not None)
@@ -340,15 +340,30 @@ def _fit(
         problem, n_pub = make_gradient_problem(
             loss, table, names, rows.n, scaling=scaling, stated=stated
         )
-        if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
-            record = methods.NEWTON
-            settings = None
         problem = replace(problem, settings=settings, rows=rows)
-    spent = record.spends(given["budget"])
-    run = session.start(name, rows, spent, draws=record.draws(problem), **account)
+    choice = methods.Choice(method=record, problem=problem)
+    if auto:
+        choices = [choice] if stepwise else []
+        if isinstance(problem, GradientProblem):
+            if loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
+                known = replace(problem, settings=None)
+                choices = [methods.Choice(method=methods.NEWTON, problem=known)]
+            choices += methods.gradient_choices(problem, given["budget"])
+        elif name == "train":  # the other verbs promise intervals, which gradient methods lack
+            with contextlib.suppress(InputError):  # weights of rows are for "newton"
+                gradients, _ = make_gradient_problem(
+                    loss, table, names, rows.n, scaling="standard", stated=stated
+                )
+                gradients = replace(gradients, rows=rows)
+                choices += methods.gradient_choices(gradients, given["budget"])
+        choice = methods.choose(choices, name, given["budget"])
+    chosen = choice.method
+    problem = choice.problem
+    spent = chosen.spends(given["budget"])
+    run = session.start(name, rows, spent, draws=chosen.draws(problem), **account)
     if isinstance(problem, GradientProblem):
         problem = replace(problem, executor=run.executor)
-    chosen, plan = methods.choose(problem, run.account, record, auto=auto)
+    plan = choice.plan if auto else chosen.prepare(problem, run.account)
     descent = isinstance(problem, GradientProblem)
     # With tails="any" the curvature of the rows in use is released; here it is that of public rows times the number of rows.
     if plan.reads and not descent and stated.tails == "light":
