@@ -474,8 +474,9 @@ class Choice:
             return math.inf
         loss = self.problem.loss
         of_classes = loss is not None and (loss.classes or loss.scores)
-        flat = of_classes and self.method.settings is not None
-        return float(predicted) * (tuning.FLAT_CLASSES if flat else 1.0)
+        single = self.method is OUTPUT_PERTURBATION
+        hopeful = self.method.settings is not None and (of_classes or single)
+        return float(predicted) * (tuning.HOPEFUL if hopeful else 1.0)
 
 
 def gradient_choices(problem: GradientProblem, budget: Budget) -> list[Choice]:
@@ -515,4 +516,4 @@ def choose(choices: Sequence[Choice], name: str, budget: Budget) -> Choice:
     if least == math.inf:
         return Choice(method=PUBLIC_ONLY, problem=first).prepared(name, budget)
     ties = [each for each in possible if each.error <= tuning.TIE * least]
-    return min(ties, key=lambda each: (each.method is not NEWTON, each.error))
+    return min(ties, key=lambda each: (each.method.name != NEWTON.name, each.error))

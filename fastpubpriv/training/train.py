@@ -92,9 +92,12 @@ def train(
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         "newton": whitened Newton steps and exact coefficients (squared, Huber, logistic and softmax loss).
-        "throw_away": public rows only (spends nothing). "auto": "newton", or public rows only if noise is predicted to dominate;
-        for other losses, and for softmax with fewer than five public rows for each coefficient of all classes but one or more than
-        64 of these, "semi_dp", or public rows only if that is predicted to gain little. Noisy gradient descent: "semi_dp", "dp_sgd"
+        "throw_away": public rows only (spends nothing). "auto": the least error predicted from public numbers of "newton",
+        "semi_dp", "pda_mirror_descent" and, for a pure budget, "output_perturbation", at their defaults; "newton" if it is within a
+        tenth of the least, or if there are fewer than two public rows for each coefficient, and public rows only if nothing is
+        predicted to gain a tenth over them. A method that cannot run is left out: all but "newton" with weights of rows, and
+        "newton" for softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these.
+        Gradient methods have no intervals: pass "newton" where these are needed. Noisy gradient descent: "semi_dp", "dp_sgd"
         and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
         "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
@@ -184,7 +187,8 @@ def linear_regression(
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, y_scale}
     method : "auto", "newton" or "throw_away"
-        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
+        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
+        dominates. All have intervals; `train` also compares methods that have none.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
@@ -266,7 +270,8 @@ def logistic_regression(
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
-        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
+        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
+        dominates. All have intervals; `train` also compares methods that have none.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
