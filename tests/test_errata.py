@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from scipy.stats import chi2
+from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv.mixtures.list_decoding import decode_means

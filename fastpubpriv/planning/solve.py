@@ -300,7 +300,9 @@ def plan(
     far too small: `details` then has `is_a_guess` 1, and the plan shows it. In `details`,
     `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, for which the method is
     worthwhile: it reduces the error of the public rows alone by the tenth that "auto" requires. "auto" is that of `train`; for
-    `linear_regression` and `logistic_regression`, which compare methods with intervals only, pass "newton". The `minimax` numbers are the two
+    `linear_regression` and `logistic_regression`, which compare methods with intervals only, pass "newton".
+
+    The `minimax` numbers are the two
     terms of paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
     c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and all constants one. If the second term is smaller,
     public rows gain at most a constant factor.

@@ -159,7 +159,7 @@ class _Call:
             return Choice(method=record, problem=problem).prepared("plan", budget)
         choices = [newton]
         with contextlib.suppress(InputError):  # weights of rows are for "newton"
-            choices += gradient_choices(replace(self.gradients, n_priv=n_priv), budget)
+            choices += gradient_choices(replace(self.gradients, n_priv=n_priv))
         return choose(choices, "plan", budget)
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

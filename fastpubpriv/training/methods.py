@@ -39,7 +39,7 @@ from fastpubpriv.gradient.gradient_problem import public_fit as public_fit_of_gr
 from fastpubpriv.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
-from fastpubpriv.privacy import Budget, PureDP
+from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.regression import exact
 from fastpubpriv.regression import newton as steps
@@ -479,13 +479,11 @@ class Choice:
         return float(predicted) * (tuning.HOPEFUL if hopeful else 1.0)
 
 
-def gradient_choices(problem: GradientProblem, budget: Budget) -> list[Choice]:
+def gradient_choices(problem: GradientProblem) -> list[Choice]:
     """Return the methods with settings, at their defaults, that "auto" compares; they share a public fit."""
     # Two others never win: T disjoint batches have sqrt(T) times the noise of T full passes, and "dp_sgd" is "semi_dp" with a
     # private weight of one from a start farther off, at a distance that a shrunk public fit understates.
-    records = [SEMI_DP, PDA_MIRROR_DESCENT]
-    if isinstance(budget, PureDP):
-        records.append(OUTPUT_PERTURBATION)
+    records = (SEMI_DP, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION)
     known = public_fit_of_gradients(problem, 0.0)
     return [
         Choice(method=each, problem=replace(problem, known=known, settings=each.settings()))

@@ -45,6 +45,7 @@ from fastpubpriv.results.models import (
 from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import Rows
 from fastpubpriv.training import methods, softmax
 
 
@@ -93,7 +94,7 @@ def train(
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         "newton": whitened Newton steps and exact coefficients (squared, Huber, logistic and softmax loss).
         "throw_away": public rows only (spends nothing). "auto": the least error predicted from public numbers of "newton",
-        "semi_dp", "pda_mirror_descent" and, for a pure budget, "output_perturbation", at their defaults; "newton" if it is within a
+        "semi_dp", "pda_mirror_descent" and "output_perturbation", at their defaults; "newton" if it is within a
         tenth of the least, or if there are fewer than two public rows for each coefficient, and public rows only if nothing is
         predicted to gain a tenth over them. A method that cannot run is left out: all but "newton" with weights of rows, and
         "newton" for softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these.
@@ -348,19 +349,15 @@ def _fit(
         problem = replace(problem, settings=settings, rows=rows)
     choice = methods.Choice(method=record, problem=problem)
     if auto:
-        choices = [choice] if stepwise else []
+        gradients: GradientProblem | None = None
         if isinstance(problem, GradientProblem):
-            if loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
-                known = replace(problem, settings=None)
-                choices = [methods.Choice(method=methods.NEWTON, problem=known)]
-            choices += methods.gradient_choices(problem, given["budget"])
+            gradients = problem
         elif name == "train":  # the other verbs promise intervals, which gradient methods lack
             with contextlib.suppress(InputError):  # weights of rows are for "newton"
                 gradients, _ = make_gradient_problem(
                     loss, table, names, rows.n, scaling="standard", stated=stated
                 )
-                gradients = replace(gradients, rows=rows)
-                choices += methods.gradient_choices(gradients, given["budget"])
+        choices = _compared(choice, gradients, rows, exact=stated.tails == "any")
         choice = methods.choose(choices, name, given["budget"])
     chosen = choice.method
     problem = choice.problem
@@ -404,6 +401,19 @@ def _fit(
                 name, _training_result(run, problem, plan, learned, origins, shared)
             )
         return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
+
+
+def _compared(
+    first: methods.Choice, gradients: GradientProblem | None, rows: Rows, *, exact: bool
+) -> list[methods.Choice]:
+    """Return the methods that "auto" compares; `exact` is whether softmax may take Newton steps."""
+    if gradients is None:
+        return [first]
+    known = replace(gradients, rows=rows, settings=None)
+    choices = [] if first.method.settings is not None else [first]
+    if exact and known.loss is LOSSES["softmax"] and softmax.knows(known):
+        choices = [methods.Choice(method=methods.NEWTON, problem=known)]
+    return choices + methods.gradient_choices(known)
 
 
 def _training_result(
