@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -349,15 +350,11 @@ def _fit(
         problem = replace(problem, settings=settings, rows=rows)
     choice = methods.Choice(method=record, problem=problem)
     if auto:
-        gradients: GradientProblem | None = None
-        if isinstance(problem, GradientProblem):
-            gradients = problem
-        elif name == "train":  # the other verbs promise intervals, which gradient methods lack
-            with contextlib.suppress(InputError):  # weights of rows are for "newton"
-                gradients, _ = make_gradient_problem(
-                    loss, table, names, rows.n, scaling="standard", stated=stated
-                )
-        choices = _compared(choice, gradients, rows, exact=stated.tails == "any")
+        make = partial(
+            make_gradient_problem, loss, table, names, rows.n, scaling="standard", stated=stated
+        )
+        # The other verbs promise intervals, which gradient methods lack.
+        choices = _compared(choice, make, rows, stated.tails) if name == "train" else [choice]
         choice = methods.choose(choices, name, given["budget"])
     chosen = choice.method
     problem = choice.problem
@@ -404,15 +401,23 @@ def _fit(
 
 
 def _compared(
-    first: methods.Choice, gradients: GradientProblem | None, rows: Rows, *, exact: bool
+    first: methods.Choice,
+    make: Callable[[], tuple[GradientProblem, int]],
+    rows: Rows,
+    tails: str,
 ) -> list[methods.Choice]:
-    """Return the methods that "auto" compares; `exact` is whether softmax may take Newton steps."""
-    if gradients is None:
-        return [first]
-    known = replace(gradients, rows=rows, settings=None)
-    choices = [] if first.method.settings is not None else [first]
-    if exact and known.loss is LOSSES["softmax"] and softmax.knows(known):
-        choices = [methods.Choice(method=methods.NEWTON, problem=known)]
+    """Return the methods that "auto" of `train` compares; `make` returns the problem of gradient methods."""
+    known = first.problem
+    if isinstance(known, TrainingProblem):
+        try:
+            gradients = replace(make()[0], rows=rows)
+        except InputError:  # weights of rows are for "newton"
+            return [first]
+        return [first, *methods.gradient_choices(gradients)]
+    choices = []
+    known = replace(known, settings=None)
+    if tails == "any" and known.loss is LOSSES["softmax"] and softmax.knows(known):
+        choices.append(methods.Choice(method=methods.NEWTON, problem=known))
     return choices + methods.gradient_choices(known)
 
 
