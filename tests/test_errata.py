@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from scipy.stats import chi2
+from spies import seeded
 
 import fastpubpriv as fpp
 from fastpubpriv.mixtures.list_decoding import decode_means
@@ -96,6 +97,24 @@ def test_b7_a_bias_in_every_column():
     bias = np.full(4, 0.1)
     assert bias @ bias == pytest.approx(4 * 0.1**2)
     assert bias @ bias != pytest.approx(4 * 0.1)
+
+
+def test_b9_raw_public_gradients_pull_elsewhere():
+    # Quantiles of an exponential law, mean 1; a location fit by gradients clipped at 1 solves mean(clip(y - w)) = 0.
+    labels = -np.log1p(-(np.arange(2000) + 0.5) / 2000)
+    ones = np.ones((2000, 1))
+    found = {}
+    for kind in ("clip", "raw"):
+        method = fpp.training.SemiDP(
+            steps=60, step_size=0.5, priv_weight=0.5, clip_norm=1.0, scaling="none", public_gradient=kind
+        )  # fmt: skip
+        given = {"x_pub": ones.copy(), "y_pub": labels.copy(), "loss": "squared", "method": method}
+        result = seeded(fpp.train, ones, labels, budget=fpp.ZCDP(1e4), **given)
+        found[kind] = float(np.ravel(result.coefficients)[0])
+    both_clipped, raw = found["clip"], found["raw"]
+    assert abs(np.mean(np.clip(labels - both_clipped, -1.0, 1.0))) < 0.01, found
+    assert both_clipped + 0.05 < raw < 1.0, found
+    assert fpp.training.SemiDP().public_gradient == "clip"
 
 
 def test_c1_a_net_of_weights():

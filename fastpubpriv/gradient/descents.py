@@ -7,7 +7,7 @@ error, a share of the private rows' sampling error, and the noise of all steps, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -48,6 +48,7 @@ class LossCurvature:
     inside: float  # share of the gradients' length that remains after clipping
     pull: FloatArray  # (D,), factor of a preconditioner
     turn: FloatArray  # (D, D), its columns are the eigenvectors
+    doubt: float  # relative error of the contraction of a step
 
     @property
     def public_error(self) -> float:
@@ -85,7 +86,6 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
         "clip": "public rows" if settings.clip_norm == "auto" else "argument",
         "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
     }
-    plans = []
     sizes = settings.options("step_size")
     if not sizes:
         if curvature is None:
@@ -96,8 +96,10 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
             curvature.inside * float(np.max(curvature.values * curvature.pull))
         )
         sizes = [longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES]
+    plans = []
     for steps in step_choices(problem):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
+        weights = _weights(problem, lengths, clip, noisy, curvature)
         plan = PreparedDescent(
             start=start,
             steps=steps,
@@ -107,17 +109,13 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
             preconditioner=preconditioner,
             predicted=None,
             public_excess=None,
+            step_size=sizes[0],
+            priv_weight=weights[0],
+            reads=weights[0] > 0.0,
         )
-        plans += [
-            _predicted(
-                replace(plan, step_size=size, priv_weight=weight, reads=weight > 0.0),
-                curvature,
-                problem,
-                noisy,
-            )
-            for weight in _weights(problem, lengths, clip, noisy, curvature)
-            for size in sizes
-        ]
+        if curvature is not None:
+            plan = _least(plan, curvature, problem, noisy, weights, sizes)
+        plans.append(plan)
     return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
 
 
@@ -231,20 +229,52 @@ def public_curvature(
     if ridge is not None:
         pull = 1.0 / (eigenvalues / float(weight.mean()) + ridge / len(eigenvalues))
     inside = float(np.sum(clipped * lengths)) / float(np.sum(lengths**2))
-    return LossCurvature(values, unknown, far, energy, inside, pull, turn)
+    doubt = tuning.CONTRACTION_DOUBT
+    if ridge is not None:
+        # The inverse of a second moment of m rows leaves curvatures that spread by sqrt(D / m) (Marchenko and Pastur 1967).
+        doubt = max(doubt, math.sqrt(problem.units.width / m))
+    return LossCurvature(values, unknown, far, energy, inside, pull, turn, doubt)
+
+
+def _least(
+    plan: PreparedDescent,
+    curvature: LossCurvature,
+    problem: GradientProblem,
+    noise: float,
+    weights: Sequence[float],
+    sizes: Sequence[float],
+) -> PreparedDescent:
+    """Return the plan with the private weight and the step size of least predicted error."""
+    alpha = np.array(weights)[:, None, None]
+    errors = _predicted(plan, curvature, problem, noise, alpha, np.array(sizes)[:, None])
+    best = int(np.argmin(errors))
+    weight = weights[best // len(sizes)]
+    return replace(
+        plan,
+        step_size=sizes[best % len(sizes)],
+        priv_weight=weight,
+        reads=weight > 0.0,
+        predicted=float(errors.flat[best]),
+        public_excess=problem.excess_part * curvature.public_error,
+    )
 
 
 def _predicted(
-    plan: PreparedDescent, curvature: LossCurvature | None, problem: GradientProblem, noise: float
-) -> PreparedDescent:
-    """Return the plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
-    if curvature is None:
-        return plan
+    plan: PreparedDescent,
+    curvature: LossCurvature,
+    problem: GradientProblem,
+    noise: float,
+    alpha: FloatArray,
+    step_size: FloatArray,
+) -> FloatArray:
+    """Return predicted errors (weights, sizes); `noise` is the standard deviation on the mean gradient.
+
+    `alpha` (weights, 1, 1) are weights of the private gradient, `step_size` (sizes, 1).
+    """
     settings = problem.settings
     c = curvature
-    alpha = plan.priv_weight
     steps = plan.steps
-    size = plan.step_size * c.pull / (1.0 - settings.momentum)
+    size = step_size * c.pull / (1.0 - settings.momentum)
     if settings.accelerated:
         size = size * max(1.0, steps / 4.0)  # the progress of this many steps of plain descent
     with np.errstate(all="ignore"):
@@ -256,11 +286,7 @@ def _predicted(
         )
         # The contraction of a step has a relative error: after few steps that share of the initial error remains.
         doubt = (
-            alpha
-            * tuning.CONTRACTION_DOUBT
-            * (1.0 - left)
-            * steps
-            * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+            alpha * c.doubt * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
         )
         rows = len(problem.x)
         public_rows = min(settings.public_batch_rows or rows, rows)
@@ -279,10 +305,8 @@ def _predicted(
             + spread
             + (0.0 if warm else end**2 * c.far)
         )
-        unit = problem.excess_part
-        total = unit * float(np.sum(c.values * error))
-    alone = unit * c.public_error
-    return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)
+        total = problem.excess_part * np.sum(c.values * error, axis=-1)
+    return np.where(np.isfinite(total), total, np.inf)
 
 
 def descend(

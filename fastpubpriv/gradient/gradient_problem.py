@@ -233,6 +233,9 @@ class SemiDP(Descent):
 
     Attributes as in `Descent`, by default full batches, everything else chosen from public rows.
 
+    SemiDP clips public gradients by default, Algorithm 1 does not: `public_gradient="raw"` is the algorithm as printed. Both
+    gradients are then clipped at the same norm, so that the weighted sum of their means has its minimum where that of all rows has.
+
     Examples
     --------
     >>> import numpy as np

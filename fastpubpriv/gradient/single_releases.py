@@ -39,7 +39,8 @@ MOST_CANDIDATES = 10_000
 class Exponential:
     """Choose among models that public rows suggest, by the exponential mechanism (McSherry and Talwar 2007).
 
-    Paper B has no algorithm of this kind: its pure rates (Theorem 42) rely on exponential mechanisms over all models.
+    Paper B has no algorithm of this kind: its pure rates (Theorem 42) rely on exponential mechanisms over all models. A finite list
+    hardly improves on the public rows alone in more than a few columns: `python -m benchmarks.training_choice --one-release`.
 
     Attributes
     ----------

@@ -110,6 +110,11 @@ MEANINGS = {
     "list_decoding_weights": "its vectors of weights",
     "noise_multiplier": "noise of a step, over the bound on a row",
     "takes_newton": "takes Newton steps (1: yes)",
+    "takes_throw_away": "takes public rows alone (1: yes)",
+    "takes_semi_dp": "takes semi-private gradient descent (1: yes)",
+    "takes_dp_sgd": "takes noisy gradient descent on private rows alone (1: yes)",
+    "takes_pda_mirror_descent": "takes mirror descent (1: yes)",
+    "takes_output_perturbation": "takes noise on the minimum of the loss (1: yes)",
     "newton": "error of Newton steps",
     "semi_dp": "error of semi-private gradient descent",
     "dp_sgd": "error of noisy gradient descent on private rows alone",
@@ -296,7 +301,10 @@ def plan(
     informative, the same rows in every call. With no more of them than coefficients every error is a guess, which may be
     far too small: `details` then has `is_a_guess` 1, and the plan shows it. In `details`,
     `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, for which the method is
-    worthwhile: it reduces the error of the public rows alone by the tenth that "auto" requires. The `minimax` numbers are the two
+    worthwhile: it reduces the error of the public rows alone by the tenth that "auto" requires. "auto" is that of `train`; for
+    `linear_regression` and `logistic_regression`, which compare methods with intervals only, pass "newton".
+
+    The `minimax` numbers are the two
     terms of paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
     c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and all constants one. If the second term is smaller,
     public rows gain at most a constant factor.

@@ -20,16 +20,23 @@ from fastpubpriv.gradient.gradient_problem import (
     make_gradient_problem,
     public_fit,
 )
+from fastpubpriv.gradient.single_releases import EXPONENTIAL
 from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.regression.inputs import DataSpec
-from fastpubpriv.regression.problem import TrainingMethod, TrainingProblem, make_problem
+from fastpubpriv.regression.problem import TrainingProblem, make_problem
 from fastpubpriv.regression.public_fits import Posterior
-from fastpubpriv.release.account import Account
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import WORTH
-from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose
+from fastpubpriv.training.methods import (
+    METHODS,
+    NEWTON,
+    PUBLIC_ONLY,
+    Choice,
+    choose,
+    gradient_choices,
+)
 
 # The order of the squared error that privacy adds to a sum of unit rows, from their dimension and the amounts of a budget.
 COST_OF_PRIVACY: dict[type[Budget], Callable[..., float]] = {
@@ -147,30 +154,34 @@ class _Call:
         made = make_gradient_problem(**self.given, scaling="standard")[0]
         return replace(made, known=public_fit(made, 0.0))
 
-    def _ask(
-        self, name: str, n_priv: int, budget: Budget
-    ) -> tuple[TrainingMethod, Any, Any, Account]:
-        """Return the method of a name, its plan, its problem, and the account that would pay."""
-        record = METHODS.get(name, NEWTON)  # "auto" is not among them
-        problem: Any = replace(self.problem, n_priv=n_priv)
-        if record.settings is not None:
-            problem = replace(self.gradients, n_priv=n_priv, settings=record.settings())
-        account = Account("plan", record.spends(budget), draws=record.draws(problem))
-        return (*choose(problem, account, record, auto=name == "auto"), problem, account)
+    def _ask(self, name: str, n_priv: int, budget: Budget) -> Choice:
+        """Return the method of a name, or that "auto" chooses, with its plan and the account that would pay."""
+        newton = Choice(method=NEWTON, problem=replace(self.problem, n_priv=n_priv))
+        if name != "auto":
+            record = METHODS[name]
+            problem: Any = newton.problem
+            if record.settings is not None:
+                problem = replace(self.gradients, n_priv=n_priv, settings=record.settings())
+            return Choice(method=record, problem=problem).prepared("plan", budget)
+        choices = [newton]
+        with contextlib.suppress(InputError):  # weights of rows are for "newton"
+            choices += gradient_choices(replace(self.gradients, n_priv=n_priv))
+        return choose(choices, "plan", budget)
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         """Return the predicted error of the method, and details of its plan."""
-        chosen, plan, problem, account = self._ask(self.method, n_priv, budget)
+        choice = self._ask(self.method, n_priv, budget)
         details = {
-            "steps": float(plan.steps),
-            "noise_multiplier": chosen.noise(problem, plan, account),
+            "steps": float(choice.plan.steps),
+            "noise_multiplier": choice.method.noise(choice.problem, choice.plan, choice.account),
         }
         if self.method == "auto":
             details |= {
-                f"takes_{word}": float(chosen is each)
-                for word, each in (("newton", NEWTON), ("public", PUBLIC_ONLY))
+                f"takes_{each.name}": float(choice.method is each)
+                for each in METHODS.values()
+                if each is not EXPONENTIAL
             }
-        return _excess(plan), details
+        return _excess(choice.plan), details
 
     def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
         """Return the error of every method, the rows and budget from which training is worthwhile, and the minimax rates."""
@@ -178,7 +189,7 @@ class _Call:
         for name in METHODS:
             # Output perturbation does not support some losses, and public rows that a line fits exactly give no clip bound.
             with contextlib.suppress(InputError, BudgetError):
-                details[name] = _excess(self._ask(name, n_priv, budget)[1])
+                details[name] = _excess(self._ask(name, n_priv, budget).plan)
         details.pop(PUBLIC_ONLY.name, None)
         amount, *delta = budget.amounts
         known = self.problem.posterior
@@ -208,12 +219,12 @@ class _Call:
     def _worth(self, n_priv: int, budget: Budget) -> bool:
         """Whether private rows are worth their budget: "auto" reads them, or another method improves by the same factor."""
         try:
-            chosen, plan, *_ = self._ask(self.method, n_priv, budget)
+            choice = self._ask(self.method, n_priv, budget)
         except (InputError, BudgetError):
             return False
         if self.method == "auto":
-            return chosen is not PUBLIC_ONLY
-        return bool(_excess(plan) < WORTH * self.problem.posterior.excess)
+            return choice.method is not PUBLIC_ONLY
+        return bool(_excess(choice.plan) < WORTH * self.problem.posterior.excess)
 
 
 def _excess(plan: Any) -> float:

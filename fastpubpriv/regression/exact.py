@@ -200,7 +200,8 @@ def plan_exact(
             radial, pieces = plan_scores(account, of_round, dim, n)
     known = problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.part * known.row_variance
-    private = dim * row * risk(pieces, relative) / problem.counted
+    sampling = dim * row / problem.counted
+    private = sampling * risk(pieces, relative)
     # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
     of_sums = of_round.at(radial.count).count_steps(_grid_of_sums(radial).event)
     of_moments = counting.count_steps(moments.event)
@@ -210,13 +211,28 @@ def plan_exact(
         count=count,
         radial=radial,
         share=pieces,
-        predicted=1.0 / (1.0 / private + 1.0 / known.excess),
+        predicted=_pooled(
+            start.predicted, known.excess, sampling, sampling * relative / float(pieces)
+        ),
         public_excess=known.excess,
         steps=start.steps + rounds * (tuning.PASSES // 2 if joint else tuning.PASSES),
         rounds=rounds,
         joint=joint,
         hopeless=relative > tuning.HOPELESS and private > tuning.DROWNED * known.excess,
     )
+
+
+def _pooled(start: float, public: float, sampling: float, noise: float) -> float:
+    """Predicted error of the step from the start, of that start and of public rows together, from the errors of these.
+
+    The `sampling` error of private rows is common to the start and the step; the step adds its `noise`, in the same unit.
+    """
+    of_start = 1.0 / start - 1.0 / public  # precision by private rows
+    if of_start > 0.0:
+        # Water-filled steps have less noise than a mean of rows clipped to one radius, as `risk` has it.
+        noise_of_start = max(1.0 / of_start - sampling, np.finfo(float).tiny)
+        noise = 1.0 / (1.0 / noise + 1.0 / noise_of_start)
+    return 1.0 / (1.0 / (sampling + noise) + 1.0 / public)
 
 
 def row_score(

@@ -9,6 +9,9 @@ Methods are chosen by errors predicted from public numbers. Methods with setting
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -32,9 +35,11 @@ from fastpubpriv.gradient.gradient_problem import (
     GradientProblem,
     PreparedDescent,
 )
+from fastpubpriv.gradient.gradient_problem import public_fit as public_fit_of_gradients
 from fastpubpriv.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
+from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.regression import exact, unlabeled
 from fastpubpriv.regression import newton as steps
@@ -471,27 +476,70 @@ def requested(
     return loss, record, None if record.settings is None else record.settings()
 
 
-def choose(
-    problem: TrainingProblem | GradientProblem,
-    account: Account,
-    method: TrainingMethod,
-    *,
-    auto: bool,
-) -> tuple[TrainingMethod, Any]:
-    """Return a method and its plan; for "auto", public rows alone unless the method is possible and predicted to be better."""
-    if isinstance(problem, TrainingProblem) and not problem.has_labels:
-        auto = False  # public rows alone have no fit
-    try:
-        plan = method.prepare(problem, account)
-    except InputError:  # e.g. no grid of the noise is fine enough
-        if not auto:
-            raise
-    else:
-        # A prediction from two public rows is unreliable: public rows alone are used, at no cost.
-        few = (
-            isinstance(problem, TrainingProblem)
-            and len(problem.posterior.labels) < tuning.FEWEST_PUBLIC
-        )
-        if not auto or (plan.is_worth and not few):
-            return method, plan
-    return PUBLIC_ONLY, PUBLIC_ONLY.prepare(problem, account)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """A method with its problem, and once it is prepared its plan and the account that the plan is for."""
+
+    method: TrainingMethod
+    problem: TrainingProblem | GradientProblem
+    plan: Any = None
+    account: Account | None = None
+
+    def prepared(self, name: str, budget: Budget) -> Choice:
+        """Return the choice with its plan for a budget. Raise InputError if the method cannot run."""
+        draws = self.method.draws(self.problem)
+        account = Account(name, self.method.spends(budget), draws=draws)
+        plan = self.method.prepare(self.problem, account)
+        return replace(self, plan=plan, account=account)
+
+    @property
+    def error(self) -> float:
+        """Predicted excess of the loss, comparable between methods; infinite unless public rows alone are clearly worse."""
+        predicted = self.plan.predicted
+        if predicted is None or not math.isfinite(predicted) or not self.plan.is_worth:
+            return math.inf
+        loss = self.problem.loss
+        of_classes = loss is not None and (loss.classes or loss.scores)
+        single = self.method is OUTPUT_PERTURBATION
+        hopeful = self.method.settings is not None and (of_classes or single)
+        return float(predicted) * (tuning.HOPEFUL if hopeful else 1.0)
+
+
+def gradient_choices(problem: GradientProblem) -> list[Choice]:
+    """Return the methods with settings, at their defaults, that "auto" compares; they share a public fit."""
+    # Two others never win: T disjoint batches have sqrt(T) times the noise of T full passes, and "dp_sgd" is "semi_dp" with a
+    # private weight of one from a start farther off, at a distance that a shrunk public fit understates.
+    records = (SEMI_DP, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION)
+    known = public_fit_of_gradients(problem, 0.0)
+    return [
+        Choice(method=each, problem=replace(problem, known=known, settings=each.settings()))
+        for each in records
+        if each.settings is not None
+    ]
+
+
+def choose(choices: Sequence[Choice], name: str, budget: Budget) -> Choice:
+    """Return the choice of least predicted error, prepared; public rows alone, with the first problem, if none is worthwhile.
+
+    All of it from public numbers. Newton steps are preferred on a tie, since they have intervals.
+    """
+    first = choices[0].problem
+    possible: list[Choice] = []
+    if isinstance(first, TrainingProblem):
+        if not first.has_labels:  # public rows alone have no fit
+            return choices[0].prepared(name, budget)
+        m = len(first.posterior.labels)
+        if m < tuning.FEWEST_PUBLIC:
+            # A prediction from two public rows is unreliable: public rows alone are used, at no cost.
+            choices = ()
+        elif m < tuning.FEW * first.dim:
+            # Of few rows the curvature is no guide to how far steps along it lead.
+            choices = choices[:1]
+    for each in choices:
+        with contextlib.suppress(InputError):  # e.g. no grid of the noise is fine enough
+            possible.append(each.prepared(name, budget))
+    least = min((each.error for each in possible), default=math.inf)
+    if least == math.inf:
+        return Choice(method=PUBLIC_ONLY, problem=first).prepared(name, budget)
+    ties = [each for each in possible if each.error <= tuning.TIE * least]
+    return min(ties, key=lambda each: (each.method.name != NEWTON.name, each.error))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast, get_args
 
 import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
-from fastpubpriv.errors import warn
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
@@ -45,6 +46,7 @@ from fastpubpriv.results.models import (
 from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import Rows
 from fastpubpriv.training import methods, softmax
 
 
@@ -93,9 +95,12 @@ def train(
     {x_bounds, y_bounds, categories, reference, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         "newton": whitened Newton steps and exact coefficients (squared, Huber, logistic and softmax loss).
-        "throw_away": public rows only (spends nothing). "auto": "newton", or public rows only if noise is predicted to dominate;
-        for other losses, and for softmax with fewer than five public rows for each coefficient of all classes but one or more than
-        64 of these, "semi_dp", or public rows only if that is predicted to gain little. Noisy gradient descent: "semi_dp", "dp_sgd"
+        "throw_away": public rows only (spends nothing). "auto": the least error predicted from public numbers of "newton",
+        "semi_dp", "pda_mirror_descent" and "output_perturbation", at their defaults; "newton" if it is within a
+        tenth of the least, or if there are fewer than two public rows for each coefficient, and public rows only if nothing is
+        predicted to gain a tenth over them. A method that cannot run is left out: all but "newton" with weights of rows, and
+        "newton" for softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these.
+        Gradient methods have no intervals: pass "newton" where these are needed. Noisy gradient descent: "semi_dp", "dp_sgd"
         and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
         "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
@@ -187,7 +192,8 @@ def linear_regression(
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, reference, y_scale}
     method : "auto", "newton" or "throw_away"
-        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
+        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
+        dominates. All have intervals; `train` also compares methods that have none.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
@@ -271,7 +277,8 @@ def logistic_regression(
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, categories, reference, classes, class_weight}
     method : "auto", "newton" or "throw_away"
-        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
+        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
+        dominates. All have intervals; `train` also compares methods that have none.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
@@ -328,8 +335,8 @@ def _fit(
         given["progress"],
         max_memory=given["max_memory"],
     )
-    auto = method == "auto"
     loss, record, settings = methods.requested(method, wanted)
+    auto = method == "auto" and isinstance(loss, Loss)
     takes_classes = isinstance(loss, Loss) and (loss.classes or loss.scores)
     rows, table, stated = open_inputs(name, x_priv, y_priv, given, classes=takes_classes)
     dim = rows.dim - 1 - (stated.weights_priv is not None)
@@ -345,15 +352,22 @@ def _fit(
         problem, n_pub = make_gradient_problem(
             loss, table, names, rows.n, scaling=scaling, stated=stated
         )
-        if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
-            record = methods.NEWTON
-            settings = None
         problem = replace(problem, settings=settings, rows=rows)
-    spent = record.spends(given["budget"])
-    run = session.start(name, rows, spent, draws=record.draws(problem), **account)
+    choice = methods.Choice(method=record, problem=problem)
+    if auto:
+        make = partial(
+            make_gradient_problem, loss, table, names, rows.n, scaling="standard", stated=stated
+        )
+        # The other verbs promise intervals, which gradient methods lack.
+        choices = _compared(choice, make, rows, stated.tails) if name == "train" else [choice]
+        choice = methods.choose(choices, name, given["budget"])
+    chosen = choice.method
+    problem = choice.problem
+    spent = chosen.spends(given["budget"])
+    run = session.start(name, rows, spent, draws=chosen.draws(problem), **account)
     if isinstance(problem, GradientProblem):
         problem = replace(problem, executor=run.executor)
-    chosen, plan = methods.choose(problem, run.account, record, auto=auto)
+    plan = choice.plan if auto else chosen.prepare(problem, run.account)
     descent = isinstance(problem, GradientProblem)
     # With tails="any" the curvature of the rows in use is released; here it is that of public rows times the number of rows.
     if plan.reads and not descent and stated.tails == "light":
@@ -392,6 +406,27 @@ def _fit(
                 name, _training_result(run, problem, plan, learned, origins, shared)
             )
         return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
+
+
+def _compared(
+    first: methods.Choice,
+    make: Callable[[], tuple[GradientProblem, int]],
+    rows: Rows,
+    tails: str,
+) -> list[methods.Choice]:
+    """Return the methods that "auto" of `train` compares; `make` returns the problem of gradient methods."""
+    known = first.problem
+    if isinstance(known, TrainingProblem):
+        try:
+            gradients = replace(make()[0], rows=rows)
+        except InputError:  # weights of rows are for "newton"
+            return [first]
+        return [first, *methods.gradient_choices(gradients)]
+    choices = []
+    known = replace(known, settings=None)
+    if tails == "any" and known.loss is LOSSES["softmax"] and softmax.knows(known):
+        choices.append(methods.Choice(method=methods.NEWTON, problem=known))
+    return choices + methods.gradient_choices(known)
 
 
 def _training_result(

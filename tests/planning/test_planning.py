@@ -1,3 +1,4 @@
+import importlib
 import json
 import math
 from dataclasses import replace
@@ -42,8 +43,7 @@ from fastpubpriv.planning.forecasts import turning_point
 from fastpubpriv.planning.orders import THEOREMS
 from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
 from fastpubpriv.results.base import explain
-from fastpubpriv.session import Registry
-from fastpubpriv.training import methods
+from fastpubpriv.session import MethodPlan, Registry
 
 
 @pytest.mark.parametrize("n_pub", [2, 5, 6, 40])
@@ -570,17 +570,20 @@ def fitted(public, n_priv, **options):
 
 @pytest.fixture
 def plans(monkeypatch):
-    """The plans that calls of `train` choose, each before its debit; a result may have the excess that its scores show."""
-    chosen = []
-    choose = methods.choose
+    """The plans of calls of `train`, each made before its debit; a result may have the excess that its scores show."""
+    used = []
+    results = importlib.import_module("fastpubpriv.training.train")
 
-    def watched(*given, **options):
-        method, found = choose(*given, **options)
-        chosen.append(found)
-        return method, found
+    def watched(plain):
+        def result(*given):
+            used.extend(each for each in given if isinstance(each, MethodPlan))
+            return plain(*given)
 
-    monkeypatch.setattr(methods, "choose", watched)
-    return chosen
+        return result
+
+    for name in ("_training_result", "_descent_result"):
+        monkeypatch.setattr(results, name, watched(getattr(results, name)))
+    return used
 
 
 @pytest.mark.parametrize(("loss", "method", "notion"), PAIRS)
