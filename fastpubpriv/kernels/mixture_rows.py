@@ -17,13 +17,18 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels._mixture_numbers import (
+    COSINE,
     FAR,
+    FARTHEST_PHASE,
+    HALF_PI,
     LEAST_EXPONENT,
     LOG2_E,
     LOG_2_HIGH,
     LOG_2_LOW,
     POWERS,
+    SINE,
     TERMS,
+    TWO_OVER_PI,
     UNSEEN,
 )
 
@@ -60,12 +65,40 @@ def decay(values: FloatArray) -> FloatArray:
     values = np.maximum(values, LEAST_EXPONENT)
     whole = np.floor(values * LOG2_E + 0.5)
     rest = (values - whole * LOG_2_HIGH) - whole * LOG_2_LOW
-    power = np.full_like(rest, TERMS[0])
-    for term in TERMS[1:]:
-        power = power * rest + term
+    power = _polynomial(TERMS, rest)
     power *= POWERS[(-whole).astype(np.int64)]
     power[values <= LEAST_EXPONENT] = 0.0
     return power
+
+
+def _polynomial(terms: tuple[float, ...], values: FloatArray) -> FloatArray:
+    """Return a polynomial by Horner's rule, each product rounded, from the coefficient of the highest power on."""
+    total = np.full_like(values, terms[0])
+    for term in terms[1:]:
+        total *= values
+        total += term
+    return total
+
+
+def waves(phases: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return cosines and sines of numbers of magnitude up to FARTHEST_PHASE, and NaN for others, within 1e-12.
+
+    They are made of IEEE operations alone, so that each has the same bits on every machine, whatever stands beside it.
+    """
+    values = np.where(np.abs(phases) <= FARTHEST_PHASE, phases, np.nan)
+    whole = np.rint(values * TWO_OVER_PI)
+    rest = values
+    for part in HALF_PI:
+        rest = rest - whole * part
+    squares = rest * rest
+    cosine = _polynomial(COSINE, squares)
+    sine = _polynomial(SINE, squares)
+    sine *= rest
+    # the cosine and sine of `whole` quarters of a turn: 1, 0, -1, 0 and 0, 1, 0, -1
+    quarter = whole - 4.0 * np.floor(0.25 * whole)
+    across = np.abs(quarter - 2.0) - 1.0
+    up = 1.0 - np.abs(quarter - 1.0)
+    return cosine * across - sine * up, sine * across + cosine * up
 
 
 @np.errstate(all="ignore")

@@ -113,9 +113,6 @@ MOST_HIDDEN = 0.5
 # rows, and noise deviations of its count, below which a component is lost
 LEAST_ROWS = 10
 LEAST_STDS = 5.0
-# ratio of budgets of successive iterations without public rows: only the noise of the last one
-# remains
-GROWTH = 3
 
 # ---- Leaves by the lifted CoinPress (`python -m benchmarks.papers a-figure-1`).
 LEAF_COND_MAX = 100.0  # assumed condition number of a component within public bounds
@@ -164,20 +161,61 @@ JITTER = 0.7  # size of perturbations of a fit in standard errors, also of publi
 LEAST_WEIGHT = 1e-3
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final
 
-# ---- Several columns from private rows alone (the same command).
-# Relative rows of the blocks: scales, places, cells, combinations, matching modes, EM, choice.
-ANCHOR_SHARES = (14, 14, 18, 8, 8, 24, 14)
-ANCHOR_LEAST_ROWS, ANCHOR_STEPS = 32, 4  # minimum rows of a call; number of EM iterations
+# ---- Several columns from private rows alone (the same command, and `pytest tests/mixtures/test_sketch.py`).
+START_LEAST_ROWS = 32  # minimum rows of a call
+# Shares of the rows for pairs, and for places; the second for places may be larger where few rows would not show any.
+PAIR_ROWS = 0.06, 0.25
+PLACE_ROWS = 0.06, 0.10, 0.20
+# Rows in units of the threshold of a count: for pairs at least, and per squared number of components; for places, per component,
+# and below which their share may be larger; and the maximum threshold of places, as a share of all rows.
+PAIR_THRESHOLDS = 10.0, 9.0
+PLACE_THRESHOLDS = 3.0, 4.0
+MOST_THRESHOLD = 0.01
+# Shares of the budget of the other rows: cells, combinations, matching modes, Gram matrices, sketch, first round.
+START_SHARES = {
+    "cells": Fraction(2, 25),
+    "combinations": Fraction(3, 100),
+    "matching": Fraction(1, 50),
+    "grams": Fraction(3, 25),
+    "sketch": Fraction(3, 25),
+    "first": Fraction(2, 25),
+}
 CONFUSED = 0.1  # maximum misclassified rows of a cut, over the rows of the lighter side
 # maximum number of anchor columns, and of combinations of their modes
 MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
+# number of columns above which the components of a column are at most MODES_OF_MANY: a search takes time
+MANY_COLUMNS, MODES_OF_MANY = 8, 3
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
 # z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
 # treated as pure noise.
 EVIDENCE = 5.0
+# Number of columns up to which all are directions, and maximum number of directions.
+FEW_COLUMNS, MOST_DIRECTIONS = 3, 6
+# Least eigenvalue of a factor, in ends of the spectrum of noise alone (an idle direction costs little, a missed one everything).
+EDGE = 0.55
+FACTOR_STEPS, MOST_FACTORS = 60, 5  # iterations of the factor analysis, and maximum number of factors
+# maximum share of a column's variance in factors, and minimum variance of its own
+MOST_SHARED, LEAST_OWN = 0.95, 0.05
+FRAME_CHANGE = 0.25, 4.0  # minimum and maximum factor by which Gram matrices change a group's variances
+UNLIKE_GAUSSIAN = 0.04  # total variation from a Gaussian from which a column of its own may be a direction
+LEAST_NEW = 0.3  # minimum length of a direction beyond the span of earlier ones
+# Frequencies along one direction, along each of several, and of a group at most.
+LINE_FREQUENCIES, FREQUENCIES, MOST_FREQUENCIES = 30, 60, 240
+# lowest frequency times the extent of a group, and highest frequency, in deviations of a component
+LOWEST, HIGHEST = 0.35, 2.5
+SKETCHED_ROWS = 200_000  # maximum rows of a sketch: more take time and hardly improve a start
+# Starts of a fit of the sketch, iterations of all, number of those that go on, and their iterations.
+WAVE_STARTS, WAVE_SHORT_STEPS, WAVE_KEPT, WAVE_LONG_STEPS = 40, 15, 12, 35
+WAVE_PRIORS = 0.02, 0.05  # precisions of log weights, and of log deviations
+LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
+LONGEST_STEP = 1.0  # maximum change of a parameter in one step
+WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
+MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
+# upper bound on the fit's total variation above which fewer components than asked for may be too few
+FEW_FOUND = 0.1
 
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged

@@ -19,7 +19,7 @@ from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
-from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, em
+from fastpubpriv.mixtures.axis_aligned import dp_em, em, private_start
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
@@ -192,7 +192,7 @@ MOST_CANDIDATES = 5000
 
 
 METHODS: Registry[AxisMethod] = Registry(
-    univariate.METHOD, column_modes.METHOD, dp_em.PUBLIC_LIST, dp_em.METHOD, METHOD, auto=True
+    univariate.METHOD, private_start.METHOD, dp_em.PUBLIC_LIST, dp_em.METHOD, METHOD, auto=True
 )
 
 
@@ -204,7 +204,7 @@ def chosen_method(
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     if method == "auto":
         if not has_public:
-            method = "univariate" if dim == 1 else "anchors"
+            method = "univariate" if dim == 1 else "sketch"
         elif dim == 1 and n_priv < tuning.ITERATE_FROM:
             method = "public_list"
         else:
@@ -217,7 +217,7 @@ def chosen_method(
         )
     if chosen.one_column and dim > 1:
         raise InputError(
-            f"method={method!r} is for one column, got {dim}: pass columns=, or method='anchors'"
+            f"method={method!r} is for one column, got {dim}: pass columns=, or method='sketch'"
         )
     chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
     return chosen

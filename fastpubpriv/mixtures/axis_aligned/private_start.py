@@ -1,0 +1,545 @@
+"""Axis-aligned mixtures in several columns from private rows alone: range, groups, directions, sketch, and rounds from there.
+
+Three disjoint blocks of interleaved rows. Pairs of the first show the scales of each column and the second the places of its values,
+each block at the whole (epsilon, delta); the others, `rest`, have Gaussian noise, whose rhos add up to at most the allowance. There
+the cells of columns give groups of rows that single columns separate (`column_modes`); Gram matrices of the groups give directions
+of overlapping components, and sums of cosines and sines the mixture along them (`sketch`), from which a few rounds of private
+expectation-maximization start. A count of the fit to `rest` is the last release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import warn
+from fastpubpriv.kernels.mixture_rows import NormalTable, decay, prepare, soft_parts
+from fastpubpriv.mechanisms.group_covariances import total
+from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
+from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, em, sketch
+from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
+from fastpubpriv.mixtures.fit import ComponentFit, count_draws, count_share, gaussian_tv, measure
+from fastpubpriv.mixtures.separated.soft_em import (
+    LAST,
+    RoundMoments,
+    RowClip,
+    StartState,
+    early_share,
+    pooled_moments,
+    shrinkage,
+    some_rows,
+)
+from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.session import Session
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views import ChosenColumns, DistantPairs, each_row, interleave_rows
+
+# ---- Blocks of rows, and shares of the budget, from public numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Disjoint blocks of rows: for pairs (None where variances are known), for places, and the rest; scales of a column."""
+
+    pairs: Rows | None
+    places: Rows
+    rest: Rows
+    scales: int  # maximum number of scales of a column
+
+    @classmethod
+    def of(cls, task: Task) -> Blocks:
+        """Return the blocks, of sizes that the thresholds of their histograms ask for."""
+        rows = task.run.rows
+        n = rows.n
+        dim = rows.dim
+        k = task.n_components
+        scales = 1
+        for more in range(2, 1 if task.known_std else tuning.COLUMN_SCALES + 1):
+            if threshold(task.run, more * dim) <= tuning.MOST_THRESHOLD * n:
+                scales = more
+        least, most, more = tuning.PLACE_ROWS
+        visible = threshold(task.run, dim * min(scales, k + 1)) / n
+        of_component, few = tuning.PLACE_THRESHOLDS
+        of_places = min(max(of_component * k * visible, least), more if few * visible > most else most)
+        if task.known_std:
+            places, rest = interleave_rows(rows, *in_parts(of_places, 1.0 - of_places))
+            return cls(None, places, rest, scales)
+        at_least, of_pairs = tuning.PAIR_THRESHOLDS
+        visible = threshold(task.run, dim) / n
+        # only pairs within a component show its scale
+        wanted = max(at_least * visible, min(of_pairs * k * k * visible, 0.1))
+        share = float(np.clip(wanted, *tuning.PAIR_ROWS))
+        near, places, rest = interleave_rows(
+            rows, *in_parts(share, of_places, 1.0 - share - of_places)
+        )
+        return cls(DistantPairs(near), places, rest, scales)
+
+
+def threshold(run: Session, histograms: int) -> float:
+    """Return the least released count of so many joint stable histograms of all rows, a public number."""
+    n = run.rows.n
+    event = stable_event(*run.account.approx_left, histograms=histograms, n=n, draws=histograms * n)
+    return event.count_threshold
+
+
+def in_parts(*shares: float) -> list[int]:
+    """Return shares of rows as whole numbers, thousandths."""
+    return [round(1000.0 * share) for share in shares]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Shares of the Gaussian allowance of `rest`, and the number of early rounds, from public numbers."""
+
+    early: Fraction  # share of an early round
+    rounds: int  # maximum number of early rounds; at least EARLY_ROUNDS
+    count: Fraction  # share of the count of the fit
+
+    @classmethod
+    def of(cls, task: Task, n: int) -> Plan:
+        """Return the plan for n rows."""
+        dim = task.run.rows.dim
+        spending = task.run.account.spending
+        noise = dp_em.whole_noise(
+            dim, spending, known_std=task.known_std, wider=tuning.AXIS_EARLY_CLIP
+        )
+        relative = noise * math.sqrt(2.0 * dim) * task.n_components / n
+        share = early_share(relative, spending, diagonal=True)
+        rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
+        early = Fraction(share).limit_denominator(10**6)
+        return cls(early=early, rounds=rounds, count=count_share(spending))
+
+    @property
+    def last(self) -> tuple[Fraction, Fraction]:
+        """Smallest and largest share of the last round, which gets what the stages before it leave."""
+        shares = tuning.START_SHARES
+        always = shares["cells"] + shares["first"] + self.count
+        least = 1 - sum(shares.values()) - self.count - self.rounds * self.early
+        return least, 1 - always - tuning.EARLY_ROUNDS * self.early
+
+
+def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
+    """Return an upper bound on the noise draws of a run."""
+    width = dp_em.statistic_dim(n_components, dim, known_std=known_std)
+    rounds = (tuning.MOST_MORE + 2) * width
+    histograms = (tuning.COLUMN_SCALES + 1) * n * dim
+    cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
+    start = n_components * ((dim + 1) ** 2 + 2 * tuning.MOST_FREQUENCIES)
+    return histograms + cells + start + rounds + count_draws(n_components) + 2**16
+
+
+def check(task: Task, blocks: Blocks, plan: Plan) -> None:
+    """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
+    # Checked for the maximum numbers: fewer histograms or components need less.
+    run = task.run
+    dim = run.rows.dim
+    n = blocks.rest.n
+    spending = run.account.spending
+    event = candidates.check_stages(run, blocks.pairs, blocks.places, dim * blocks.scales)
+    shares = {name: spending.part(share) for name, share in tuning.START_SHARES.items()}
+    for name in ("cells", "matching"):
+        shares[name].part(Fraction(1, dim)).grid("count", 1, n)
+    shares["combinations"].grid("count", tuning.MOST_COMBINATIONS, n)
+    spending.part(plan.count).grid("count", count_draws(task.n_components), n)
+    longest = 2 * tuning.MOST_FREQUENCIES * task.n_components
+    shares["sketch"].grid("sum", longest, n)
+    rounds = [tuning.START_SHARES["first"], plan.early, *plan.last]
+    for parts in range(1, task.n_components + 1):
+        shares["grams"].grid("shared", dim + 1, n, parts=parts)
+        dp_em.check(run.account, n, dim, parts, known_std=task.known_std, shares=rounds)
+    # Then not even all rows in one cell would reach the threshold.
+    needed = event.count_threshold + 2.0 * event.count_noise_std
+    if blocks.places.n < needed:
+        rows = run.rows.n
+        warn(
+            f"learn_axis_aligned_mixture: {rows} rows in {dim} columns are too few for method='sketch' here: it takes about "
+            f"{math.ceil(needed * rows / blocks.places.n)} in one place for it to show; pass more rows, a larger budget, fewer "
+            "columns, or public rows (x_pub)",
+        )
+
+
+# ---- Directions, and the mixture along them.
+
+
+@dataclass(slots=True, eq=False)
+class Frames:
+    """Center and standard deviation of each group in each column, (groups, dim), and its number of rows (groups,)."""
+
+    centers: FloatArray
+    deviations: FloatArray
+    rows: FloatArray
+
+    @classmethod
+    def of(cls, groups: Groups, n: int) -> Frames:
+        """Return the moments of the groups' modes."""
+        centers, deviations = np.moveaxis(groups.moments, 2, 0)
+        return cls(centers.copy(), deviations.copy(), groups.weights * n)
+
+
+def grouped_parts(
+    chunk: Any, inv_step: float, *, groups: Groups, table: NormalTable, clip: RowClip
+) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
+    """Return (clipped row, constant) of each row in the frame of its group, in steps; see `SoftParts`."""
+    labels = groups.labels(chunk).astype(np.int32)
+    lift = math.sqrt(clip.lift)
+    return soft_parts(chunk, inv_step, table=table, labels=labels, inner=clip.inner, lift=lift)
+
+
+def release_moments(
+    run: Session, groups: Groups, frames: Frames, cost: Spending
+) -> list[RoundMoments]:
+    """Release Gram matrices of the groups; return the moments of each in its frame."""
+    dim = run.rows.dim
+    clip = RowClip.of(dim, tuning.EARLY_CLIP)
+    inverses = np.zeros((groups.size, dim, dim))
+    inverses[:, range(dim), range(dim)] = 1.0 / frames.deviations
+    table = NormalTable(frames.centers, inverses, np.zeros(groups.size))
+    prepare(run.rows.n, inverses.size)
+    released = run.release(
+        SoftGrams(
+            rows_of=partial(grouped_parts, groups=groups, table=table, clip=clip),
+            parts=groups.size,
+            side=dim + 1,
+            radius=math.sqrt(clip.total),
+            row_cost=groups.size * dim**2 // 8 + 20,
+        ),
+        name="directions",
+        cost=cost,
+        clip_radius=math.sqrt(clip.inner),
+    )
+    noise = released.noise_std, released.noise_std / cost.on_diagonal
+    return [
+        pooled_moments(gram, None, weight, sigma=noise, clip=clip, n=run.rows.n, m=0)
+        for gram, weight in zip(released.value, groups.weights.tolist(), strict=True)
+    ]
+
+
+def unlike_gaussian(modes: FloatArray) -> float:
+    """Return the total variation between a mixture (modes, 3) on the line and the Gaussian of its moments, in fine cells."""
+    if len(modes) < 2:
+        return 0.0
+    mean, std = column_modes.moments_of(modes)
+    edges = mean + std * np.linspace(-6.0, 6.0, 385)
+    shares = modes[:, 0] / modes[:, 0].sum()
+    below = ndtr((edges[:, None] - modes[:, 1]) / modes[:, 2]) @ shares
+    return 0.5 * float(np.abs(np.diff(below) - np.diff(ndtr((edges - mean) / std))).sum())
+
+
+def usable_columns(groups: Groups, frames: Frames, group: int) -> BoolArray:
+    """Return which columns (dim,) may have a part in directions: known ones whose values are not rounded to coarse steps."""
+    fine = np.array(
+        [
+            column.is_known
+            and (column.smooth or column.step <= tuning.FINE_STEP * float(deviation))
+            for column, deviation in zip(groups.columns, frames.deviations[group], strict=True)
+        ]
+    )
+    return fine
+
+
+def projection_of(
+    groups: Groups, frames: Frames, group: int, own: RoundMoments, most: int
+) -> Projection | None:
+    """Move a group's frame to its released moments; return a projection to at most `most` directions, or all few columns."""
+    assert own.second is not None
+    mean = shrinkage(own.first, own.mean_noise**2) * own.first
+    change = np.diag(own.second) - 1.0
+    variances = 1.0 + shrinkage(change, own.on**2) * change
+    root = np.sqrt(np.clip(variances, *tuning.FRAME_CHANGE))
+    frames.rows[group] = own.rows
+    frames.centers[group] += frames.deviations[group] * mean
+    frames.deviations[group] *= root
+    usable = usable_columns(groups, frames, group)
+    limit = tuning.MOST_SHARED
+    correlations = np.clip(own.second / np.outer(root, root), -limit, limit)
+    correlations *= np.outer(usable, usable)
+    np.fill_diagonal(correlations, 0.0)
+    noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
+    matrix, spread = directions(correlations, noise, most, usable, groups.modes[group])
+    if not len(matrix) or not np.isfinite(matrix).all():
+        return None
+    scaled = matrix / frames.deviations[group]
+    return Projection.of(group, frames.centers[group].copy(), scaled, spread)
+
+
+def directions(
+    correlations: FloatArray,
+    noise: float,
+    most: int,
+    usable: BoolArray,
+    modes: Sequence[FloatArray],
+) -> tuple[FloatArray, FloatArray]:
+    """Return rows (l, dim) for standardized rows, along which a component has variance about one, and their covariance (l, l)."""
+    dim = len(correlations)
+    if dim <= tuning.FEW_COLUMNS:
+        chosen = np.eye(dim)[usable]
+        return chosen, chosen @ (correlations + np.eye(dim)) @ chosen.T
+    rank = min(sketch.visible_factors(correlations, noise), most, tuning.MOST_FACTORS)
+    factors = sketch.factors_of(correlations, rank)
+    rows = factors.directions[:rank]
+    unlike = np.array([unlike_gaussian(each) for each in modes]) * usable
+    order = np.argsort(-unlike, kind="stable")[: most - rank]
+    columns = order[unlike[order] > tuning.UNLIKE_GAUSSIAN]
+    rows = sketch.orthonormal(np.vstack([rows, np.eye(dim)[columns]]), factors.own)
+    whole = factors.shared.copy()
+    np.fill_diagonal(whole, 1.0)
+    return rows, rows @ whole @ rows.T
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SketchStatistic:
+    """Cosines and sines of each row in the coordinates of its group, (n, dim); zeros in those of other groups."""
+
+    groups: Groups
+    projections: list[Projection]
+
+    @property
+    def dim(self) -> int:
+        """Length of the statistic of a row."""
+        return sum(each.size for each in self.projections)
+
+    def __call__(self, chunk: Any) -> FloatArray:
+        """Return the statistics of rows; NaN for a row whose phases are none or too large."""
+        labels = self.groups.labels(chunk)
+        out = np.zeros((len(chunk), self.dim))
+        begin = 0
+        with np.errstate(all="ignore"):
+            for each in self.projections:
+                mine = labels == each.group
+                rows = chunk[mine].astype(np.float64)
+                out[mine, begin : begin + each.size] = each.statistic(rows)
+                begin += each.size
+        return out
+
+
+def release_sketch(run: Session, statistic: SketchStatistic, cost: Spending) -> Released:
+    """Release the sum of the statistics, over rows spread over all."""
+    radius = math.sqrt(max(each.size for each in statistic.projections) / 2.0)
+    return some_rows(run, tuning.SKETCHED_ROWS).release(
+        StatisticSum(
+            statistic=statistic, dim=statistic.dim, radius=radius, row_cost=8 * statistic.dim
+        ),
+        name="sketch",
+        cost=cost,
+        clip_radius=radius,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjectedShares:
+    """Responsibilities of the components along the directions of each group, one component for a group without."""
+
+    groups: Groups
+    projections: dict[int, Projection]
+    fits: list[Mixtures]  # of each group, one mixture along its directions
+
+    @property
+    def group_of(self) -> list[int]:
+        """The group of each component."""
+        return [group for group, fit in enumerate(self.fits) for _ in range(fit.weights.shape[1])]
+
+    def __call__(self, chunk: Any) -> FloatArray:
+        """Return the shares of rows (n, dim), (components, n), zero in other groups; each column from its row alone."""
+        labels = self.groups.labels(chunk)
+        out = np.zeros((len(self.group_of), len(chunk)))
+        begin = 0
+        for group, fit in enumerate(self.fits):
+            mine = labels == group
+            parts = slice(begin, begin + fit.weights.shape[1])
+            begin = parts.stop
+            if group not in self.projections:
+                out[parts, mine] = 1.0
+                continue
+            rows = chunk[mine].astype(np.float64)
+            out[parts, mine] = self._shares(self.projections[group].coordinates(rows), fit)
+        return out
+
+    def _shares(self, coordinates: FloatArray, fit: Mixtures) -> FloatArray:
+        """Return the responsibilities (k, n) at coordinates (l, n)."""
+        joint = np.log(fit.weights[0]) - np.log(fit.stds[0]).sum(axis=1)
+        joint = np.repeat(joint[:, None], coordinates.shape[1], axis=1)
+        means, stds = fit.means[0], fit.stds[0]
+        for place, own in enumerate(coordinates):
+            joint -= 0.5 * np.square((own - means[:, place, None]) / stds[:, place, None])
+        shares = decay(joint - np.maximum.reduce(joint, axis=0))
+        return shares / total(shares)
+
+
+def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveFit]:
+    """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
+    worth = tuning.WORTH_OF_COMPONENT * (2 * len(projection.matrix) + 1)
+    fits: list[sketch.WaveFit] = []
+    best = 0
+    while len(fits) < min(most, tuning.MOST_WAVE_COMPONENTS) and len(fits) <= best + 2:
+        fits.append(sketch.fit_waves(data, len(fits) + 1, projection.spread))
+        more = len(fits) - 1 - best
+        if more and fits[best].score - fits[-1].score > worth * more:
+            best = len(fits) - 1
+    return fits
+
+
+ONE = Mixtures(np.ones((1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+
+
+def find_components(
+    task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
+) -> ProjectedShares:
+    """Release Gram matrices and a sketch if groups may hold several components; return the components along directions."""
+    k = task.n_components
+    alone = ProjectedShares(groups, {}, [ONE] * groups.size)
+    more = k - groups.size
+    if more == 0:
+        return alone
+    moments = release_moments(run, groups, frames, costs["grams"])
+    projections = [
+        projection_of(groups, frames, group, own, more) for group, own in enumerate(moments)
+    ]
+    listed = [each for each in projections if each is not None]
+    if not listed:
+        return alone
+    released = release_sketch(run, SketchStatistic(groups, listed), costs["sketch"])
+    sketched = min(run.rows.n, tuning.SKETCHED_ROWS) / run.rows.n
+    values = np.split(released.value, np.cumsum([each.size for each in listed])[:-1])
+    fits = []
+    for projection, value in zip(listed, values, strict=True):
+        rows = frames.rows[projection.group] * sketched
+        std = math.hypot(released.noise_std / rows, math.sqrt(0.5 / rows))
+        data = Waves(projection.frequencies, value / rows, std)
+        fits.append(fits_of(projection, data, more + 1))
+    numbers = sketch.numbers_of_components(
+        [[fit.score for fit in each] for each in fits],
+        [len(each.matrix) for each in listed],
+        more + len(listed),
+    )
+    for projection, fit, number in zip(listed, fits, numbers, strict=True):
+        if number > 1:
+            alone.projections[projection.group] = projection
+            alone.fits[projection.group] = fit[number - 1].mixture
+    return alone
+
+
+# ---- Rounds.
+
+
+def run_rounds(
+    task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: Plan
+) -> StartState:
+    """Release a first round of the components, early rounds while they move, and one with everything that is left."""
+    one_round = partial(
+        dp_em.advance,
+        run,
+        np.zeros((0, run.rows.dim)),
+        known_std=task.known_std,
+        floor=em.STD_FLOOR * frames.deviations.max(axis=0),
+    )
+    of_groups = frames.rows / frames.rows.sum()
+    weights = np.concatenate(
+        [share * fit.weights[0] for share, fit in zip(of_groups, shares.fits, strict=True)]
+    )
+    at = Mixtures(weights, frames.centers[shares.group_of], frames.deviations[shares.group_of])
+    state = StartState(name="sketch", at=dp_em.parameters_of(at))
+    first = tuning.START_SHARES["first"]
+    state = one_round(state, share=first, name="first round", assigned=shares)
+    if task.known_std:
+        at = Mixtures(state.at.weights, state.at.means, np.ones(state.at.means.shape))
+        state = replace(state, at=dp_em.parameters_of(at))
+    for number in range(plan.rounds):
+        if number >= tuning.EARLY_ROUNDS and state.moved < tuning.SETTLED:
+            break
+        state = one_round(state, share=plan.early, name=f"round {state.rounds}")
+    # All noise so far is Gaussian, so that rhos of adaptively chosen shares add up (`notes/sketch.md`).
+    spent = run.account.charged / run.account.allowance
+    return one_round(state, share=1 - plan.count - spent, name=LAST)
+
+
+def count_of_fit(
+    task: Task, run: Session, learned: LearnedMixture, columns: list[ColumnModes]
+) -> ComponentFit | None:
+    """Release the count of the fit, by the columns of values that are not rounded; None without such columns."""
+    smooth = tuple(j for j, column in enumerate(columns) if column.smooth)
+    if not smooth:
+        return None
+    if len(smooth) < len(columns):
+        run = run.on(each_row(run.rows, ChosenColumns(smooth), len(smooth)))
+    covariances = learned.covariances[:, smooth][:, :, smooth]
+    means = learned.means[:, smooth]
+    weights = learned.weights / learned.weights.sum()
+    found = measure(run, weights, means, covariances, public=np.zeros((0, len(smooth))))
+    few = len(weights) < task.n_components and found.most > tuning.FEW_FOUND
+    return replace(found, blind=found.blind or few)
+
+
+def learn(task: Task) -> LearnedMixture:
+    """Run all stages."""
+    blocks = Blocks.of(task)
+    plan = Plan.of(task, blocks.rest.n)
+    check(task, blocks, plan)
+    task.run.account.open()
+    scales, tied, steps = candidates.shown_scales(
+        task.run, blocks.pairs, blocks.scales, task.n_components
+    )
+    places = candidates.shown_places(task.run.block(blocks.places), scales)
+    run = task.run.block(blocks.rest)
+    spending = run.account.spending
+    costs = {name: spending.part(share) for name, share in tuning.START_SHARES.items()}
+    columns = column_modes.marginals(
+        task, run, places, blocks.places.n, tied=tied, steps=steps, cost=costs["cells"]
+    )
+    if not any(column.fit.size for column in columns):
+        return em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
+    groups = column_modes.find_groups(
+        task, run, columns, costs["combinations"], costs["matching"]
+    )
+    frames = Frames.of(groups, run.rows.n)
+    shares = find_components(task, run, groups, frames, costs)
+    state = run_rounds(task, run, frames, shares, plan)
+    at = dp_em.mixtures_of(state.at)
+    learned = LearnedMixture(
+        weights=at.weights,
+        means=at.means,
+        stds=at.stds,
+        reason=None if all(column.is_known for column in columns) else Reason.FALLBACK,
+        low=dp_em.lost_in_noise(at.weights, run.rows.dim, run.rows.n, 0, state.count_std),
+        predicted=gaussian_tv(*state.errors),
+        diagnostics={
+            "anchors": groups.chosen,
+            "groups": groups.size,
+            "directions": [len(each.matrix) for each in shares.projections.values()],
+            "rounds": state.rounds,
+            "cuts": [len(column.cuts) for column in columns],
+            "tied_share": [column.tied for column in columns],
+            "step": [column.step for column in columns],
+        },
+    )
+    return replace(learned, fit=count_of_fit(task, run, learned, columns))
+
+
+def seconds(n: int, dim: int, components: int, size: int) -> float:
+    """Return the run time of a search on each column, a sketch and its fit, and rounds."""
+    rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
+    search = dim * em.SEARCH_SECONDS * min(components, tuning.MODES_OF_MANY) / 2.0
+    sketched = min(n, tuning.SKETCHED_ROWS) * tuning.MOST_FREQUENCIES * 8.0 * em.ROW_SECONDS
+    return search + rounds + sketched + components
+
+
+METHOD = AxisMethod(
+    name="sketch",
+    learn=learn,
+    draws=most_draws,
+    seconds=seconds,
+    needs_delta=True,
+    least_rows=tuning.START_LEAST_ROWS,
+)
