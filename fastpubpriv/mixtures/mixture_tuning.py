@@ -166,9 +166,9 @@ START_LEAST_ROWS = 32  # minimum rows of a call
 # Shares of the rows for pairs, and for places; the second for places may be larger where few rows would not show any.
 PAIR_ROWS = 0.06, 0.25
 PLACE_ROWS = 0.06, 0.10, 0.20
-# Rows in units of the threshold of a count: for pairs at least, and per squared number of components; for places, per component,
-# and below which their share may be larger; and the maximum threshold of places, as a share of all rows.
-PAIR_THRESHOLDS = 10.0, 9.0
+# Rows in units of the threshold of a count: for pairs at least, and per squared number of components up to a share of the rows; for
+# places, per component, and below which their share may be larger; and the maximum threshold of places, as a share of all rows.
+PAIR_THRESHOLDS = 10.0, 9.0, 0.1
 PLACE_THRESHOLDS = 3.0, 4.0
 MOST_THRESHOLD = 0.01
 # Shares of the budget of the other rows: cells, combinations, matching modes, Gram matrices, sketch, first round.

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
@@ -40,14 +40,64 @@ from fastpubpriv.mixtures.separated.soft_em import (
     shrinkage,
     some_rows,
 )
-from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.conversions import gdp_mu
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import ChosenColumns, DistantPairs, each_row, interleave_rows
 
+EpsilonDelta = tuple[Fraction, Fraction]
+
 # ---- Blocks of rows, and shares of the budget, from public numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShares:
+    """Shares of the rows: for pairs (0 where variances are known) and for places; and the maximum number of scales of a column."""
+
+    pairs: float
+    places: float
+    scales: int
+
+    @classmethod
+    def of(cls, n: int, dim: int, k: int, cost: EpsilonDelta, *, known_std: bool) -> BlockShares:
+        """Return the shares that thresholds of histograms at this (epsilon, delta) ask for."""
+        scales = 1
+        for more in range(2, 1 if known_std else tuning.COLUMN_SCALES + 1):
+            if threshold(more * dim, cost) <= tuning.MOST_THRESHOLD * n:
+                scales = more
+        least, most, many = tuning.PLACE_ROWS
+        of_component, few = tuning.PLACE_THRESHOLDS
+        visible = threshold(dim * min(scales, k + 1), cost) / n
+        if few * visible > most:
+            most = many
+        places = min(max(of_component * k * visible, least), most)
+        if known_std:
+            return cls(0.0, places, scales)
+        at_least, of_pairs, most = tuning.PAIR_THRESHOLDS
+        visible = threshold(dim, cost) / n
+        # only pairs within a component show its scale
+        wanted = max(at_least * visible, min(of_pairs * k * k * visible, most))
+        return cls(float(np.clip(wanted, *tuning.PAIR_ROWS)), places, scales)
+
+    @property
+    def rest(self) -> float:
+        """Share of the other rows."""
+        return 1.0 - self.pairs - self.places
+
+
+def threshold(histograms: int, cost: EpsilonDelta) -> float:
+    """Return about the least released count of so many joint stable histograms at an (epsilon, delta), in milliseconds.
+
+    A count of noise alone is released with probability delta; Gaussian noise is better for several histograms (`stable_event`).
+    """
+    epsilon, delta = cost
+    hidden = float(delta) / histograms
+    gaussian = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta) * -float(ndtri(hidden))
+    laplace = 2.0 * histograms / float(epsilon) * -math.log(2.0 * hidden)
+    return 1.0 + min(gaussian, laplace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,43 +111,19 @@ class Blocks:
 
     @classmethod
     def of(cls, task: Task) -> Blocks:
-        """Return the blocks, of sizes that the thresholds of their histograms ask for."""
-        rows = task.run.rows
-        n = rows.n
-        dim = rows.dim
-        k = task.n_components
-        scales = 1
-        for more in range(2, 1 if task.known_std else tuning.COLUMN_SCALES + 1):
-            if threshold(task.run, more * dim) <= tuning.MOST_THRESHOLD * n:
-                scales = more
-        least, most, more = tuning.PLACE_ROWS
-        visible = threshold(task.run, dim * min(scales, k + 1)) / n
-        of_component, few = tuning.PLACE_THRESHOLDS
-        of_places = min(max(of_component * k * visible, least), more if few * visible > most else most)
-        if task.known_std:
-            places, rest = interleave_rows(rows, *in_parts(of_places, 1.0 - of_places))
-            return cls(None, places, rest, scales)
-        at_least, of_pairs = tuning.PAIR_THRESHOLDS
-        visible = threshold(task.run, dim) / n
-        # only pairs within a component show its scale
-        wanted = max(at_least * visible, min(of_pairs * k * k * visible, 0.1))
-        share = float(np.clip(wanted, *tuning.PAIR_ROWS))
-        near, places, rest = interleave_rows(
-            rows, *in_parts(share, of_places, 1.0 - share - of_places)
+        """Return the blocks of a task."""
+        run = task.run
+        rows = run.rows
+        cost = run.account.approx_left
+        sizes = BlockShares.of(
+            rows.n, rows.dim, task.n_components, cost, known_std=task.known_std
         )
-        return cls(DistantPairs(near), places, rest, scales)
-
-
-def threshold(run: Session, histograms: int) -> float:
-    """Return the least released count of so many joint stable histograms of all rows, a public number."""
-    n = run.rows.n
-    event = stable_event(*run.account.approx_left, histograms=histograms, n=n, draws=histograms * n)
-    return event.count_threshold
-
-
-def in_parts(*shares: float) -> list[int]:
-    """Return shares of rows as whole numbers, thousandths."""
-    return [round(1000.0 * share) for share in shares]
+        shares = [round(1000.0 * share) for share in (sizes.pairs, sizes.places, sizes.rest)]
+        if task.known_std:
+            places, rest = interleave_rows(rows, *shares[1:])
+            return cls(None, places, rest, sizes.scales)
+        near, places, rest = interleave_rows(rows, *shares)
+        return cls(DistantPairs(near), places, rest, sizes.scales)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +135,12 @@ class Plan:
     count: Fraction  # share of the count of the fit
 
     @classmethod
-    def of(cls, task: Task, n: int) -> Plan:
-        """Return the plan for n rows."""
-        dim = task.run.rows.dim
-        spending = task.run.account.spending
+    def of(cls, n: int, dim: int, k: int, spending: Spending, *, known_std: bool) -> Plan:
+        """Return the plan for n rows of `rest`."""
         noise = dp_em.whole_noise(
-            dim, spending, known_std=task.known_std, wider=tuning.AXIS_EARLY_CLIP
+            dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP
         )
-        relative = noise * math.sqrt(2.0 * dim) * task.n_components / n
+        relative = noise * math.sqrt(2.0 * dim) * k / n
         share = early_share(relative, spending, diagonal=True)
         rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
         early = Fraction(share).limit_denominator(10**6)
@@ -485,7 +509,13 @@ def count_of_fit(
 def learn(task: Task) -> LearnedMixture:
     """Run all stages."""
     blocks = Blocks.of(task)
-    plan = Plan.of(task, blocks.rest.n)
+    plan = Plan.of(
+        blocks.rest.n,
+        task.run.rows.dim,
+        task.n_components,
+        task.run.account.spending,
+        known_std=task.known_std,
+    )
     check(task, blocks, plan)
     task.run.account.open()
     scales, tied, steps = candidates.shown_scales(
@@ -535,10 +565,24 @@ def seconds(n: int, dim: int, components: int, size: int) -> float:
     return search + rounds + sketched + components
 
 
+def predict(
+    n: int, dim: int, components: int, n_pub: int, budget: ApproxDP
+) -> tuple[float, dict[str, float]]:
+    """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
+    spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
+    cost = budget.epsilon, budget.delta
+    rest = n * BlockShares.of(n, dim, components, cost, known_std=False).rest
+    plan = Plan.of(max(round(rest), 1), dim, components, spending, known_std=False)
+    noise = dp_em.whole_noise(dim, spending.part(plan.last[0])) / rest
+    error = components * math.sqrt(dim * (1.0 / (components * rest) + noise**2))
+    return error, {"rows_of_rounds": rest, "without_privacy": math.sqrt(dim * components / n)}
+
+
 METHOD = AxisMethod(
     name="sketch",
     learn=learn,
     draws=most_draws,
+    predict=predict,
     seconds=seconds,
     needs_delta=True,
     least_rows=tuning.START_LEAST_ROWS,
