@@ -196,11 +196,19 @@ EVIDENCE = 5.0
 FEW_COLUMNS, MOST_DIRECTIONS = 3, 6
 # Least eigenvalue of a factor, in ends of the spectrum of noise alone (an idle direction costs little, a missed one everything).
 EDGE = 0.55
-FACTOR_STEPS, MOST_FACTORS = 60, 5  # iterations of the factor analysis, and maximum number of factors
+FACTOR_STEPS, MOST_FACTORS = (
+    60,
+    5,
+)  # iterations of the factor analysis, and maximum number of factors
 # maximum share of a column's variance in factors, and minimum variance of its own
 MOST_SHARED, LEAST_OWN = 0.95, 0.05
-FRAME_CHANGE = 0.25, 4.0  # minimum and maximum factor by which Gram matrices change a group's variances
-UNLIKE_GAUSSIAN = 0.04  # total variation from a Gaussian from which a column of its own may be a direction
+FRAME_CHANGE = (
+    0.25,
+    4.0,
+)  # minimum and maximum factor by which Gram matrices change a group's variances
+UNLIKE_GAUSSIAN = (
+    0.04  # total variation from a Gaussian from which a column of its own may be a direction
+)
 LEAST_NEW = 0.3  # minimum length of a direction beyond the span of earlier ones
 # Frequencies along one direction, along each of several, and of a group at most.
 LINE_FREQUENCIES, FREQUENCIES, MOST_FREQUENCIES = 30, 60, 240

@@ -54,7 +54,7 @@ def plan_axis_aligned_mixture(
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Forecast the slack of the selection (for "dp_em" and "sketch" the error of a mean), with its list length and time in the details."""
+    """Forecast the slack of the selection, or for "dp_em" and "sketch" the error of a mean; list length and time in the details."""
     components = validation.integer(
         "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
     )

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from mixture_cases import axis_matched, learn, one, opened
+from mixture_cases import axis_matched, learn, one
 from scipy import integrate, stats
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
-from fastpubpriv import ZCDP, ApproxDP, PureDP
+from fastpubpriv import ZCDP, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets

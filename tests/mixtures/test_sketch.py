@@ -60,7 +60,7 @@ def test_factors_of_a_matrix_that_has_them_are_exact(rank):
         rng.normal(size=(20, rank)), rng.uniform(0.5, 2.0, 20)
     )
     factors = sketch.factors_of(correlations, rank)
-    expected = np.linalg.qr((loadings / own[:, None]))[0]
+    expected = np.linalg.qr(loadings / own[:, None])[0]
     rows = factors.directions[:rank].T
     beyond = rows - expected @ (expected.T @ rows)
     worst = np.linalg.norm(beyond, axis=0) / np.linalg.norm(rows, axis=0)
@@ -195,25 +195,6 @@ def test_frequencies_see_the_extent_and_the_deviation():
     assert len(along(1.0, 6).frequencies) == tuning.MOST_FREQUENCIES
 
 
-def test_frequencies_that_ignore_the_extent_miss_far_means(monkeypatch):
-    """The planted fault: the lowest frequency is not divided by the extent, so that means 12 apart are only known modulo a turn."""
-    far = Mixtures(
-        np.array([[0.5, 0.5]]), np.array([[[-12.0], [12.0]]]), np.array([[[1.0], [1.0]]])
-    )
-    spread = np.array([[145.0]])
-
-    def error():
-        projection = Projection.of(0, np.zeros(1), np.eye(1), spread)
-        values, _ = sketch.jacobian(far, projection.frequencies)
-        data = Waves(projection.frequencies, values[0], 0.02)
-        found = sketch.fit_waves(data, 2, spread).mixture
-        return np.abs(np.sort(found.means[0, :, 0]) - [-12.0, 12.0]).max()
-
-    assert error() < 0.05
-    monkeypatch.setattr(tuning, "LOWEST", 0.35 * 12.0)
-    assert error() > 0.05
-
-
 @pytest.mark.parametrize(("scores", "most", "numbers"), [
     ([[100.0, 50.0, 49.0]], 3, [2]),  # a third component is worth less than its parameters
     ([[100.0, 99.0, 10.0]], 3, [3]),  # two together are worth it, one is not
@@ -278,7 +259,7 @@ def test_a_row_far_away_or_not_finite_is_the_zero_row():
     assert np.isfinite(values[0]).all()
     totals = []
     for chosen in (rows, rows[:1]):
-        run = opened(chosen, ApproxDP(1e3, 1e-6), random_state=0)
+        run = opened(chosen, ApproxDP(100, 1e-6))
         query, _, _ = asked.priced_query(run.account.spending, len(chosen))
         totals.append(run.executor.run(query, run.rows))
     assert np.array_equal(*totals)
@@ -286,7 +267,7 @@ def test_a_row_far_away_or_not_finite_is_the_zero_row():
 
 def integers(measurement, rows):
     """The query's answer about each row alone, and the grid's largest norm."""
-    run = opened(rows, APPROX, random_state=0)
+    run = opened(rows, APPROX)
     query, event, _ = measurement.priced_query(run.account.spending.part(Fraction(1, 8)), len(rows))
     answers = [run.executor.run(query, opened(row[None], APPROX).rows).ravel() for row in rows]
     return np.array(answers, dtype=object), event
@@ -390,26 +371,26 @@ def test_shares_add_up_to_one_on_the_longest_and_the_shortest_path(n, dim):
 
 def rows_of(kind, n=6_000):
     rng = np.random.default_rng(9)
-    rows = rng.normal(size=(n, 2))
+    rows = rng.normal(size=(n, 4))
     if kind == "groups":
         rows[::2] += 1000.0
     if kind == "directions":
         rows[::2] += 2.0
-    if kind == "constant":
-        rows[:] = 7.0
     return rows
 
 
 PATHS = {
     "groups": ["cells", "combinations", "first round"],  # as many as components: no directions
     "directions": ["cells", "directions", "sketch", "first round"],
-    "constant": ["cells", "directions", "first round"],  # columns without a width are no directions
+    "no directions": ["cells", "directions", "first round"],
 }
 
 
 @pytest.mark.parametrize("kind", PATHS)
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_every_path_spends_the_whole_allowance_and_no_more(kind):
+def test_every_path_spends_the_whole_allowance_and_no_more(kind, monkeypatch):
+    if kind == "no directions":
+        monkeypatch.setattr(tuning, "EDGE", 100.0)
     rows = rows_of(kind)
     result = learn(rows, 2, random_state=0)
     costs = {each["name"]: each.get("rho", 0) for each in result.releases}
@@ -418,8 +399,7 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind):
     assert sum(name.startswith("round") for name in costs) >= tuning.EARLY_ROUNDS
     draws = private_start.most_draws(*rows.shape, 2, known_std=False)
     allowance = float(spending_of(APPROX, draws).allowance)
-    of_count = 0.0 if "fit" in costs else 0.02  # without a column of smooth values it is not asked for
-    assert (1.0 - of_count) * allowance * 0.999 < sum(costs.values()) <= allowance
+    assert 0.999 * allowance < sum(costs.values()) <= allowance
     assert result.numerics["noise_draws"] <= draws
     assert result.spent == APPROX
 
@@ -447,10 +427,13 @@ def test_several_rows_of_a_person_are_refused_before_the_debit():
     assert log == []
 
 
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_budget_too_small_for_a_grid_is_refused_before_the_debit():
     log = []
+    ledger = SpyLedger(APPROX, log)
+    tiny = ApproxDP(2.0**-30, 1e-12)
     with pytest.raises((InputError, BudgetError)):
-        learn(rows_of("directions", 1_000), 2, budget=ApproxDP(1e-9, 1e-9), ledger=SpyLedger(ApproxDP(1, 1e-6), log))
+        learn(rows_of("directions", 1_000), 2, budget=tiny, ledger=ledger)
     assert log == []
 
 
@@ -570,7 +553,9 @@ def test_degenerate_rows_give_a_finite_answer_with_a_reason(values):
 
 def test_the_forecast_is_that_of_the_last_round():
     """The error of a mean that is predicted, against that of the answers, for one component."""
-    predicted = plan("axis_aligned_mixture", dim=6, n_components=1, n_priv=8_000, budget=APPROX).error
+    predicted = plan(
+        "axis_aligned_mixture", dim=6, n_components=1, n_priv=8_000, budget=APPROX
+    ).error
     errors = []
     for seed in range(5):
         rows = np.random.default_rng([12, seed]).normal(size=(8_000, 6))

@@ -328,9 +328,7 @@ def find_matching_modes(run: Session, groups: Groups, cost: Spending) -> None:
     by_column = np.split(released.value, np.cumsum(sizes)[:-1])
     for j, counts in zip(others, by_column, strict=True):
         for own, group in zip(counts.reshape(groups.size, -1), groups.modes, strict=True):
-            fewest = max(
-                tuning.MATCHING * float(own.max()), tuning.EVIDENCE * released.noise_std
-            )
+            fewest = max(tuning.MATCHING * float(own.max()), tuning.EVIDENCE * released.noise_std)
             cell = np.searchsorted(columns[j].cuts, group[j][:, 1], side="right")
             mine = group[j][own[cell] >= fewest]
             if len(mine):

@@ -176,7 +176,8 @@ class LabelShares:
         """Return the shares of rows (n, dim), (components, n)."""
         reached = np.empty(len(rows), dtype=np.int32)
         tree_assign(rows, self.labels, reached)
-        return (reached == np.arange(self.components)[:, None]) * 1.0
+        shares: FloatArray = (reached == np.arange(self.components)[:, None]) * 1.0
+        return shares
 
 
 def row_statistic(

@@ -1,10 +1,10 @@
 """Axis-aligned mixtures in several columns from private rows alone: range, groups, directions, sketch, and rounds from there.
 
-Three disjoint blocks of interleaved rows. Pairs of the first show the scales of each column and the second the places of its values,
-each block at the whole (epsilon, delta); the others, `rest`, have Gaussian noise, whose rhos add up to at most the allowance. There
-the cells of columns give groups of rows that single columns separate (`column_modes`); Gram matrices of the groups give directions
-of overlapping components, and sums of cosines and sines the mixture along them (`sketch`), from which a few rounds of private
-expectation-maximization start. A count of the fit to `rest` is the last release.
+Three disjoint blocks of interleaved rows. Pairs of the first show the scales of each column, the second the places of its values,
+each at the whole (epsilon, delta). All releases on the third, `rest`, have Gaussian noise: their rhos add up to at most the
+allowance. Cells of its columns give groups of rows that single columns separate (`column_modes`); Gram matrices of the groups give
+directions of overlapping components, and sums of cosines and sines the mixture along them (`sketch`). From there a few rounds of
+private expectation-maximization go on, and a count of the fit is the last release. Privacy note: `mechanisms/notes/sketch.md`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
 from fastpubpriv.mixtures.fit import ComponentFit, count_draws, count_share, gaussian_tv, measure
+from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.separated.soft_em import (
     LAST,
     RoundMoments,
@@ -42,7 +43,7 @@ from fastpubpriv.mixtures.separated.soft_em import (
 )
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.privacy.conversions import gdp_mu
-from fastpubpriv.privacy.spending import Spending, spending_of
+from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
@@ -115,9 +116,7 @@ class Blocks:
         run = task.run
         rows = run.rows
         cost = run.account.approx_left
-        sizes = BlockShares.of(
-            rows.n, rows.dim, task.n_components, cost, known_std=task.known_std
-        )
+        sizes = BlockShares.of(rows.n, rows.dim, task.n_components, cost, known_std=task.known_std)
         shares = [round(1000.0 * share) for share in (sizes.pairs, sizes.places, sizes.rest)]
         if task.known_std:
             places, rest = interleave_rows(rows, *shares[1:])
@@ -137,9 +136,7 @@ class Plan:
     @classmethod
     def of(cls, n: int, dim: int, k: int, spending: Spending, *, known_std: bool) -> Plan:
         """Return the plan for n rows of `rest`."""
-        noise = dp_em.whole_noise(
-            dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP
-        )
+        noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
         relative = noise * math.sqrt(2.0 * dim) * k / n
         share = early_share(relative, spending, diagonal=True)
         rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
@@ -147,12 +144,10 @@ class Plan:
         return cls(early=early, rounds=rounds, count=count_share(spending))
 
     @property
-    def last(self) -> tuple[Fraction, Fraction]:
-        """Smallest and largest share of the last round, which gets what the stages before it leave."""
-        shares = tuning.START_SHARES
-        always = shares["cells"] + shares["first"] + self.count
-        least = 1 - sum(shares.values()) - self.count - self.rounds * self.early
-        return least, 1 - always - tuning.EARLY_ROUNDS * self.early
+    def least_last(self) -> Fraction:
+        """Smallest share of the last round, which gets what the stages before it leave."""
+        started = sum(tuning.START_SHARES.values(), self.count)
+        return 1 - started - self.rounds * self.early
 
 
 def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
@@ -180,18 +175,21 @@ def check(task: Task, blocks: Blocks, plan: Plan) -> None:
     spending.part(plan.count).grid("count", count_draws(task.n_components), n)
     longest = 2 * tuning.MOST_FREQUENCIES * task.n_components
     shares["sketch"].grid("sum", longest, n)
-    rounds = [tuning.START_SHARES["first"], plan.early, *plan.last]
+    rounds = [tuning.START_SHARES["first"], plan.early, plan.least_last, WHOLE]
     for parts in range(1, task.n_components + 1):
         shares["grams"].grid("shared", dim + 1, n, parts=parts)
         dp_em.check(run.account, n, dim, parts, known_std=task.known_std, shares=rounds)
-    # Then not even all rows in one cell would reach the threshold.
-    needed = event.count_threshold + 2.0 * event.count_noise_std
-    if blocks.places.n < needed:
+    # Then not even rows of one component, or all in one cell, would reach the thresholds.
+    lacking = (event.count_threshold + 2.0 * event.count_noise_std) / blocks.places.n
+    if blocks.pairs is not None:
+        pairs = threshold(dim, run.account.approx_left) / SCALE_MASS
+        lacking = max(lacking, pairs / blocks.pairs.n)
+    if lacking > 1.0:
         rows = run.rows.n
         warn(
             f"learn_axis_aligned_mixture: {rows} rows in {dim} columns are too few for method='sketch' here: it takes about "
-            f"{math.ceil(needed * rows / blocks.places.n)} in one place for it to show; pass more rows, a larger budget, fewer "
-            "columns, or public rows (x_pub)",
+            f"{math.ceil(lacking * rows)} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
+            "rows (x_pub)",
         )
 
 
@@ -484,7 +482,7 @@ def run_rounds(
         if number >= tuning.EARLY_ROUNDS and state.moved < tuning.SETTLED:
             break
         state = one_round(state, share=plan.early, name=f"round {state.rounds}")
-    # All noise so far is Gaussian, so that rhos of adaptively chosen shares add up (`notes/sketch.md`).
+    # Shares of releases that were not needed are not lost: rhos add up even if shares depend on released values.
     spent = run.account.charged / run.account.allowance
     return one_round(state, share=1 - plan.count - spent, name=LAST)
 
@@ -530,9 +528,7 @@ def learn(task: Task) -> LearnedMixture:
     )
     if not any(column.fit.size for column in columns):
         return em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
-    groups = column_modes.find_groups(
-        task, run, columns, costs["combinations"], costs["matching"]
-    )
+    groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, run.rows.n)
     shares = find_components(task, run, groups, frames, costs)
     state = run_rounds(task, run, frames, shares, plan)
@@ -573,7 +569,7 @@ def predict(
     cost = budget.epsilon, budget.delta
     rest = n * BlockShares.of(n, dim, components, cost, known_std=False).rest
     plan = Plan.of(max(round(rest), 1), dim, components, spending, known_std=False)
-    noise = dp_em.whole_noise(dim, spending.part(plan.last[0])) / rest
+    noise = dp_em.whole_noise(dim, spending.part(plan.least_last)) / rest
     error = components * math.sqrt(dim * (1.0 / (components * rest) + noise**2))
     return error, {"rows_of_rounds": rest, "without_privacy": math.sqrt(dim * components / n)}
 

@@ -118,13 +118,13 @@ class Projection:
 
     def statistic(self, rows: FloatArray) -> FloatArray:
         """Return cosines and sines of frequencies times t, (n, size)."""
-        cosines, sines = waves(_combined(self.frequencies, self.coordinates(rows)))
-        return np.vstack([cosines, sines]).T
+        parts = waves(_combined(self.frequencies, self.coordinates(rows)))
+        return np.concatenate(parts).T
 
 
 def _combined(matrix: FloatArray, columns: FloatArray) -> FloatArray:
     """Return matrix @ columns (n columns), term by term in the order of the rows of `columns`, from rounded products."""
-    out = matrix[:, :1] * columns[0]
+    out: FloatArray = matrix[:, :1] * columns[0]
     for entries, column in zip(matrix.T[1:], columns[1:], strict=True):
         out += entries[:, None] * column
     return out
