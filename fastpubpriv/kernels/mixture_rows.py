@@ -28,7 +28,6 @@ from fastpubpriv.kernels._mixture_numbers import (
     POWERS,
     SINE,
     TERMS,
-    TWO_OVER_PI,
     UNSEEN,
 )
 
@@ -86,7 +85,7 @@ def waves(phases: FloatArray) -> tuple[FloatArray, FloatArray]:
     They are made of IEEE operations alone, so that each has the same bits on every machine, whatever stands beside it.
     """
     values = np.where(np.abs(phases) <= FARTHEST_PHASE, phases, np.nan)
-    whole = np.rint(values * TWO_OVER_PI)
+    whole = np.rint(values * (2.0 / math.pi))
     rest = values
     for part in HALF_PI:
         rest = rest - whole * part

@@ -8,6 +8,7 @@ Constants of proofs, seeds, and limits of memory are defined where they are used
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 # ---- Searches for separated components (`pytest tests/mixtures/test_cluster_tree.py`).
 SEARCH_SHARE = Fraction(3, 10)  # share of a search that is not combined with other starts
@@ -171,23 +172,28 @@ PLACE_ROWS = 0.06, 0.10, 0.20
 PAIR_THRESHOLDS = 10.0, 9.0, 0.1
 PLACE_THRESHOLDS = 3.0, 4.0
 MOST_THRESHOLD = 0.01
-# Shares of the budget of the other rows: cells, combinations, matching modes, Gram matrices, sketch, first round.
-START_SHARES = {
-    "cells": Fraction(2, 25),
-    "combinations": Fraction(3, 100),
-    "matching": Fraction(1, 50),
-    "grams": Fraction(3, 25),
-    "sketch": Fraction(3, 25),
-    "first": Fraction(2, 25),
-}
+
+
+class StartShares(NamedTuple):
+    """Shares of the Gaussian allowance of the other rows, by the release that costs them."""
+
+    cells: Fraction = Fraction(2, 25)
+    combinations: Fraction = Fraction(3, 100)
+    matching: Fraction = Fraction(1, 50)
+    grams: Fraction = Fraction(3, 25)
+    sketch: Fraction = Fraction(3, 25)
+    first: Fraction = Fraction(2, 25)  # round of expectation-maximization
+
+
+START_SHARES = StartShares()
 CONFUSED = 0.1  # maximum misclassified rows of a cut, over the rows of the lighter side
 # maximum number of anchor columns, and of combinations of their modes
 MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
-# number of columns above which the components of a column are at most MODES_OF_MANY: a search takes time
-MANY_COLUMNS, MODES_OF_MANY = 8, 3
+# number of columns above which the components of a column are at most so many, since a search takes time
+MANY_COLUMNS = 8, 3
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
 # z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
 # treated as pure noise.
@@ -196,34 +202,22 @@ EVIDENCE = 5.0
 FEW_COLUMNS, MOST_DIRECTIONS = 3, 6
 # Least eigenvalue of a factor, in ends of the spectrum of noise alone (an idle direction costs little, a missed one everything).
 EDGE = 0.55
-FACTOR_STEPS, MOST_FACTORS = (
-    60,
-    5,
-)  # iterations of the factor analysis, and maximum number of factors
-# maximum share of a column's variance in factors, and minimum variance of its own
-MOST_SHARED, LEAST_OWN = 0.95, 0.05
-FRAME_CHANGE = (
-    0.25,
-    4.0,
-)  # minimum and maximum factor by which Gram matrices change a group's variances
+FACTOR_STEPS = 60  # iterations of the factor analysis
+MOST_SHARED = 0.95  # maximum share of a column's variance in factors, and maximum correlation
 UNLIKE_GAUSSIAN = (
     0.04  # total variation from a Gaussian from which a column of its own may be a direction
 )
 LEAST_NEW = 0.3  # minimum length of a direction beyond the span of earlier ones
-# Frequencies along one direction, along each of several, and of a group at most.
-LINE_FREQUENCIES, FREQUENCIES, MOST_FREQUENCIES = 30, 60, 240
+FREQUENCIES = 60, 240  # of each direction, and of a group at most
 # lowest frequency times the extent of a group, and highest frequency, in deviations of a component
-LOWEST, HIGHEST = 0.35, 2.5
-SKETCHED_ROWS = 200_000  # maximum rows of a sketch: more take time and hardly improve a start
-# Starts of a fit of the sketch, iterations of all, number of those that go on, and their iterations.
-WAVE_STARTS, WAVE_SHORT_STEPS, WAVE_KEPT, WAVE_LONG_STEPS = 40, 15, 12, 35
+FREQUENCY_RANGE = 0.35, 2.5
+# Fits of a sketch: starts and those that go on, and the iterations of each.
+WAVE_STARTS = 40, 12
+WAVE_STEPS = 15, 35
 WAVE_PRIORS = 0.02, 0.05  # precisions of log weights, and of log deviations
 LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
-LONGEST_STEP = 1.0  # maximum change of a parameter in one step
 WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
 MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
-# upper bound on the fit's total variation above which fewer components than asked for may be too few
-FEW_FOUND = 0.1
 
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged

@@ -41,7 +41,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 
-AXIS_ALIGNED_UNIT = "total variation beyond 3 times that of the best candidate (dp_em and sketch: standard deviations, a mean's l2 error)"
+AXIS_ALIGNED_UNIT = "total variation beyond 3 times the best candidate's (dp_em, sketch: standard deviations, a mean's l2 error)"
 
 
 def plan_axis_aligned_mixture(

@@ -126,9 +126,8 @@ def marginals(
         measured, name="cells", cost=cost, cells=sum(len(each) - 1 for each in edges)
     )
     values = [of_column for (of_column,) in measured.parted(counts.value)]
-    most = task.n_components
-    if dim > tuning.MANY_COLUMNS:
-        most = min(most, tuning.MODES_OF_MANY)
+    many, modes = tuning.MANY_COLUMNS
+    most = task.n_components if dim <= many else min(task.n_components, modes)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:

@@ -7,7 +7,6 @@ the data costs no budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -31,6 +30,7 @@ from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
     RoundMoments,
+    RowShares,
     SoftPlan,
     StartState,
     budget_noise,
@@ -161,10 +161,6 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
-# A function of rows (n, dim) whose values (k, n) replace the posteriors of the components in a first round.
-Assignment = Callable[[Any], FloatArray]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelShares:
     """The component of each row by the labels of a tree, as shares 0 or 1."""
@@ -181,7 +177,7 @@ class LabelShares:
 
 
 def row_statistic(
-    chunk: Any, at: Mixtures, radii: Radii, assigned: Assignment | None = None
+    chunk: Any, at: Mixtures, radii: Radii, assigned: RowShares | None = None
 ) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
     # With r_c the posterior of component c, or its share as `assigned`, and z_c the standardized row: r_c times (a, z_c,
@@ -234,14 +230,11 @@ def advance(
     name: str,
     known_std: bool,
     floor: FloatArray,
-    assigned: Assignment | None = None,
 ) -> StartState:
-    """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations.
-
-    `assigned` replaces the responsibilities under the state's mixture, as labels of the state do.
-    """
+    """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations."""
     at = mixtures_of(state.at)
     k, dim = state.at.means.shape
+    assigned = None if state.rounds else state.assigned
     if state.labels is not None:
         assigned = LabelShares(state.labels, k)
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0

@@ -10,7 +10,7 @@ private expectation-maximization go on, and a count of the fit is the last relea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -29,7 +29,15 @@ from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, e
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
-from fastpubpriv.mixtures.fit import ComponentFit, count_draws, count_share, gaussian_tv, measure
+from fastpubpriv.mixtures.fit import (
+    MOST_COUNTED,
+    MOST_OPEN,
+    ComponentFit,
+    count_draws,
+    count_share,
+    gaussian_tv,
+    measure,
+)
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.separated.soft_em import (
     LAST,
@@ -88,6 +96,12 @@ class BlockShares:
         """Share of the other rows."""
         return 1.0 - self.pairs - self.places
 
+    def split(self, rows: Rows) -> tuple[Rows | None, Rows, Rows]:
+        """Return the pairs of the first block, None where variances are known; the rows for places; and the rest."""
+        shares = [round(1000.0 * share) for share in (self.pairs, self.places, self.rest)]
+        *before, places, rest = interleave_rows(rows, *shares[self.pairs == 0.0 :])
+        return DistantPairs(before[0]) if before else None, places, rest
+
 
 def threshold(histograms: int, cost: EpsilonDelta) -> float:
     """Return about the least released count of so many joint stable histograms at an (epsilon, delta), in milliseconds.
@@ -99,30 +113,6 @@ def threshold(histograms: int, cost: EpsilonDelta) -> float:
     gaussian = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta) * -float(ndtri(hidden))
     laplace = 2.0 * histograms / float(epsilon) * -math.log(2.0 * hidden)
     return 1.0 + min(gaussian, laplace)
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Disjoint blocks of rows: for pairs (None where variances are known), for places, and the rest; scales of a column."""
-
-    pairs: Rows | None
-    places: Rows
-    rest: Rows
-    scales: int  # maximum number of scales of a column
-
-    @classmethod
-    def of(cls, task: Task) -> Blocks:
-        """Return the blocks of a task."""
-        run = task.run
-        rows = run.rows
-        cost = run.account.approx_left
-        sizes = BlockShares.of(rows.n, rows.dim, task.n_components, cost, known_std=task.known_std)
-        shares = [round(1000.0 * share) for share in (sizes.pairs, sizes.places, sizes.rest)]
-        if task.known_std:
-            places, rest = interleave_rows(rows, *shares[1:])
-            return cls(None, places, rest, sizes.scales)
-        near, places, rest = interleave_rows(rows, *shares)
-        return cls(DistantPairs(near), places, rest, sizes.scales)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +136,19 @@ class Plan:
     @property
     def least_last(self) -> Fraction:
         """Smallest share of the last round, which gets what the stages before it leave."""
-        started = sum(tuning.START_SHARES.values(), self.count)
+        started = sum(tuning.START_SHARES, self.count)
         return 1 - started - self.rounds * self.early
+
+
+def costs_of(spending: Spending) -> dict[str, Spending]:
+    """Return what each release of the start may cost."""
+    shares = tuning.START_SHARES._asdict()
+    return {name: spending.part(share) for name, share in shares.items()}
+
+
+def longest_sketch(components: int) -> int:
+    """Return the maximum length of the statistic of a row: cosines and sines of each group."""
+    return 2 * tuning.FREQUENCIES[1] * components
 
 
 def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
@@ -156,34 +157,32 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     rounds = (tuning.MOST_MORE + 2) * width
     histograms = (tuning.COLUMN_SCALES + 1) * n * dim
     cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
-    start = n_components * ((dim + 1) ** 2 + 2 * tuning.MOST_FREQUENCIES)
+    start = n_components * (dim + 1) ** 2 + longest_sketch(n_components)
     return histograms + cells + start + rounds + count_draws(n_components) + 2**16
 
 
-def check(task: Task, blocks: Blocks, plan: Plan) -> None:
+def check(task: Task, pairs: Rows | None, places: Rows, n: int, scales: int, plan: Plan) -> None:
     """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
     # Checked for the maximum numbers: fewer histograms or components need less.
     run = task.run
     dim = run.rows.dim
-    n = blocks.rest.n
-    spending = run.account.spending
-    event = candidates.check_stages(run, blocks.pairs, blocks.places, dim * blocks.scales)
-    shares = {name: spending.part(share) for name, share in tuning.START_SHARES.items()}
+    k = task.n_components
+    event = candidates.check_stages(run, pairs, places, dim * scales)
+    costs = costs_of(run.account.spending)
     for name in ("cells", "matching"):
-        shares[name].part(Fraction(1, dim)).grid("count", 1, n)
-    shares["combinations"].grid("count", tuning.MOST_COMBINATIONS, n)
-    spending.part(plan.count).grid("count", count_draws(task.n_components), n)
-    longest = 2 * tuning.MOST_FREQUENCIES * task.n_components
-    shares["sketch"].grid("sum", longest, n)
-    rounds = [tuning.START_SHARES["first"], plan.early, plan.least_last, WHOLE]
-    for parts in range(1, task.n_components + 1):
-        shares["grams"].grid("shared", dim + 1, n, parts=parts)
+        costs[name].part(Fraction(1, dim)).grid("count", 1, n)
+    costs["combinations"].grid("count", tuning.MOST_COMBINATIONS, n)
+    costs["sketch"].grid("sum", longest_sketch(k), n)
+    run.account.spending.part(plan.count).grid("count", count_draws(k), n)
+    rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
+    for parts in range(1, k + 1):
+        costs["grams"].grid("shared", dim + 1, n, parts=parts)
         dp_em.check(run.account, n, dim, parts, known_std=task.known_std, shares=rounds)
     # Then not even rows of one component, or all in one cell, would reach the thresholds.
-    lacking = (event.count_threshold + 2.0 * event.count_noise_std) / blocks.places.n
-    if blocks.pairs is not None:
-        pairs = threshold(dim, run.account.approx_left) / SCALE_MASS
-        lacking = max(lacking, pairs / blocks.pairs.n)
+    lacking = (event.count_threshold + 2.0 * event.count_noise_std) / places.n
+    if pairs is not None:
+        needed = threshold(dim, run.account.approx_left) / SCALE_MASS
+        lacking = max(lacking, needed / pairs.n)
     if lacking > 1.0:
         rows = run.rows.n
         warn(
@@ -211,9 +210,13 @@ class Frames:
         return cls(centers.copy(), deviations.copy(), groups.weights * n)
 
 
+# Vectors of each part and their rows, by blocks of rows: see `SoftParts`.
+PartsOfRows = Iterator[tuple[list[FloatArray], list[IntArray]]]
+
+
 def grouped_parts(
     chunk: Any, inv_step: float, *, groups: Groups, table: NormalTable, clip: RowClip
-) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
+) -> PartsOfRows:
     """Return (clipped row, constant) of each row in the frame of its group, in steps; see `SoftParts`."""
     labels = groups.labels(chunk).astype(np.int32)
     lift = math.sqrt(clip.lift)
@@ -230,22 +233,19 @@ def release_moments(
     inverses[:, range(dim), range(dim)] = 1.0 / frames.deviations
     table = NormalTable(frames.centers, inverses, np.zeros(groups.size))
     prepare(run.rows.n, inverses.size)
-    released = run.release(
-        SoftGrams(
-            rows_of=partial(grouped_parts, groups=groups, table=table, clip=clip),
-            parts=groups.size,
-            side=dim + 1,
-            radius=math.sqrt(clip.total),
-            row_cost=groups.size * dim**2 // 8 + 20,
-        ),
-        name="directions",
-        cost=cost,
-        clip_radius=math.sqrt(clip.inner),
+    rows_of = partial(grouped_parts, groups=groups, table=table, clip=clip)
+    radius = math.sqrt(clip.total)
+    work = groups.size * dim**2 // 8 + 20
+    grams = SoftGrams(
+        rows_of=rows_of, parts=groups.size, side=dim + 1, radius=radius, row_cost=work
     )
+    radius = math.sqrt(clip.inner)
+    released = run.release(grams, name="directions", cost=cost, clip_radius=radius)
     noise = released.noise_std, released.noise_std / cost.on_diagonal
+    moments = partial(pooled_moments, known=None, sigma=noise, clip=clip, n=run.rows.n, m=0)
+    weights = groups.weights.tolist()
     return [
-        pooled_moments(gram, None, weight, sigma=noise, clip=clip, n=run.rows.n, m=0)
-        for gram, weight in zip(released.value, groups.weights.tolist(), strict=True)
+        moments(gram, weight=weight) for gram, weight in zip(released.value, weights, strict=True)
     ]
 
 
@@ -257,19 +257,13 @@ def unlike_gaussian(modes: FloatArray) -> float:
     edges = mean + std * np.linspace(-6.0, 6.0, 385)
     shares = modes[:, 0] / modes[:, 0].sum()
     below = ndtr((edges[:, None] - modes[:, 1]) / modes[:, 2]) @ shares
-    return 0.5 * float(np.abs(np.diff(below) - np.diff(ndtr((edges - mean) / std))).sum())
+    gaps = np.diff(below - ndtr((edges - mean) / std))
+    return 0.5 * float(np.abs(gaps).sum())
 
 
-def usable_columns(groups: Groups, frames: Frames, group: int) -> BoolArray:
-    """Return which columns (dim,) may have a part in directions: known ones whose values are not rounded to coarse steps."""
-    fine = np.array(
-        [
-            column.is_known
-            and (column.smooth or column.step <= tuning.FINE_STEP * float(deviation))
-            for column, deviation in zip(groups.columns, frames.deviations[group], strict=True)
-        ]
-    )
-    return fine
+def usable(column: ColumnModes, deviation: float) -> bool:
+    """Return whether a column may have a part in directions: a known one whose values are not rounded to coarse steps."""
+    return column.is_known and (column.smooth or column.step <= tuning.FINE_STEP * deviation)
 
 
 def projection_of(
@@ -280,21 +274,21 @@ def projection_of(
     mean = shrinkage(own.first, own.mean_noise**2) * own.first
     change = np.diag(own.second) - 1.0
     variances = 1.0 + shrinkage(change, own.on**2) * change
-    root = np.sqrt(np.clip(variances, *tuning.FRAME_CHANGE))
+    root = np.sqrt(np.clip(variances, *tuning.MOST_CHANGE))
     frames.rows[group] = own.rows
     frames.centers[group] += frames.deviations[group] * mean
     frames.deviations[group] *= root
-    usable = usable_columns(groups, frames, group)
+    deviations = frames.deviations[group]
+    fine = np.array([usable(*each) for each in zip(groups.columns, deviations, strict=True)])
     limit = tuning.MOST_SHARED
     correlations = np.clip(own.second / np.outer(root, root), -limit, limit)
-    correlations *= np.outer(usable, usable)
+    correlations *= np.outer(fine, fine)
     np.fill_diagonal(correlations, 0.0)
     noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
-    matrix, spread = directions(correlations, noise, most, usable, groups.modes[group])
+    matrix, spread = directions(correlations, noise, most, fine, groups.modes[group])
     if not len(matrix) or not np.isfinite(matrix).all():
         return None
-    scaled = matrix / frames.deviations[group]
-    return Projection.of(group, frames.centers[group].copy(), scaled, spread)
+    return Projection.of(group, frames.centers[group].copy(), matrix / deviations, spread)
 
 
 def directions(
@@ -302,14 +296,14 @@ def directions(
     noise: float,
     most: int,
     usable: BoolArray,
-    modes: Sequence[FloatArray],
+    modes: list[FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
     """Return rows (l, dim) for standardized rows, along which a component has variance about one, and their covariance (l, l)."""
     dim = len(correlations)
     if dim <= tuning.FEW_COLUMNS:
         chosen = np.eye(dim)[usable]
         return chosen, chosen @ (correlations + np.eye(dim)) @ chosen.T
-    rank = min(sketch.visible_factors(correlations, noise), most, tuning.MOST_FACTORS)
+    rank = min(sketch.visible_factors(correlations, noise), most, tuning.MOST_DIRECTIONS)
     factors = sketch.factors_of(correlations, rank)
     rows = factors.directions[:rank]
     unlike = np.array([unlike_gaussian(each) for each in modes]) * usable
@@ -349,15 +343,11 @@ class SketchStatistic:
 
 def release_sketch(run: Session, statistic: SketchStatistic, cost: Spending) -> Released:
     """Release the sum of the statistics, over rows spread over all."""
+    run = some_rows(run, MOST_COUNTED)
+    dim = statistic.dim
     radius = math.sqrt(max(each.size for each in statistic.projections) / 2.0)
-    return some_rows(run, tuning.SKETCHED_ROWS).release(
-        StatisticSum(
-            statistic=statistic, dim=statistic.dim, radius=radius, row_cost=8 * statistic.dim
-        ),
-        name="sketch",
-        cost=cost,
-        clip_radius=radius,
-    )
+    total = StatisticSum(statistic=statistic, dim=dim, radius=radius, row_cost=8 * dim)
+    return run.release(total, name="sketch", cost=cost, clip_radius=radius)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -413,44 +403,41 @@ def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveF
     return fits
 
 
-ONE = Mixtures(np.ones((1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+ONE = Mixtures(*np.ones((3, 1, 1)))
 
 
 def find_components(
     task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
 ) -> ProjectedShares:
     """Release Gram matrices and a sketch if groups may hold several components; return the components along directions."""
-    k = task.n_components
-    alone = ProjectedShares(groups, {}, [ONE] * groups.size)
-    more = k - groups.size
+    found = ProjectedShares(groups, {}, [ONE] * groups.size)
+    more = task.n_components - groups.size
     if more == 0:
-        return alone
+        return found
     moments = release_moments(run, groups, frames, costs["grams"])
     projections = [
         projection_of(groups, frames, group, own, more) for group, own in enumerate(moments)
     ]
     listed = [each for each in projections if each is not None]
     if not listed:
-        return alone
+        return found
     released = release_sketch(run, SketchStatistic(groups, listed), costs["sketch"])
-    sketched = min(run.rows.n, tuning.SKETCHED_ROWS) / run.rows.n
-    values = np.split(released.value, np.cumsum([each.size for each in listed])[:-1])
+    sketched = min(run.rows.n, MOST_COUNTED) / run.rows.n
+    ends = np.cumsum([each.size for each in listed])
     fits = []
-    for projection, value in zip(listed, values, strict=True):
+    for projection, value in zip(listed, np.split(released.value, ends[:-1]), strict=True):
         rows = frames.rows[projection.group] * sketched
         std = math.hypot(released.noise_std / rows, math.sqrt(0.5 / rows))
         data = Waves(projection.frequencies, value / rows, std)
         fits.append(fits_of(projection, data, more + 1))
-    numbers = sketch.numbers_of_components(
-        [[fit.score for fit in each] for each in fits],
-        [len(each.matrix) for each in listed],
-        more + len(listed),
-    )
+    scores = [[fit.score for fit in each] for each in fits]
+    sizes = [len(each.matrix) for each in listed]
+    numbers = sketch.numbers_of_components(scores, sizes, more + len(listed))
     for projection, fit, number in zip(listed, fits, numbers, strict=True):
         if number > 1:
-            alone.projections[projection.group] = projection
-            alone.fits[projection.group] = fit[number - 1].mixture
-    return alone
+            found.projections[projection.group] = projection
+            found.fits[projection.group] = fit[number - 1].mixture
+    return found
 
 
 # ---- Rounds.
@@ -460,21 +447,16 @@ def run_rounds(
     task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: Plan
 ) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
-    one_round = partial(
-        dp_em.advance,
-        run,
-        np.zeros((0, run.rows.dim)),
-        known_std=task.known_std,
-        floor=em.STD_FLOOR * frames.deviations.max(axis=0),
-    )
+    floor = em.STD_FLOOR * frames.deviations.max(axis=0)
+    nobody = np.zeros((0, run.rows.dim))
+    one_round = partial(dp_em.advance, run, nobody, known_std=task.known_std, floor=floor)
     of_groups = frames.rows / frames.rows.sum()
     weights = np.concatenate(
         [share * fit.weights[0] for share, fit in zip(of_groups, shares.fits, strict=True)]
     )
     at = Mixtures(weights, frames.centers[shares.group_of], frames.deviations[shares.group_of])
-    state = StartState(name="sketch", at=dp_em.parameters_of(at))
-    first = tuning.START_SHARES["first"]
-    state = one_round(state, share=first, name="first round", assigned=shares)
+    state = StartState(name="sketch", at=dp_em.parameters_of(at), assigned=shares)
+    state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     if task.known_std:
         at = Mixtures(state.at.weights, state.at.means, np.ones(state.at.means.shape))
         state = replace(state, at=dp_em.parameters_of(at))
@@ -500,64 +482,53 @@ def count_of_fit(
     means = learned.means[:, smooth]
     weights = learned.weights / learned.weights.sum()
     found = measure(run, weights, means, covariances, public=np.zeros((0, len(smooth))))
-    few = len(weights) < task.n_components and found.most > tuning.FEW_FOUND
+    few = len(weights) < task.n_components and found.most > MOST_OPEN
     return replace(found, blind=found.blind or few)
 
 
 def learn(task: Task) -> LearnedMixture:
     """Run all stages."""
-    blocks = Blocks.of(task)
-    plan = Plan.of(
-        blocks.rest.n,
-        task.run.rows.dim,
-        task.n_components,
-        task.run.account.spending,
-        known_std=task.known_std,
-    )
-    check(task, blocks, plan)
-    task.run.account.open()
-    scales, tied, steps = candidates.shown_scales(
-        task.run, blocks.pairs, blocks.scales, task.n_components
-    )
-    places = candidates.shown_places(task.run.block(blocks.places), scales)
-    run = task.run.block(blocks.rest)
-    spending = run.account.spending
-    costs = {name: spending.part(share) for name, share in tuning.START_SHARES.items()}
-    columns = column_modes.marginals(
-        task, run, places, blocks.places.n, tied=tied, steps=steps, cost=costs["cells"]
-    )
+    rows = task.run.rows
+    account = task.run.account
+    dim = rows.dim
+    k = task.n_components
+    known_std = task.known_std
+    shares = BlockShares.of(rows.n, dim, k, account.approx_left, known_std=known_std)
+    pairs, place_rows, rest = shares.split(rows)
+    plan = Plan.of(rest.n, dim, k, account.spending, known_std=known_std)
+    check(task, pairs, place_rows, rest.n, shares.scales, plan)
+    account.open()
+    scales, tied, steps = candidates.shown_scales(task.run, pairs, shares.scales, k)
+    places = candidates.shown_places(task.run.block(place_rows), scales)
+    run = task.run.block(rest)
+    costs = costs_of(account.spending)
+    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=costs["cells"])
+    columns = marginals(task, run, places, place_rows.n)
     if not any(column.fit.size for column in columns):
         return em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
-    frames = Frames.of(groups, run.rows.n)
-    shares = find_components(task, run, groups, frames, costs)
-    state = run_rounds(task, run, frames, shares, plan)
+    frames = Frames.of(groups, rest.n)
+    assigned = find_components(task, run, groups, frames, costs)
+    state = run_rounds(task, run, frames, assigned, plan)
+    facts: dict[str, Any] = {"anchors": groups.chosen, "groups": groups.size}
+    facts["directions"] = [len(each.matrix) for each in assigned.projections.values()]
+    facts["rounds"] = state.rounds
+    facts["tied_share"] = [column.tied for column in columns]
+    facts["step"] = [column.step for column in columns]
     at = dp_em.mixtures_of(state.at)
-    learned = LearnedMixture(
-        weights=at.weights,
-        means=at.means,
-        stds=at.stds,
-        reason=None if all(column.is_known for column in columns) else Reason.FALLBACK,
-        low=dp_em.lost_in_noise(at.weights, run.rows.dim, run.rows.n, 0, state.count_std),
-        predicted=gaussian_tv(*state.errors),
-        diagnostics={
-            "anchors": groups.chosen,
-            "groups": groups.size,
-            "directions": [len(each.matrix) for each in shares.projections.values()],
-            "rounds": state.rounds,
-            "cuts": [len(column.cuts) for column in columns],
-            "tied_share": [column.tied for column in columns],
-            "step": [column.step for column in columns],
-        },
-    )
-    return replace(learned, fit=count_of_fit(task, run, learned, columns))
+    learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
+    is_whole = all(column.is_known for column in columns)
+    low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
+    fit = count_of_fit(task, run, learned, columns)
+    reason = None if is_whole else Reason.FALLBACK
+    return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 
 
 def seconds(n: int, dim: int, components: int, size: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
     rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
-    search = dim * em.SEARCH_SECONDS * min(components, tuning.MODES_OF_MANY) / 2.0
-    sketched = min(n, tuning.SKETCHED_ROWS) * tuning.MOST_FREQUENCIES * 8.0 * em.ROW_SECONDS
+    search = dim * em.SEARCH_SECONDS * min(components, tuning.MANY_COLUMNS[1]) / 2.0
+    sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * em.ROW_SECONDS
     return search + rounds + sketched + components
 
 

@@ -60,7 +60,7 @@ def factors_of(correlations: FloatArray, rank: int) -> Factors:
         leading = vectors[:, dim - rank :] * np.sqrt(np.maximum(values[dim - rank :], 0.0))
         part = leading @ leading.T
         shares = 0.5 * shares + 0.5 * np.clip(np.diag(part), 0.0, tuning.MOST_SHARED)
-    return Factors(part, np.maximum(1.0 - shares, tuning.LEAST_OWN))
+    return Factors(part, 1.0 - shares)
 
 
 def orthonormal(rows: FloatArray, own: FloatArray) -> FloatArray:
@@ -95,15 +95,15 @@ class Projection:
     ) -> Projection:
         """Return the projection with its frequencies, of which the lowest see the whole extent of the group."""
         size = len(matrix)
-        count = tuning.LINE_FREQUENCIES
-        if size > 1:
-            count = min(tuning.FREQUENCIES * size, tuning.MOST_FREQUENCIES)
+        of_direction, most = tuning.FREQUENCIES
+        count = min(of_direction * size, most)
         normals = draw_normals((count, size), random_state=em.PUBLIC_SEED + 7)
         units = normals / np.linalg.norm(normals, axis=1, keepdims=True)
         extents = np.sqrt(np.maximum(np.einsum("ma,ab,mb->m", units, spread, units), 1.0))
-        lowest = tuning.LOWEST / extents
+        low, high = tuning.FREQUENCY_RANGE
+        lowest = low / extents
         places = draw_uniforms(count, random_state=em.PUBLIC_SEED + 8)
-        lengths = lowest * (tuning.HIGHEST / lowest) ** places
+        lengths = lowest * (high / lowest) ** places
         return cls(group, center, matrix, spread, units * lengths[:, None])
 
     @property
@@ -171,7 +171,8 @@ def jacobian(mixtures: Mixtures, frequencies: FloatArray) -> tuple[FloatArray, F
     twice = np.tile(frequencies.T, 2)
     by_means = turned[:, :, None, :] * twice
     by_stds = -parts[:, :, None, :] * np.tile(squares, 2)
-    slopes = [by_logits, by_means.reshape(size, k * dim, -1), by_stds.reshape(size, k * dim, -1)]
+    shape = size, k * dim, -1
+    slopes = [by_logits, by_means.reshape(shape), by_stds.reshape(shape)]
     return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
 
 
@@ -222,7 +223,7 @@ def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatAr
         diagonal = np.einsum("spp->sp", curvature)
         lifted = (damping[:, None] * diagonal + 1e-9)[:, :, None] * np.eye(at.shape[1])
         step = np.linalg.solve(curvature + lifted, gradient[:, :, None])[:, :, 0]
-        tried = at + np.clip(step, -tuning.LONGEST_STEP, tuning.LONGEST_STEP)
+        tried = at + np.clip(step, -1.0, 1.0)
     return _mixtures(at, k), score
 
 
@@ -231,12 +232,12 @@ def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit:
     size = len(spread)
     values, vectors = spectrum(spread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    normals = draw_normals((tuning.WAVE_STARTS, k, size), random_state=em.PUBLIC_SEED + 9)
-    even = np.full((tuning.WAVE_STARTS, k), 1.0 / k)
-    starts = Mixtures(even, normals @ root.T, np.ones(normals.shape))
-    short, score = refined(data, starts, tuning.WAVE_SHORT_STEPS)
-    kept = short[em.by_score(score)[: tuning.WAVE_KEPT]]
-    fits, scores = refined(data, kept, tuning.WAVE_LONG_STEPS)
+    count, kept = tuning.WAVE_STARTS
+    short, long = tuning.WAVE_STEPS
+    normals = draw_normals((count, k, size), random_state=em.PUBLIC_SEED + 9)
+    starts = Mixtures(np.full((count, k), 1.0 / k), normals @ root.T, np.ones(normals.shape))
+    fits, scores = refined(data, starts, short)
+    fits, scores = refined(data, fits[em.by_score(scores)[:kept]], long)
     best = em.by_score(scores)[:1]
     return WaveFit(fits[best], float(scores[best[0]]))
 
