@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mixture_cases import APPROX, learn, one, opened
 from spies import SpyLedger
+from twins import normals
 
 from benchmarks.papers.mixture_cases import Truth, distance_by_draws, released
 from fastpubpriv import ApproxDP, plan
@@ -18,7 +19,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
-from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, Plan, SketchStatistic
+from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
 from fastpubpriv.mixtures.separated.soft_em import RowClip
 from fastpubpriv.privacy.calibration import stable_event
@@ -31,14 +32,15 @@ from fastpubpriv.results.mixture import MixtureResult
 @pytest.mark.parametrize("extent", [1.0, 100.0, 2.0**20])
 def test_waves_are_cosines_and_sines(extent):
     phases = np.random.default_rng(0).uniform(-extent, extent, 100_000)
-    cosines, sines = waves(phases)
-    worst = max(np.abs(cosines - np.cos(phases)).max(), np.abs(sines - np.sin(phases)).max())
-    assert worst < 1e-12, worst
+    for found, expected in zip(waves(phases), normals.waves(phases), strict=True):
+        assert np.abs(found - expected).max() < 1e-12
 
 
 def test_waves_of_numbers_that_are_none_or_too_large_are_none():
-    for values in waves(np.array([np.nan, np.inf, -np.inf, 2.0**20 + 1.0, -1e300])):
-        assert np.isnan(values).all()
+    phases = np.array([np.nan, np.inf, -np.inf, 2.0**20 + 1.0, -1e300])
+    for found, expected in zip(waves(phases), normals.waves(phases), strict=True):
+        assert np.isnan(found).all()
+        assert np.isnan(expected).all()
 
 
 # ---- Directions -----------------------------------------------------------------------------------------------------
@@ -359,7 +361,7 @@ def test_most_rows_are_left_to_the_rounds(n, dim, known_std):
 @pytest.mark.parametrize("n", [50, 5_000, 10_000_000])
 def test_shares_add_up_to_one_on_the_longest_path(n, dim):
     spending = spending_of(APPROX, 10**6)
-    planned = Plan.of(n, dim, 4, spending, known_std=False)
+    planned = StartPlan.of(n, dim, 4, spending, known_std=False)
     before = sum(tuning.START_SHARES) + planned.rounds * planned.early
     assert before + planned.least_last + planned.count == 1
     assert planned.least_last > Fraction(1, 5)

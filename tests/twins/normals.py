@@ -38,3 +38,9 @@ class RowStatistic:
                 factor = share * np.minimum(1.0, radii[2] / np.sqrt(np.maximum(length_sq, 1e-300)))
                 parts += list(square * factor[:, :, None])
         out[:] = np.where(whole[:, None] != 0, np.concatenate(parts, axis=1), 0.0)
+
+
+def waves(phases):
+    """Cosines and sines by NumPy, NaN for phases beyond 2^20 and for none."""
+    near = np.where(np.abs(phases) <= 2.0**20, phases, np.nan)
+    return np.cos(near), np.sin(near)

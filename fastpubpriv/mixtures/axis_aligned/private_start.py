@@ -89,7 +89,8 @@ class BlockShares:
         visible = threshold(dim, cost) / n
         # only pairs within a component show its scale
         wanted = max(at_least * visible, min(of_pairs * k * k * visible, most))
-        return cls(float(np.clip(wanted, *tuning.PAIR_ROWS)), places, scales)
+        fewest, most = tuning.PAIR_ROWS
+        return cls(min(max(wanted, fewest), most), places, scales)
 
     @property
     def rest(self) -> float:
@@ -98,9 +99,13 @@ class BlockShares:
 
     def split(self, rows: Rows) -> tuple[Rows | None, Rows, Rows]:
         """Return the pairs of the first block, None where variances are known; the rows for places; and the rest."""
-        shares = [round(1000.0 * share) for share in (self.pairs, self.places, self.rest)]
-        *before, places, rest = interleave_rows(rows, *shares[self.pairs == 0.0 :])
-        return DistantPairs(before[0]) if before else None, places, rest
+        shares = [self.places, self.rest]
+        if self.pairs:
+            shares.insert(0, self.pairs)
+        thousandths = [round(1000.0 * share) for share in shares]
+        *before, places, rest = interleave_rows(rows, *thousandths)
+        pairs = DistantPairs(before[0]) if before else None
+        return pairs, places, rest
 
 
 def threshold(histograms: int, cost: EpsilonDelta) -> float:
@@ -110,13 +115,15 @@ def threshold(histograms: int, cost: EpsilonDelta) -> float:
     """
     epsilon, delta = cost
     hidden = float(delta) / histograms
-    gaussian = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta) * -float(ndtri(hidden))
-    laplace = 2.0 * histograms / float(epsilon) * -math.log(2.0 * hidden)
-    return 1.0 + min(gaussian, laplace)
+    noise_std = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta)
+    gaussian = -noise_std * float(ndtri(hidden))
+    scale = 2.0 * histograms / float(epsilon)
+    exponential = -scale * math.log(2.0 * hidden)
+    return 1.0 + min(gaussian, exponential)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class StartPlan:
     """Shares of the Gaussian allowance of `rest`, and the number of early rounds, from public numbers."""
 
     early: Fraction  # share of an early round
@@ -124,7 +131,7 @@ class Plan:
     count: Fraction  # share of the count of the fit
 
     @classmethod
-    def of(cls, n: int, dim: int, k: int, spending: Spending, *, known_std: bool) -> Plan:
+    def of(cls, n: int, dim: int, k: int, spending: Spending, *, known_std: bool) -> StartPlan:
         """Return the plan for n rows of `rest`."""
         noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
         relative = noise * math.sqrt(2.0 * dim) * k / n
@@ -161,7 +168,9 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     return histograms + cells + start + rounds + count_draws(n_components) + 2**16
 
 
-def check(task: Task, pairs: Rows | None, places: Rows, n: int, scales: int, plan: Plan) -> None:
+def check(
+    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
+) -> None:
     """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
     # Checked for the maximum numbers: fewer histograms or components need less.
     run = task.run
@@ -169,25 +178,29 @@ def check(task: Task, pairs: Rows | None, places: Rows, n: int, scales: int, pla
     k = task.n_components
     event = candidates.check_stages(run, pairs, places, dim * scales)
     costs = costs_of(run.account.spending)
+    of_column = Fraction(1, dim)
     for name in ("cells", "matching"):
-        costs[name].part(Fraction(1, dim)).grid("count", 1, n)
-    costs["combinations"].grid("count", tuning.MOST_COMBINATIONS, n)
-    costs["sketch"].grid("sum", longest_sketch(k), n)
-    run.account.spending.part(plan.count).grid("count", count_draws(k), n)
+        costs[name].part(of_column).grid("count", 1, n_rest)
+    costs["combinations"].grid("count", tuning.MOST_COMBINATIONS, n_rest)
+    costs["sketch"].grid("sum", longest_sketch(k), n_rest)
+    count = run.account.spending.part(plan.count)
+    count.grid("count", count_draws(k), n_rest)
     rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
+    check_round = partial(dp_em.check, known_std=task.known_std, shares=rounds)
     for parts in range(1, k + 1):
-        costs["grams"].grid("shared", dim + 1, n, parts=parts)
-        dp_em.check(run.account, n, dim, parts, known_std=task.known_std, shares=rounds)
+        costs["grams"].grid("shared", dim + 1, n_rest, parts=parts)
+        check_round(run.account, n_rest, dim, parts)
     # Then not even rows of one component, or all in one cell, would reach the thresholds.
     lacking = (event.count_threshold + 2.0 * event.count_noise_std) / places.n
     if pairs is not None:
         needed = threshold(dim, run.account.approx_left) / SCALE_MASS
         lacking = max(lacking, needed / pairs.n)
     if lacking > 1.0:
-        rows = run.rows.n
+        n = run.rows.n
+        needed_rows = math.ceil(lacking * n)
         warn(
-            f"learn_axis_aligned_mixture: {rows} rows in {dim} columns are too few for method='sketch' here: it takes about "
-            f"{math.ceil(lacking * rows)} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
+            f"learn_axis_aligned_mixture: {n} rows in {dim} columns are too few for method='sketch' here: it takes about "
+            f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
             "rows (x_pub)",
         )
 
@@ -220,7 +233,8 @@ def grouped_parts(
     """Return (clipped row, constant) of each row in the frame of its group, in steps; see `SoftParts`."""
     labels = groups.labels(chunk).astype(np.int32)
     lift = math.sqrt(clip.lift)
-    return soft_parts(chunk, inv_step, table=table, labels=labels, inner=clip.inner, lift=lift)
+    clipped = partial(soft_parts, table=table, inner=clip.inner, lift=lift)
+    return clipped(chunk, inv_step, labels=labels)
 
 
 def release_moments(
@@ -256,7 +270,8 @@ def unlike_gaussian(modes: FloatArray) -> float:
     mean, std = column_modes.moments_of(modes)
     edges = mean + std * np.linspace(-6.0, 6.0, 385)
     shares = modes[:, 0] / modes[:, 0].sum()
-    below = ndtr((edges[:, None] - modes[:, 1]) / modes[:, 2]) @ shares
+    means, stds = modes[:, 1:].T
+    below = ndtr((edges[:, None] - means) / stds) @ shares
     gaps = np.diff(below - ndtr((edges - mean) / std))
     return 0.5 * float(np.abs(gaps).sum())
 
@@ -279,16 +294,18 @@ def projection_of(
     frames.centers[group] += frames.deviations[group] * mean
     frames.deviations[group] *= root
     deviations = frames.deviations[group]
-    fine = np.array([usable(*each) for each in zip(groups.columns, deviations, strict=True)])
+    both = zip(groups.columns, deviations, strict=True)
+    fine = np.array([usable(*each) for each in both])
     limit = tuning.MOST_SHARED
-    correlations = np.clip(own.second / np.outer(root, root), -limit, limit)
-    correlations *= np.outer(fine, fine)
+    correlations = own.second / np.outer(root, root)
+    correlations = np.clip(correlations, -limit, limit) * np.outer(fine, fine)
     np.fill_diagonal(correlations, 0.0)
     noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
     matrix, spread = directions(correlations, noise, most, fine, groups.modes[group])
     if not len(matrix) or not np.isfinite(matrix).all():
         return None
-    return Projection.of(group, frames.centers[group].copy(), matrix / deviations, spread)
+    center = frames.centers[group].copy()
+    return Projection.of(group, center, matrix / deviations, spread)
 
 
 def directions(
@@ -309,7 +326,8 @@ def directions(
     unlike = np.array([unlike_gaussian(each) for each in modes]) * usable
     order = np.argsort(-unlike, kind="stable")[: most - rank]
     columns = order[unlike[order] > tuning.UNLIKE_GAUSSIAN]
-    rows = sketch.orthonormal(np.vstack([rows, np.eye(dim)[columns]]), factors.own)
+    rows = np.vstack([rows, np.eye(dim)[columns]])
+    rows = sketch.orthonormal(rows, factors.own)
     whole = factors.shared.copy()
     np.fill_diagonal(whole, 1.0)
     return rows, rows @ whole @ rows.T
@@ -345,9 +363,10 @@ def release_sketch(run: Session, statistic: SketchStatistic, cost: Spending) -> 
     """Release the sum of the statistics, over rows spread over all."""
     run = some_rows(run, MOST_COUNTED)
     dim = statistic.dim
-    radius = math.sqrt(max(each.size for each in statistic.projections) / 2.0)
-    total = StatisticSum(statistic=statistic, dim=dim, radius=radius, row_cost=8 * dim)
-    return run.release(total, name="sketch", cost=cost, clip_radius=radius)
+    longest = max(each.size for each in statistic.projections)
+    radius = math.sqrt(longest / 2.0)
+    sums = StatisticSum(statistic=statistic, dim=dim, radius=radius, row_cost=8 * dim)
+    return run.release(sums, name="sketch", cost=cost, clip_radius=radius)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -359,9 +378,10 @@ class ProjectedShares:
     fits: list[Mixtures]  # of each group, one mixture along its directions
 
     @property
-    def group_of(self) -> list[int]:
+    def group_of(self) -> IntArray:
         """The group of each component."""
-        return [group for group, fit in enumerate(self.fits) for _ in range(fit.weights.shape[1])]
+        numbers = [fit.weights.shape[1] for fit in self.fits]
+        return np.repeat(np.arange(len(numbers)), numbers)
 
     def __call__(self, chunk: Any) -> FloatArray:
         """Return the shares of rows (n, dim), (components, n), zero in other groups; each column from its row alone."""
@@ -376,16 +396,18 @@ class ProjectedShares:
                 out[parts, mine] = 1.0
                 continue
             rows = chunk[mine].astype(np.float64)
-            out[parts, mine] = self._shares(self.projections[group].coordinates(rows), fit)
+            coordinates = self.projections[group].coordinates(rows)
+            out[parts, mine] = self._shares(coordinates, fit)
         return out
 
     def _shares(self, coordinates: FloatArray, fit: Mixtures) -> FloatArray:
         """Return the responsibilities (k, n) at coordinates (l, n)."""
-        joint = np.log(fit.weights[0]) - np.log(fit.stds[0]).sum(axis=1)
+        at = fit[0]
+        joint = np.log(at.weights) - np.log(at.stds).sum(axis=1)
         joint = np.repeat(joint[:, None], coordinates.shape[1], axis=1)
-        means, stds = fit.means[0], fit.stds[0]
-        for place, own in enumerate(coordinates):
-            joint -= 0.5 * np.square((own - means[:, place, None]) / stds[:, place, None])
+        for own, means, stds in zip(coordinates, at.means.T, at.stds.T, strict=True):
+            gaps = (own - means[:, None]) / stds[:, None]
+            joint -= 0.5 * np.square(gaps)
         shares = decay(joint - np.maximum.reduce(joint, axis=0))
         return shares / total(shares)
 
@@ -395,11 +417,14 @@ def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveF
     worth = tuning.WORTH_OF_COMPONENT * (2 * len(projection.matrix) + 1)
     fits: list[sketch.WaveFit] = []
     best = 0
-    while len(fits) < min(most, tuning.MOST_WAVE_COMPONENTS) and len(fits) <= best + 2:
-        fits.append(sketch.fit_waves(data, len(fits) + 1, projection.spread))
-        more = len(fits) - 1 - best
-        if more and fits[best].score - fits[-1].score > worth * more:
-            best = len(fits) - 1
+    for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):
+        more = place - best
+        if more > 2:
+            break
+        fits.append(sketch.fit_waves(data, place + 1, projection.spread))
+        gain = fits[best].score - fits[place].score
+        if gain > worth * more:
+            best = place
     return fits
 
 
@@ -410,22 +435,25 @@ def find_components(
     task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
 ) -> ProjectedShares:
     """Release Gram matrices and a sketch if groups may hold several components; return the components along directions."""
-    found = ProjectedShares(groups, {}, [ONE] * groups.size)
+    shares = ProjectedShares(groups, {}, [ONE] * groups.size)
     more = task.n_components - groups.size
     if more == 0:
-        return found
+        return shares
     moments = release_moments(run, groups, frames, costs["grams"])
-    projections = [
-        projection_of(groups, frames, group, own, more) for group, own in enumerate(moments)
-    ]
-    listed = [each for each in projections if each is not None]
+    listed = []
+    for group, own in enumerate(moments):
+        projection = projection_of(groups, frames, group, own, more)
+        if projection is not None:
+            listed.append(projection)
     if not listed:
-        return found
-    released = release_sketch(run, SketchStatistic(groups, listed), costs["sketch"])
+        return shares
+    statistic = SketchStatistic(groups, listed)
+    released = release_sketch(run, statistic, costs["sketch"])
     sketched = min(run.rows.n, MOST_COUNTED) / run.rows.n
     ends = np.cumsum([each.size for each in listed])
+    values = np.split(released.value, ends[:-1])
     fits = []
-    for projection, value in zip(listed, np.split(released.value, ends[:-1]), strict=True):
+    for projection, value in zip(listed, values, strict=True):
         rows = frames.rows[projection.group] * sketched
         std = math.hypot(released.noise_std / rows, math.sqrt(0.5 / rows))
         data = Waves(projection.frequencies, value / rows, std)
@@ -435,30 +463,31 @@ def find_components(
     numbers = sketch.numbers_of_components(scores, sizes, more + len(listed))
     for projection, fit, number in zip(listed, fits, numbers, strict=True):
         if number > 1:
-            found.projections[projection.group] = projection
-            found.fits[projection.group] = fit[number - 1].mixture
-    return found
+            shares.projections[projection.group] = projection
+            shares.fits[projection.group] = fit[number - 1].mixture
+    return shares
 
 
 # ---- Rounds.
 
 
 def run_rounds(
-    task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: Plan
+    task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
 ) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
     floor = em.STD_FLOOR * frames.deviations.max(axis=0)
     nobody = np.zeros((0, run.rows.dim))
     one_round = partial(dp_em.advance, run, nobody, known_std=task.known_std, floor=floor)
     of_groups = frames.rows / frames.rows.sum()
-    weights = np.concatenate(
-        [share * fit.weights[0] for share, fit in zip(of_groups, shares.fits, strict=True)]
-    )
-    at = Mixtures(weights, frames.centers[shares.group_of], frames.deviations[shares.group_of])
+    within = np.concatenate([fit.weights[0] for fit in shares.fits])
+    group_of = shares.group_of
+    weights = of_groups[group_of] * within
+    at = Mixtures(weights, frames.centers[group_of], frames.deviations[group_of])
     state = StartState(name="sketch", at=dp_em.parameters_of(at), assigned=shares)
     state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     if task.known_std:
-        at = Mixtures(state.at.weights, state.at.means, np.ones(state.at.means.shape))
+        stds = np.ones(state.at.means.shape)
+        at = Mixtures(state.at.weights, state.at.means, stds)
         state = replace(state, at=dp_em.parameters_of(at))
     for number in range(plan.rounds):
         if number >= tuning.EARLY_ROUNDS and state.moved < tuning.SETTLED:
@@ -477,13 +506,15 @@ def count_of_fit(
     if not smooth:
         return None
     if len(smooth) < len(columns):
-        run = run.on(each_row(run.rows, ChosenColumns(smooth), len(smooth)))
+        chosen = ChosenColumns(smooth)
+        run = run.on(each_row(run.rows, chosen, len(smooth)))
     covariances = learned.covariances[:, smooth][:, :, smooth]
     means = learned.means[:, smooth]
     weights = learned.weights / learned.weights.sum()
-    found = measure(run, weights, means, covariances, public=np.zeros((0, len(smooth))))
-    few = len(weights) < task.n_components and found.most > MOST_OPEN
-    return replace(found, blind=found.blind or few)
+    nobody = np.zeros((0, len(smooth)))
+    fit = measure(run, weights, means, covariances, public=nobody)
+    few = len(weights) < task.n_components and fit.most > MOST_OPEN
+    return replace(fit, blind=fit.blind or few)
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -495,7 +526,7 @@ def learn(task: Task) -> LearnedMixture:
     known_std = task.known_std
     shares = BlockShares.of(rows.n, dim, k, account.approx_left, known_std=known_std)
     pairs, place_rows, rest = shares.split(rows)
-    plan = Plan.of(rest.n, dim, k, account.spending, known_std=known_std)
+    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
     check(task, pairs, place_rows, rest.n, shares.scales, plan)
     account.open()
     scales, tied, steps = candidates.shown_scales(task.run, pairs, shares.scales, k)
@@ -539,7 +570,7 @@ def predict(
     spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
     cost = budget.epsilon, budget.delta
     rest = n * BlockShares.of(n, dim, components, cost, known_std=False).rest
-    plan = Plan.of(max(round(rest), 1), dim, components, spending, known_std=False)
+    plan = StartPlan.of(max(round(rest), 1), dim, components, spending, known_std=False)
     noise = dp_em.whole_noise(dim, spending.part(plan.least_last)) / rest
     error = components * math.sqrt(dim * (1.0 / (components * rest) + noise**2))
     return error, {"rows_of_rounds": rest, "without_privacy": math.sqrt(dim * components / n)}

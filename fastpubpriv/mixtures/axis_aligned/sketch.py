@@ -66,14 +66,14 @@ def factors_of(correlations: FloatArray, rank: int) -> Factors:
 def orthonormal(rows: FloatArray, own: FloatArray) -> FloatArray:
     """Return up to MOST_DIRECTIONS rows made orthonormal in the metric `own`, without those nearly spanned by earlier ones."""
     root = np.sqrt(own)
-    kept = np.zeros((0, rows.shape[1]))
+    basis = np.zeros((0, rows.shape[1]))
     for row in rows * root:
         unit = row / max(float(np.linalg.norm(row)), 1e-300)
-        rest = unit - kept.T @ (kept @ unit)
+        rest = unit - basis.T @ (basis @ unit)
         length = float(np.linalg.norm(rest))
-        if length >= tuning.LEAST_NEW and len(kept) < tuning.MOST_DIRECTIONS:
-            kept = np.vstack([kept, rest / length])
-    return kept / root
+        if length >= tuning.LEAST_NEW and len(basis) < tuning.MOST_DIRECTIONS:
+            basis = np.vstack([basis, rest / length])
+    return basis / root
 
 
 # ---- The statistic of a row.
@@ -232,12 +232,12 @@ def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit:
     size = len(spread)
     values, vectors = spectrum(spread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    count, kept = tuning.WAVE_STARTS
+    count, few = tuning.WAVE_STARTS
     short, long = tuning.WAVE_STEPS
     normals = draw_normals((count, k, size), random_state=em.PUBLIC_SEED + 9)
     starts = Mixtures(np.full((count, k), 1.0 / k), normals @ root.T, np.ones(normals.shape))
     fits, scores = refined(data, starts, short)
-    fits, scores = refined(data, fits[em.by_score(scores)[:kept]], long)
+    fits, scores = refined(data, fits[em.by_score(scores)[:few]], long)
     best = em.by_score(scores)[:1]
     return WaveFit(fits[best], float(scores[best[0]]))
 
