@@ -572,6 +572,33 @@ def test_rounded_columns_are_left_out_of_the_count():
     assert result.n_components == 2
 
 
+@pytest.mark.parametrize("hole", [np.nan, np.inf, -1e308])
+def test_rows_that_are_not_finite_or_far_away_leave_the_others_alone(hole):
+    """A hundredth of the rows, in every stage; a row counts in the number of rows, but in no component."""
+    truth = apart(4, 2.0)
+    rows = truth.draw(np.random.default_rng(14), 20_000)
+    rows[::100, 1] = hole
+    with np.errstate(all="raise"):
+        result = learn(rows, 2, random_state=0)
+    distance = distance_by_draws(truth, released(result), np.random.default_rng(2))
+    assert distance < 0.04, distance
+
+
+def test_shares_of_hostile_rows_are_shares_or_nothing():
+    projections = dict(enumerate(statistic_of(2).projections))
+    assigned = private_start.ProjectedShares(two_groups(2), projections, [PLANE, PLANE])
+    extremes = [0.0, 1e308, -1e308, 5e-324, np.nan, np.inf, -np.inf, 3.0]
+    rows = np.array(list(itertools.product(extremes, extremes)))
+    with np.errstate(all="raise"):
+        shares = assigned(rows)
+    assert shares.shape == (6, 64)
+    assert ((shares >= 0.0) & (shares <= 1.0)).all()
+    totals = shares.sum(axis=0)
+    assert np.allclose(totals[np.isfinite(rows[:, 0])], 1.0)
+    for place in range(64):
+        assert assigned(rows[place : place + 1]).tobytes() == shares[:, place : place + 1].tobytes()
+
+
 def test_groups_are_a_function_of_each_row():
     groups = two_groups(2)
     rows = np.array([[-1.0, 0.0], [1.0, 0.0], [np.nan, 0.0], [0.0, 5.0]])

@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
-from fastpubpriv.kernels.mixture_rows import NormalTable, decay, prepare, soft_parts
+from fastpubpriv.kernels.mixture_rows import FAR, NormalTable, decay, prepare, soft_parts
 from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
@@ -383,6 +383,7 @@ class ProjectedShares:
         numbers = [fit.weights.shape[1] for fit in self.fits]
         return np.repeat(np.arange(len(numbers)), numbers)
 
+    @np.errstate(all="ignore")
     def __call__(self, chunk: Any) -> FloatArray:
         """Return the shares of rows (n, dim), (components, n), zero in other groups; each column from its row alone."""
         labels = self.groups.labels(chunk)
@@ -403,11 +404,13 @@ class ProjectedShares:
     def _shares(self, coordinates: FloatArray, fit: Mixtures) -> FloatArray:
         """Return the responsibilities (k, n) at coordinates (l, n)."""
         at = fit[0]
-        joint = np.log(at.weights) - np.log(at.stds).sum(axis=1)
-        joint = np.repeat(joint[:, None], coordinates.shape[1], axis=1)
+        squares = np.zeros((len(at.weights), coordinates.shape[1]))
         for own, means, stds in zip(coordinates, at.means.T, at.stds.T, strict=True):
             gaps = (own - means[:, None]) / stds[:, None]
-            joint -= 0.5 * np.square(gaps)
+            squares += np.square(gaps)
+        constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
+        # Distances of a row that is not finite are as if it were far away; its statistic is zero.
+        joint = constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
         shares = decay(joint - np.maximum.reduce(joint, axis=0))
         return shares / total(shares)
 
