@@ -100,6 +100,17 @@ def waves(phases: FloatArray) -> tuple[FloatArray, FloatArray]:
     return cosine * across - sine * up, sine * across + cosine * up
 
 
+def shares_at(squares: FloatArray, constants: FloatArray) -> FloatArray:
+    """Return the responsibilities (k, n) of components at squared distances (k, n), FAR if none, with log weights `constants`."""
+    share = constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
+    share = decay(share - np.maximum.reduce(share, axis=0))
+    total = np.zeros(squares.shape[1])
+    for each in share:
+        total += each
+    share /= total
+    return share
+
+
 @np.errstate(all="ignore")
 def whitened(
     chunk: npt.NDArray[Any], table: NormalTable
@@ -115,13 +126,7 @@ def whitened(
     squares = np.zeros((k, n))
     for i in range(dim):
         squares += white[:, i] * white[:, i]
-    share = table.constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
-    share = decay(share - np.maximum.reduce(share, axis=0))
-    total = np.zeros(n)
-    for each in share:
-        total += each
-    share /= total
-    return white, squares, share
+    return white, squares, shares_at(squares, table.constants)
 
 
 @np.errstate(all="ignore")

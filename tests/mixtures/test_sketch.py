@@ -13,7 +13,7 @@ from twins import normals
 from benchmarks.papers.mixture_cases import Truth, distance_by_draws, released
 from fastpubpriv import ApproxDP, plan
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
-from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts, waves
+from fastpubpriv.kernels.mixture_rows import NormalTable, shares_at, soft_parts, waves
 from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
@@ -41,6 +41,16 @@ def test_waves_of_numbers_that_are_none_or_too_large_are_none():
     for found, expected in zip(waves(phases), normals.waves(phases), strict=True):
         assert np.isnan(found).all()
         assert np.isnan(expected).all()
+
+
+def test_shares_are_those_of_the_twin():
+    rng = np.random.default_rng(1)
+    squares = rng.exponential(10.0, (4, 500))
+    squares[:, :5] = [[np.nan], [np.inf], [0.0], [1e300]]
+    constants = rng.normal(size=4)
+    with np.errstate(all="raise"):
+        shares = shares_at(squares, constants)
+    assert np.allclose(shares, normals.shares_at(squares, constants), rtol=1e-12, atol=1e-30)
 
 
 # ---- Directions -----------------------------------------------------------------------------------------------------

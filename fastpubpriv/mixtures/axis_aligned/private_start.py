@@ -21,8 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
-from fastpubpriv.kernels.mixture_rows import FAR, NormalTable, decay, prepare, soft_parts
-from fastpubpriv.mechanisms.group_covariances import total
+from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, em, sketch
@@ -409,10 +408,7 @@ class ProjectedShares:
             gaps = (own - means[:, None]) / stds[:, None]
             squares += np.square(gaps)
         constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
-        # Distances of a row that is not finite are as if it were far away; its statistic is zero.
-        joint = constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
-        shares = decay(joint - np.maximum.reduce(joint, axis=0))
-        return shares / total(shares)
+        return shares_at(squares, constants)
 
 
 def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveFit]:
