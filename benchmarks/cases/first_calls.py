@@ -75,7 +75,7 @@ FUNCTIONS = {
         for method in ("tree", "one_shot", "public_pca", "soft_em")
     },
     "learn_axis_aligned_mixture, one column": "f.learn_axis_aligned_mixture(line, n_components=1, budget=approx, **quiet)",
-    "learn_axis_aligned_mixture, anchors": "f.learn_axis_aligned_mixture(x, n_components=1, budget=approx, **quiet)",
+    "learn_axis_aligned_mixture, sketch": "f.learn_axis_aligned_mixture(x, n_components=1, budget=approx, **quiet)",
     "learn_axis_aligned_mixture, x_pub": f"f.learn_axis_aligned_mixture(x, n_components=2, budget=zcdp, {_PUB})",
     "learn_axis_aligned_mixture, x_pub, pure": (
         f"f.learn_axis_aligned_mixture(x, n_components=2, budget=pure, method='public_list', {_PUB})"

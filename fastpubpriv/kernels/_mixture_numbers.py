@@ -22,3 +22,10 @@ LOG_2_HIGH = 0.6931471805592082
 LOG_2_LOW = 7.371052624053311e-13
 TERMS = tuple(1.0 / math.factorial(power) for power in range(12, -1, -1))
 POWERS = np.ldexp(1.0, -np.arange(120))
+
+# Cosines and sines of x = whole * pi / 2 + rest. pi / 2 is the sum of three parts, of which the products of the first two with
+# whole numbers below 2^20 are exact (33 bits each, as in fdlibm); the polynomials are Taylor's, with errors below 4e-13.
+FARTHEST_PHASE = 2.0**20
+HALF_PI = 1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21
+COSINE = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(6, -1, -1))
+SINE = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1))

@@ -17,12 +17,16 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels._mixture_numbers import (
+    COSINE,
     FAR,
+    FARTHEST_PHASE,
+    HALF_PI,
     LEAST_EXPONENT,
     LOG2_E,
     LOG_2_HIGH,
     LOG_2_LOW,
     POWERS,
+    SINE,
     TERMS,
     UNSEEN,
 )
@@ -60,12 +64,51 @@ def decay(values: FloatArray) -> FloatArray:
     values = np.maximum(values, LEAST_EXPONENT)
     whole = np.floor(values * LOG2_E + 0.5)
     rest = (values - whole * LOG_2_HIGH) - whole * LOG_2_LOW
-    power = np.full_like(rest, TERMS[0])
-    for term in TERMS[1:]:
-        power = power * rest + term
+    power = _polynomial(TERMS, rest)
     power *= POWERS[(-whole).astype(np.int64)]
     power[values <= LEAST_EXPONENT] = 0.0
     return power
+
+
+def _polynomial(terms: tuple[float, ...], values: FloatArray) -> FloatArray:
+    """Return a polynomial by Horner's rule, each product rounded, from the coefficient of the highest power on."""
+    total = np.full_like(values, terms[0])
+    for term in terms[1:]:
+        total *= values
+        total += term
+    return total
+
+
+def waves(phases: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return cosines and sines of numbers of magnitude up to FARTHEST_PHASE, and NaN for others, within 1e-12.
+
+    They are made of IEEE operations alone, so that each has the same bits on every machine, whatever stands beside it.
+    """
+    values = np.where(np.abs(phases) <= FARTHEST_PHASE, phases, np.nan)
+    whole = np.rint(values * (2.0 / math.pi))
+    rest = values
+    for part in HALF_PI:
+        rest = rest - whole * part
+    squares = rest * rest
+    cosine = _polynomial(COSINE, squares)
+    sine = _polynomial(SINE, squares)
+    sine *= rest
+    # the cosine and sine of `whole` quarters of a turn: 1, 0, -1, 0 and 0, 1, 0, -1
+    quarter = whole - 4.0 * np.floor(0.25 * whole)
+    across = np.abs(quarter - 2.0) - 1.0
+    up = 1.0 - np.abs(quarter - 1.0)
+    return cosine * across - sine * up, sine * across + cosine * up
+
+
+def shares_at(squares: FloatArray, constants: FloatArray) -> FloatArray:
+    """Return the responsibilities (k, n) of components at squared distances (k, n), FAR if none, with log weights `constants`."""
+    share = constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
+    share = decay(share - np.maximum.reduce(share, axis=0))
+    total = np.zeros(squares.shape[1])
+    for each in share:
+        total += each
+    share /= total
+    return share
 
 
 @np.errstate(all="ignore")
@@ -83,13 +126,7 @@ def whitened(
     squares = np.zeros((k, n))
     for i in range(dim):
         squares += white[:, i] * white[:, i]
-    share = table.constants[:, None] - 0.5 * np.where(squares < FAR, squares, FAR)
-    share = decay(share - np.maximum.reduce(share, axis=0))
-    total = np.zeros(n)
-    for each in share:
-        total += each
-    share /= total
-    return white, squares, share
+    return white, squares, shares_at(squares, table.constants)
 
 
 @np.errstate(all="ignore")

@@ -85,7 +85,7 @@ def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
     for column in x_pub.T:
         values, counts = np.unique(column, return_counts=True)
         gaps = np.diff(values)
-        gaps = gaps[gaps > ROUNDING * float(np.abs(values).max())]
+        gaps = gaps[gaps > ROUNDING * float(np.abs(values).max(initial=0.0))]
         ties.append((np.sum(counts * (counts - 1.0)) / 2.0, gaps.min(initial=np.inf)))
     tied, steps = np.array(ties).T
     return tied, steps
@@ -152,7 +152,7 @@ def expected_cells(at: Gaussians, axes: FloatArray, public: FloatArray) -> tuple
     """Return the mixture's cell probabilities (cells,), from draws rounded as ties of public rows show, and their number."""
     tied, steps = _ties(public)
     known = (tied >= LEAST_TIED) & np.isfinite(steps)  # without a lattice, values would be distinct
-    origin = public[0][known]
+    origin = public[0, known] if len(public) else np.zeros(0)
     steps = steps[known]
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
@@ -191,6 +191,12 @@ class ComponentFit:
     def null(self) -> float:
         """Expected gap of a perfect fit."""
         return float(self.nulls.sum())
+
+    @property
+    def most(self) -> float:
+        """About the largest total variation, as far as the cells show it, that the count does not exclude."""
+        # Gaps leave out up to one standard deviation of each cell, whose sum is null / CHANCE: half of it in total variation.
+        return self.gap + self.null / (2.0 * CHANCE)
 
     def reasons(self, place: int, before: Reasons, predicted: float = 0.0) -> Reasons:
         """Return the reasons of a component with reasons `before` without the count, and `predicted` total variation error."""
@@ -282,7 +288,10 @@ def measure(
     *,
     public: FloatArray,
 ) -> ComponentFit:
-    """Release the count of rows in the cells of a mixture, at `count_share` of the allowance, and compare it with the mixture."""
+    """Release the count of rows in the cells of a mixture, at `count_share` of the allowance, and compare it with the mixture.
+
+    Ties of `public` rows, of which there may be none, show columns of rounded values.
+    """
     at = Gaussians.of(weights, means, covariances)
     k = len(weights)
     spending = run.account.spending

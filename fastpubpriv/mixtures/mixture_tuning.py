@@ -8,6 +8,7 @@ Constants of proofs, seeds, and limits of memory are defined where they are used
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 # ---- Searches for separated components (`pytest tests/mixtures/test_cluster_tree.py`).
 SEARCH_SHARE = Fraction(3, 10)  # share of a search that is not combined with other starts
@@ -113,9 +114,6 @@ MOST_HIDDEN = 0.5
 # rows, and noise deviations of its count, below which a component is lost
 LEAST_ROWS = 10
 LEAST_STDS = 5.0
-# ratio of budgets of successive iterations without public rows: only the noise of the last one
-# remains
-GROWTH = 3
 
 # ---- Leaves by the lifted CoinPress (`python -m benchmarks.papers a-figure-1`).
 LEAF_COND_MAX = 100.0  # assumed condition number of a component within public bounds
@@ -164,20 +162,62 @@ JITTER = 0.7  # size of perturbations of a fit in standard errors, also of publi
 LEAST_WEIGHT = 1e-3
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final
 
-# ---- Several columns from private rows alone (the same command).
-# Relative rows of the blocks: scales, places, cells, combinations, matching modes, EM, choice.
-ANCHOR_SHARES = (14, 14, 18, 8, 8, 24, 14)
-ANCHOR_LEAST_ROWS, ANCHOR_STEPS = 32, 4  # minimum rows of a call; number of EM iterations
+# ---- Several columns from private rows alone (the same command, and `pytest tests/mixtures/test_sketch.py`).
+START_LEAST_ROWS = 32  # minimum rows of a call
+# Shares of the rows for pairs, and for places; the second for places may be larger where few rows would not show any.
+PAIR_ROWS = 0.06, 0.25
+PLACE_ROWS = 0.06, 0.10, 0.20
+# Rows in units of the threshold of a count: for pairs at least, and per squared number of components up to a share of the rows; for
+# places, per component, and below which their share may be larger; and the maximum threshold of places, as a share of all rows.
+PAIR_THRESHOLDS = 10.0, 9.0, 0.1
+PLACE_THRESHOLDS = 3.0, 4.0
+MOST_THRESHOLD = 0.01
+
+
+class StartShares(NamedTuple):
+    """Shares of the Gaussian allowance of the other rows, by the release that costs them."""
+
+    cells: Fraction = Fraction(2, 25)
+    combinations: Fraction = Fraction(3, 100)
+    matching: Fraction = Fraction(1, 50)
+    grams: Fraction = Fraction(3, 25)
+    sketch: Fraction = Fraction(3, 25)
+    first: Fraction = Fraction(2, 25)  # round of expectation-maximization
+
+
+START_SHARES = StartShares()
 CONFUSED = 0.1  # maximum misclassified rows of a cut, over the rows of the lighter side
 # maximum number of anchor columns, and of combinations of their modes
 MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
+# number of columns above which the components of a column are at most so many, since a search takes time
+MANY_COLUMNS = 8, 3
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
 # z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
 # treated as pure noise.
 EVIDENCE = 5.0
+# Number of columns up to which all are directions, and maximum number of directions.
+FEW_COLUMNS, MOST_DIRECTIONS = 3, 6
+# Least eigenvalue of a factor, in ends of the spectrum of noise alone (an idle direction costs little, a missed one everything).
+EDGE = 0.55
+FACTOR_STEPS = 60  # iterations of the factor analysis
+MOST_SHARED = 0.95  # maximum share of a column's variance in factors, and maximum correlation
+UNLIKE_GAUSSIAN = (
+    0.04  # total variation from a Gaussian from which a column of its own may be a direction
+)
+LEAST_NEW = 0.3  # minimum length of a direction beyond the span of earlier ones
+FREQUENCIES = 60, 240  # of each direction, and of a group at most
+# lowest frequency times the extent of a group, and highest frequency, in deviations of a component
+FREQUENCY_RANGE = 0.35, 2.5
+# Fits of a sketch: starts and those that go on, and the iterations of each.
+WAVE_STARTS = 40, 12
+WAVE_STEPS = 15, 35
+WAVE_PRIORS = 0.02, 0.05  # precisions of log weights, and of log deviations
+LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
+WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
+MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
 
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged

@@ -41,7 +41,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 
-AXIS_ALIGNED_UNIT = "total variation beyond 3 times that of the best candidate (dp_em: standard deviations, a mean's l2 error)"
+AXIS_ALIGNED_UNIT = "total variation beyond 3 times the best candidate's (dp_em, sketch: standard deviations, a mean's l2 error)"
 
 
 def plan_axis_aligned_mixture(
@@ -54,7 +54,7 @@ def plan_axis_aligned_mixture(
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Forecast the slack of the selection (for "dp_em" the error of a mean), with its list length and time in the details."""
+    """Forecast the slack of the selection, or for "dp_em" and "sketch" the error of a mean; list length and time in the details."""
     components = validation.integer(
         "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
     )

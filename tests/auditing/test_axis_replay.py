@@ -11,7 +11,6 @@ from helpers.neighbors import pair_at, replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
 from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em
 from fastpubpriv.sources import views
@@ -50,8 +49,8 @@ def runner(dim, budget, **options):
 RUNS = {
     "univariate": (1, APPROX, {}), "univariate, known variance": (1, APPROX, {"variance": 4.0}),
     "univariate, large epsilon": (1, ApproxDP(30, 1e-5), {"candidates": 40}),
-    "anchors, 2 columns": (2, APPROX, {"candidates": 12}), "anchors, 7 columns": (7, APPROX, {"candidates": 12}),
-    "anchors, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
+    "sketch, 2 columns": (2, APPROX, {}), "sketch, 7 columns": (7, APPROX, {}),
+    "sketch, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]]}),
     "public list, pure": (1, PureDP(1), {"with_public": True, "candidates": 60}),
     "public list, zcdp": (1, ZCDP(0.125), {"with_public": True, "candidates": 60, "method": "public_list"}),
     "public list, 2 columns": (2, PureDP(1), {"with_public": True, "candidates": 20}),
@@ -151,8 +150,8 @@ def test_catches_blocks_that_overlap(monkeypatch):
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     original = dp_em.row_statistic
 
-    def centered(chunk, at, radii, labels=None):
-        return original(chunk - np.nanmean(chunk, axis=0), at, radii, labels)
+    def centered(chunk, at, radii, assigned=None):
+        return original(chunk - np.nanmean(chunk, axis=0), at, radii, assigned)
 
     rows, other = pair_at(np.random.default_rng(6).normal(size=(300, 2)) + 3.0, 7, 1e6)
     run = runner(2, ZCDP(0.5), with_public=True)
@@ -173,12 +172,10 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
 
     rows = np.random.default_rng(8).normal(size=(4000, 2))
     rows[::2] += 50.0
-    # A row of the block that counts combinations: the fourth.
-    begin, end = (
-        sum(tuning.ANCHOR_SHARES[:k]) * 2**64 // sum(tuning.ANCHOR_SHARES) for k in (3, 4)
-    )
-    rows, other = pair_at(rows, views._Members(4000, begin, end).positions(10, 11)[0], 1e6)
-    run = runner(2, APPROX, candidates=12)
+    # A row of the last block, which counts combinations.
+    last = views._Members(4000, 2**64 - 2**62, 2**64)
+    rows, other = pair_at(rows, last.positions(10, 11)[0], 1e6)
+    run = runner(2, APPROX)
     record_replay(run, rows, other, budget=APPROX)
     monkeypatch.setattr(column_modes, "codes", ranked)
     raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=APPROX)

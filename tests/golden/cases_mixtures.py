@@ -79,9 +79,9 @@ def axis_aligned() -> Iterator[Case]:
     public_plane = {"x_pub": PLANE_PUBLIC}
     runs: dict[str, tuple[np.ndarray, Any, dict[str, Any]]] = {
         "univariate": (LINE, APPROX, {}),
-        "anchors": (PLANE, APPROX, {"candidates": 12}),
-        "anchors, known covariance": (
-            PLANE, ApproxDP(8, 1e-6), {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
+        "sketch": (PLANE, APPROX, {}),
+        "sketch, known covariance": (
+            PLANE, ApproxDP(8, 1e-6), {"covariance": [[4.0, 1.0], [1.0, 1.0]]},
         ),
     }  # fmt: skip
     for name, budget in BUDGETS.items():

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from mixture_cases import axis_matched, learn, one, opened
+from mixture_cases import axis_matched, learn, one
 from scipy import integrate, stats
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
-from fastpubpriv import ZCDP, ApproxDP, PureDP
+from fastpubpriv import ZCDP, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
@@ -25,7 +25,6 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     partition,
     searched,
 )
-from fastpubpriv.mixtures.axis_aligned.column_modes import of_cells
 from fastpubpriv.mixtures.axis_aligned.dp_em import public_candidates, standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
     CellHistogram,
@@ -105,16 +104,6 @@ def test_coarse_counts_fill_in_what_fine_ones_suppress():
     # A coarse count below what lies in it adds nothing, and takes nothing away.
     low = DyadicScale(4.0, np.array([0]), np.array([250.0]))
     assert sum(piece[2] for piece in nested_counts([low, fine])) == 300.0
-
-
-def test_cells_of_the_columns_are_released_with_the_least_noise():
-    account = opened(np.zeros((100, 2)), ApproxDP(1, 1e-6)).account
-    # One column: discrete Laplace noise of scale 2 / epsilon, where Gaussian noise at this delta has a deviation of about 6.
-    assert of_cells(account, 1).std("counts", 1) == pytest.approx(math.sqrt(8.0), rel=1e-3)
-    # The deviation for 25 columns together is 25 times as large for Laplace noise, and 5 times for Gaussian noise.
-    one_column = account.spending.std("count")
-    assert of_cells(account, 25).std("counts", 25) == pytest.approx(5.0 * one_column)
-    assert 5.0 < one_column < 8.0
 
 
 @pytest.mark.parametrize("offset", [0.0, 2.0**40, -(2.0**48)])

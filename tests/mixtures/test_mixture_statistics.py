@@ -59,7 +59,7 @@ def test_public_medians(place):
 
 
 @pytest.mark.parametrize(("dim", "n", "bound"), [(5, 50_000, 0.06), (20, 100_000, 0.07)])
-def test_anchors_medians(dim, n, bound):
+def test_sketch_medians(dim, n, bound):
     from mixture_cases import learn
 
     errors = []

@@ -189,7 +189,7 @@ def estimators_of(dim):
         yield (
             "learn_axis_aligned_mixture",
             private[:60],
-            {**few, "method": "anchors", "covariance": covariance},
+            {**few, "method": "sketch", "covariance": covariance},
         )
         yield (
             "decode_axis_aligned",

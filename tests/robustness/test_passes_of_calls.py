@@ -63,7 +63,7 @@ PASSES = {
     "learn_separated_mixture": (
         10, 16, TWO, partial(fpp.learn_separated_mixture, x_pub=PUBLIC_TWO, n_components=2, budget=RHO),
     ),
-    "learn_axis_aligned_mixture": (9, 9, TWO, partial(fpp.learn_axis_aligned_mixture, n_components=2, budget=DELTA)),
+    "learn_axis_aligned_mixture": (10, 16, TWO, partial(fpp.learn_axis_aligned_mixture, n_components=2, budget=DELTA)),
     "quantiles": (5, 6, ROWS, partial(fpp.quantiles, x_pub=PUBLIC, budget=RHO)),
     "describe": (8, 9, ROWS, partial(fpp.describe, x_pub=PUBLIC, budget=RHO)),
     "value_counts": (1, 1, GROUPS[:, 2:], partial(fpp.value_counts, keys=[-1.0, 1.0], budget=RHO)),

@@ -700,9 +700,9 @@ MIXTURES = {
             "x_pub": [first_public(5), first_public(20), SHIFTED, None],
             "variance": [1.0],
             "covariance": [np.eye(2)],
-            "method": ["dp_em", "anchors"],
-            ("method", "candidates"): [("anchors", 20), ("public_list", 20)],
-            ("method", "accuracy"): [("anchors", 0.5)],  # list decoding: test_rare_methods.py
+            "method": ["dp_em", "sketch"],
+            ("method", "candidates"): [("sketch", 20), ("public_list", 20)],
+            ("method", "accuracy"): [("sketch", 0.5)],  # list decoding: test_rare_methods.py
             ("columns", "method", "n_components"): [(FIRST, "univariate", 2)],
         },
         places,

@@ -38,3 +38,16 @@ class RowStatistic:
                 factor = share * np.minimum(1.0, radii[2] / np.sqrt(np.maximum(length_sq, 1e-300)))
                 parts += list(square * factor[:, :, None])
         out[:] = np.where(whole[:, None] != 0, np.concatenate(parts, axis=1), 0.0)
+
+
+def waves(phases):
+    """Cosines and sines by NumPy, NaN for phases beyond 2^20 and for none."""
+    near = np.where(np.abs(phases) <= 2.0**20, phases, np.nan)
+    return np.cos(near), np.sin(near)
+
+
+def shares_at(squares, constants):
+    """Responsibilities by NumPy, of distances that are none or too large as of the largest."""
+    logs = constants[:, None] - 0.5 * np.where(squares < 2.0**20, squares, 2.0**20)
+    shares = np.exp(logs - logs.max(axis=0))
+    return shares / shares.sum(axis=0)

@@ -30,6 +30,7 @@ from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
     RoundMoments,
+    RowShares,
     SoftPlan,
     StartState,
     budget_noise,
@@ -160,11 +161,26 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelShares:
+    """The component of each row by the labels of a tree, as shares 0 or 1."""
+
+    labels: RowTree
+    components: int
+
+    def __call__(self, rows: Any) -> FloatArray:
+        """Return the shares of rows (n, dim), (components, n)."""
+        reached = np.empty(len(rows), dtype=np.int32)
+        tree_assign(rows, self.labels, reached)
+        shares: FloatArray = (reached == np.arange(self.components)[:, None]) * 1.0
+        return shares
+
+
 def row_statistic(
-    chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None = None
+    chunk: Any, at: Mixtures, radii: Radii, assigned: RowShares | None = None
 ) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
-    # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
+    # With r_c the posterior of component c, or its share as `assigned`, and z_c the standardized row: r_c times (a, z_c,
     # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so that the
     # statistic of a row does not depend on other rows.
     count, dim = chunk.shape
@@ -179,14 +195,12 @@ def row_statistic(
             distances = rows.distances(
                 part if part.strides[1] == part.itemsize else np.ascontiguousarray(part)
             )
-            if labels is None:
+            if assigned is None:
                 joint = constants[:, None] - 0.5 * distances[0]
                 share = np.exp(joint - np.maximum.reduce(joint, axis=0))
                 share /= group_covariances.total(share)
             else:
-                reached = np.empty(len(part), dtype=np.int32)
-                tree_assign(part, labels, reached)
-                share = (reached == np.arange(len(at.weights))[:, None]) * 1.0
+                share = assigned(part)
             rows.moments(
                 distances,
                 share,
@@ -220,11 +234,13 @@ def advance(
     """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations."""
     at = mixtures_of(state.at)
     k, dim = state.at.means.shape
-    labels = state.labels
+    assigned = None if state.rounds else state.assigned
+    if state.labels is not None:
+        assigned = LabelShares(state.labels, k)
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
-    wider = wider if labels is None else tuning.AXIS_LABELED_CLIP
+    wider = wider if assigned is None else tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)
-    statistic = partial(row_statistic, at=at, radii=radii, labels=labels)
+    statistic = partial(row_statistic, at=at, radii=radii, assigned=assigned)
     # The component of each entry of a row's statistic; norms of components' entries sum to at most the radius.
     component_of = np.concatenate(
         [np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)]
@@ -296,12 +312,6 @@ def public_starts(
     return [fit.mapped(center, scale) for fit in fits], em.STD_FLOOR * scale
 
 
-def iteration_shares(steps: int) -> list[Fraction]:
-    """Return shares of the budget, each GROWTH times the previous one: early iterations need less accuracy."""
-    total = sum(tuning.GROWTH**step for step in range(steps))
-    return [Fraction(tuning.GROWTH**step, total) for step in range(steps)]
-
-
 def check(
     account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]
 ) -> None:
@@ -309,19 +319,6 @@ def check(
     width = statistic_dim(1, dim, known_std=known_std)
     for share in shares:
         account.spending.part(share).grid("parts", width, n, parts=components)
-
-
-def iterate(
-    task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int
-) -> list[StartState]:
-    """Run rounds on private rows only, which spend the whole budget of the run; return the state after each."""
-    path = []
-    one_round = partial(advance, run, at.means[:0], known_std=task.known_std, floor=floor)
-    state = StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)
-    for number, share in enumerate(iteration_shares(steps), start=1):
-        state = one_round(state, share=share, name=f"responsibilities {number}")
-        path.append(state)
-    return path
 
 
 def whole_noise(

@@ -302,6 +302,10 @@ def rows_in_steps(
     )
 
 
+# A function of rows (n, dim) whose values (k, n) replace the responsibilities of the components.
+RowShares = Callable[[Any], FloatArray]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StartState:
     """State of one start: its mixture, the number of completed rounds, and the search that gave it, if any."""
@@ -310,6 +314,8 @@ class StartState:
     at: Parameters
     rounds: int = 0
     clustering: Clustering | None = None
+    # of an axis-aligned first round, in place of labels
+    assigned: RowShares | None = None
     # Squared clip radius of a first round by labels, over that of the last round.
     labeled_clip: float = tuning.LABELED_CLIP
     # (k,) relative Frobenius noise of covariances

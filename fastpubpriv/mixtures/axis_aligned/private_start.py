@@ -1,0 +1,586 @@
+"""Axis-aligned mixtures in several columns from private rows alone: range, groups, directions, sketch, and rounds from there.
+
+Three disjoint blocks of interleaved rows. Pairs of the first show the scales of each column, the second the places of its values,
+each at the whole (epsilon, delta). All releases on the third, `rest`, have Gaussian noise: their rhos add up to at most the
+allowance. Cells of its columns give groups of rows that single columns separate (`column_modes`); Gram matrices of the groups give
+directions of overlapping components, and sums of cosines and sines the mixture along them (`sketch`). From there a few rounds of
+private expectation-maximization go on, and a count of the fit is the last release. Privacy note: `mechanisms/notes/sketch.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import warn
+from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
+from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
+from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, em, sketch
+from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
+from fastpubpriv.mixtures.fit import (
+    MOST_COUNTED,
+    MOST_OPEN,
+    ComponentFit,
+    count_draws,
+    count_share,
+    gaussian_tv,
+    measure,
+)
+from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
+from fastpubpriv.mixtures.separated.soft_em import (
+    LAST,
+    RoundMoments,
+    RowClip,
+    StartState,
+    early_share,
+    pooled_moments,
+    shrinkage,
+    some_rows,
+)
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.conversions import gdp_mu
+from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.session import Session
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views import ChosenColumns, DistantPairs, each_row, interleave_rows
+
+EpsilonDelta = tuple[Fraction, Fraction]
+
+# ---- Blocks of rows, and shares of the budget, from public numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShares:
+    """Shares of the rows: for pairs (0 where variances are known) and for places; and the maximum number of scales of a column."""
+
+    pairs: float
+    places: float
+    scales: int
+
+    @classmethod
+    def of(cls, n: int, dim: int, k: int, cost: EpsilonDelta, *, known_std: bool) -> BlockShares:
+        """Return the shares that thresholds of histograms at this (epsilon, delta) ask for."""
+        scales = 1
+        for more in range(2, 1 if known_std else tuning.COLUMN_SCALES + 1):
+            if threshold(more * dim, cost) <= tuning.MOST_THRESHOLD * n:
+                scales = more
+        least, most, many = tuning.PLACE_ROWS
+        of_component, few = tuning.PLACE_THRESHOLDS
+        visible = threshold(dim * min(scales, k + 1), cost) / n
+        if few * visible > most:
+            most = many
+        places = min(max(of_component * k * visible, least), most)
+        if known_std:
+            return cls(0.0, places, scales)
+        at_least, of_pairs, most = tuning.PAIR_THRESHOLDS
+        visible = threshold(dim, cost) / n
+        # only pairs within a component show its scale
+        wanted = max(at_least * visible, min(of_pairs * k * k * visible, most))
+        fewest, most = tuning.PAIR_ROWS
+        return cls(min(max(wanted, fewest), most), places, scales)
+
+    @property
+    def rest(self) -> float:
+        """Share of the other rows."""
+        return 1.0 - self.pairs - self.places
+
+    def split(self, rows: Rows) -> tuple[Rows | None, Rows, Rows]:
+        """Return the pairs of the first block, None where variances are known; the rows for places; and the rest."""
+        shares = [self.places, self.rest]
+        if self.pairs:
+            shares.insert(0, self.pairs)
+        thousandths = [round(1000.0 * share) for share in shares]
+        *before, places, rest = interleave_rows(rows, *thousandths)
+        pairs = DistantPairs(before[0]) if before else None
+        return pairs, places, rest
+
+
+def threshold(histograms: int, cost: EpsilonDelta) -> float:
+    """Return about the least released count of so many joint stable histograms at an (epsilon, delta), in milliseconds.
+
+    A count of noise alone is released with probability delta; Gaussian noise is better for several histograms (`stable_event`).
+    """
+    epsilon, delta = cost
+    hidden = float(delta) / histograms
+    noise_std = math.sqrt(2.0 * histograms) / gdp_mu(epsilon, delta)
+    gaussian = -noise_std * float(ndtri(hidden))
+    scale = 2.0 * histograms / float(epsilon)
+    exponential = -scale * math.log(2.0 * hidden)
+    return 1.0 + min(gaussian, exponential)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPlan:
+    """Shares of the Gaussian allowance of `rest`, and the number of early rounds, from public numbers."""
+
+    early: Fraction  # share of an early round
+    rounds: int  # maximum number of early rounds; at least EARLY_ROUNDS
+    count: Fraction  # share of the count of the fit
+
+    @classmethod
+    def of(cls, n: int, dim: int, k: int, spending: Spending, *, known_std: bool) -> StartPlan:
+        """Return the plan for n rows of `rest`."""
+        noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
+        relative = noise * math.sqrt(2.0 * dim) * k / n
+        share = early_share(relative, spending, diagonal=True)
+        rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
+        early = Fraction(share).limit_denominator(10**6)
+        return cls(early=early, rounds=rounds, count=count_share(spending))
+
+    @property
+    def least_last(self) -> Fraction:
+        """Smallest share of the last round, which gets what the stages before it leave."""
+        started = sum(tuning.START_SHARES, self.count)
+        return 1 - started - self.rounds * self.early
+
+
+def costs_of(spending: Spending) -> dict[str, Spending]:
+    """Return what each release of the start may cost."""
+    shares = tuning.START_SHARES._asdict()
+    return {name: spending.part(share) for name, share in shares.items()}
+
+
+def longest_sketch(components: int) -> int:
+    """Return the maximum length of the statistic of a row: cosines and sines of each group."""
+    return 2 * tuning.FREQUENCIES[1] * components
+
+
+def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
+    """Return an upper bound on the noise draws of a run."""
+    width = dp_em.statistic_dim(n_components, dim, known_std=known_std)
+    rounds = (tuning.MOST_MORE + 2) * width
+    histograms = (tuning.COLUMN_SCALES + 1) * n * dim
+    cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
+    start = n_components * (dim + 1) ** 2 + longest_sketch(n_components)
+    return histograms + cells + start + rounds + count_draws(n_components) + 2**16
+
+
+def check(
+    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
+) -> None:
+    """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
+    # Checked for the maximum numbers: fewer histograms or components need less.
+    run = task.run
+    dim = run.rows.dim
+    k = task.n_components
+    event = candidates.check_stages(run, pairs, places, dim * scales)
+    costs = costs_of(run.account.spending)
+    of_column = Fraction(1, dim)
+    for name in ("cells", "matching"):
+        costs[name].part(of_column).grid("count", 1, n_rest)
+    costs["combinations"].grid("count", tuning.MOST_COMBINATIONS, n_rest)
+    costs["sketch"].grid("sum", longest_sketch(k), n_rest)
+    count = run.account.spending.part(plan.count)
+    count.grid("count", count_draws(k), n_rest)
+    rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
+    check_round = partial(dp_em.check, known_std=task.known_std, shares=rounds)
+    for parts in range(1, k + 1):
+        costs["grams"].grid("shared", dim + 1, n_rest, parts=parts)
+        check_round(run.account, n_rest, dim, parts)
+    # Then not even rows of one component, or all in one cell, would reach the thresholds.
+    lacking = (event.count_threshold + 2.0 * event.count_noise_std) / places.n
+    if pairs is not None:
+        needed = threshold(dim, run.account.approx_left) / SCALE_MASS
+        lacking = max(lacking, needed / pairs.n)
+    if lacking > 1.0:
+        n = run.rows.n
+        needed_rows = math.ceil(lacking * n)
+        warn(
+            f"learn_axis_aligned_mixture: {n} rows in {dim} columns are too few for method='sketch' here: it takes about "
+            f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
+            "rows (x_pub)",
+        )
+
+
+# ---- Directions, and the mixture along them.
+
+
+@dataclass(slots=True, eq=False)
+class Frames:
+    """Center and standard deviation of each group in each column, (groups, dim), and its number of rows (groups,)."""
+
+    centers: FloatArray
+    deviations: FloatArray
+    rows: FloatArray
+
+    @classmethod
+    def of(cls, groups: Groups, n: int) -> Frames:
+        """Return the moments of the groups' modes."""
+        centers, deviations = np.moveaxis(groups.moments, 2, 0)
+        return cls(centers.copy(), deviations.copy(), groups.weights * n)
+
+
+# Vectors of each part and their rows, by blocks of rows: see `SoftParts`.
+PartsOfRows = Iterator[tuple[list[FloatArray], list[IntArray]]]
+
+
+def grouped_parts(
+    chunk: Any, inv_step: float, *, groups: Groups, table: NormalTable, clip: RowClip
+) -> PartsOfRows:
+    """Return (clipped row, constant) of each row in the frame of its group, in steps; see `SoftParts`."""
+    labels = groups.labels(chunk).astype(np.int32)
+    lift = math.sqrt(clip.lift)
+    clipped = partial(soft_parts, table=table, inner=clip.inner, lift=lift)
+    return clipped(chunk, inv_step, labels=labels)
+
+
+def release_moments(
+    run: Session, groups: Groups, frames: Frames, cost: Spending
+) -> list[RoundMoments]:
+    """Release Gram matrices of the groups; return the moments of each in its frame."""
+    dim = run.rows.dim
+    clip = RowClip.of(dim, tuning.EARLY_CLIP)
+    inverses = np.zeros((groups.size, dim, dim))
+    inverses[:, range(dim), range(dim)] = 1.0 / frames.deviations
+    table = NormalTable(frames.centers, inverses, np.zeros(groups.size))
+    prepare(run.rows.n, inverses.size)
+    rows_of = partial(grouped_parts, groups=groups, table=table, clip=clip)
+    radius = math.sqrt(clip.total)
+    work = groups.size * dim**2 // 8 + 20
+    grams = SoftGrams(
+        rows_of=rows_of, parts=groups.size, side=dim + 1, radius=radius, row_cost=work
+    )
+    radius = math.sqrt(clip.inner)
+    released = run.release(grams, name="directions", cost=cost, clip_radius=radius)
+    noise = released.noise_std, released.noise_std / cost.on_diagonal
+    moments = partial(pooled_moments, known=None, sigma=noise, clip=clip, n=run.rows.n, m=0)
+    weights = groups.weights.tolist()
+    return [
+        moments(gram, weight=weight) for gram, weight in zip(released.value, weights, strict=True)
+    ]
+
+
+def unlike_gaussian(modes: FloatArray) -> float:
+    """Return the total variation between a mixture (modes, 3) on the line and the Gaussian of its moments, in fine cells."""
+    if len(modes) < 2:
+        return 0.0
+    mean, std = column_modes.moments_of(modes)
+    edges = mean + std * np.linspace(-6.0, 6.0, 385)
+    shares = modes[:, 0] / modes[:, 0].sum()
+    means, stds = modes[:, 1:].T
+    below = ndtr((edges[:, None] - means) / stds) @ shares
+    gaps = np.diff(below - ndtr((edges - mean) / std))
+    return 0.5 * float(np.abs(gaps).sum())
+
+
+def usable(column: ColumnModes, deviation: float) -> bool:
+    """Return whether a column may have a part in directions: a known one whose values are not rounded to coarse steps."""
+    return column.is_known and (column.smooth or column.step <= tuning.FINE_STEP * deviation)
+
+
+def projection_of(
+    groups: Groups, frames: Frames, group: int, own: RoundMoments, most: int
+) -> Projection | None:
+    """Move a group's frame to its released moments; return a projection to at most `most` directions, or all few columns."""
+    assert own.second is not None
+    mean = shrinkage(own.first, own.mean_noise**2) * own.first
+    change = np.diag(own.second) - 1.0
+    variances = 1.0 + shrinkage(change, own.on**2) * change
+    root = np.sqrt(np.clip(variances, *tuning.MOST_CHANGE))
+    frames.rows[group] = own.rows
+    frames.centers[group] += frames.deviations[group] * mean
+    frames.deviations[group] *= root
+    deviations = frames.deviations[group]
+    both = zip(groups.columns, deviations, strict=True)
+    fine = np.array([usable(*each) for each in both])
+    limit = tuning.MOST_SHARED
+    correlations = own.second / np.outer(root, root)
+    correlations = np.clip(correlations, -limit, limit) * np.outer(fine, fine)
+    np.fill_diagonal(correlations, 0.0)
+    noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
+    matrix, spread = directions(correlations, noise, most, fine, groups.modes[group])
+    if not len(matrix) or not np.isfinite(matrix).all():
+        return None
+    center = frames.centers[group].copy()
+    return Projection.of(group, center, matrix / deviations, spread)
+
+
+def directions(
+    correlations: FloatArray,
+    noise: float,
+    most: int,
+    usable: BoolArray,
+    modes: list[FloatArray],
+) -> tuple[FloatArray, FloatArray]:
+    """Return rows (l, dim) for standardized rows, along which a component has variance about one, and their covariance (l, l)."""
+    dim = len(correlations)
+    if dim <= tuning.FEW_COLUMNS:
+        chosen = np.eye(dim)[usable]
+        return chosen, chosen @ (correlations + np.eye(dim)) @ chosen.T
+    rank = min(sketch.visible_factors(correlations, noise), most, tuning.MOST_DIRECTIONS)
+    factors = sketch.factors_of(correlations, rank)
+    rows = factors.directions[:rank]
+    unlike = np.array([unlike_gaussian(each) for each in modes]) * usable
+    order = np.argsort(-unlike, kind="stable")[: most - rank]
+    columns = order[unlike[order] > tuning.UNLIKE_GAUSSIAN]
+    rows = np.vstack([rows, np.eye(dim)[columns]])
+    rows = sketch.orthonormal(rows, factors.own)
+    whole = factors.shared.copy()
+    np.fill_diagonal(whole, 1.0)
+    return rows, rows @ whole @ rows.T
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SketchStatistic:
+    """Cosines and sines of each row in the coordinates of its group, (n, dim); zeros in those of other groups."""
+
+    groups: Groups
+    projections: list[Projection]
+
+    @property
+    def dim(self) -> int:
+        """Length of the statistic of a row."""
+        return sum(each.size for each in self.projections)
+
+    def __call__(self, chunk: Any) -> FloatArray:
+        """Return the statistics of rows; NaN for a row whose phases are none or too large."""
+        labels = self.groups.labels(chunk)
+        out = np.zeros((len(chunk), self.dim))
+        begin = 0
+        with np.errstate(all="ignore"):
+            for each in self.projections:
+                mine = labels == each.group
+                rows = chunk[mine].astype(np.float64)
+                out[mine, begin : begin + each.size] = each.statistic(rows)
+                begin += each.size
+        return out
+
+
+def release_sketch(run: Session, statistic: SketchStatistic, cost: Spending) -> Released:
+    """Release the sum of the statistics, over rows spread over all."""
+    run = some_rows(run, MOST_COUNTED)
+    dim = statistic.dim
+    longest = max(each.size for each in statistic.projections)
+    radius = math.sqrt(longest / 2.0)
+    sums = StatisticSum(statistic=statistic, dim=dim, radius=radius, row_cost=8 * dim)
+    return run.release(sums, name="sketch", cost=cost, clip_radius=radius)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjectedShares:
+    """Responsibilities of the components along the directions of each group, one component for a group without."""
+
+    groups: Groups
+    projections: dict[int, Projection]
+    fits: list[Mixtures]  # of each group, one mixture along its directions
+
+    @property
+    def group_of(self) -> IntArray:
+        """The group of each component."""
+        numbers = [fit.weights.shape[1] for fit in self.fits]
+        return np.repeat(np.arange(len(numbers)), numbers)
+
+    @np.errstate(all="ignore")
+    def __call__(self, chunk: Any) -> FloatArray:
+        """Return the shares of rows (n, dim), (components, n), zero in other groups; each column from its row alone."""
+        labels = self.groups.labels(chunk)
+        out = np.zeros((len(self.group_of), len(chunk)))
+        begin = 0
+        for group, fit in enumerate(self.fits):
+            mine = labels == group
+            parts = slice(begin, begin + fit.weights.shape[1])
+            begin = parts.stop
+            if group not in self.projections:
+                out[parts, mine] = 1.0
+                continue
+            rows = chunk[mine].astype(np.float64)
+            coordinates = self.projections[group].coordinates(rows)
+            out[parts, mine] = self._shares(coordinates, fit)
+        return out
+
+    def _shares(self, coordinates: FloatArray, fit: Mixtures) -> FloatArray:
+        """Return the responsibilities (k, n) at coordinates (l, n)."""
+        at = fit[0]
+        squares = np.zeros((len(at.weights), coordinates.shape[1]))
+        for own, means, stds in zip(coordinates, at.means.T, at.stds.T, strict=True):
+            gaps = (own - means[:, None]) / stds[:, None]
+            squares += np.square(gaps)
+        constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
+        return shares_at(squares, constants)
+
+
+def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveFit]:
+    """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
+    worth = tuning.WORTH_OF_COMPONENT * (2 * len(projection.matrix) + 1)
+    fits: list[sketch.WaveFit] = []
+    best = 0
+    for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):
+        more = place - best
+        if more > 2:
+            break
+        fits.append(sketch.fit_waves(data, place + 1, projection.spread))
+        gain = fits[best].score - fits[place].score
+        if gain > worth * more:
+            best = place
+    return fits
+
+
+ONE = Mixtures(*np.ones((3, 1, 1)))
+
+
+def find_components(
+    task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
+) -> ProjectedShares:
+    """Release Gram matrices and a sketch if groups may hold several components; return the components along directions."""
+    shares = ProjectedShares(groups, {}, [ONE] * groups.size)
+    more = task.n_components - groups.size
+    if more == 0:
+        return shares
+    moments = release_moments(run, groups, frames, costs["grams"])
+    listed = []
+    for group, own in enumerate(moments):
+        projection = projection_of(groups, frames, group, own, more)
+        if projection is not None:
+            listed.append(projection)
+    if not listed:
+        return shares
+    statistic = SketchStatistic(groups, listed)
+    released = release_sketch(run, statistic, costs["sketch"])
+    sketched = min(run.rows.n, MOST_COUNTED) / run.rows.n
+    ends = np.cumsum([each.size for each in listed])
+    values = np.split(released.value, ends[:-1])
+    fits = []
+    for projection, value in zip(listed, values, strict=True):
+        rows = frames.rows[projection.group] * sketched
+        std = math.hypot(released.noise_std / rows, math.sqrt(0.5 / rows))
+        data = Waves(projection.frequencies, value / rows, std)
+        fits.append(fits_of(projection, data, more + 1))
+    scores = [[fit.score for fit in each] for each in fits]
+    sizes = [len(each.matrix) for each in listed]
+    numbers = sketch.numbers_of_components(scores, sizes, more + len(listed))
+    for projection, fit, number in zip(listed, fits, numbers, strict=True):
+        if number > 1:
+            shares.projections[projection.group] = projection
+            shares.fits[projection.group] = fit[number - 1].mixture
+    return shares
+
+
+# ---- Rounds.
+
+
+def run_rounds(
+    task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
+) -> StartState:
+    """Release a first round of the components, early rounds while they move, and one with everything that is left."""
+    floor = em.STD_FLOOR * frames.deviations.max(axis=0)
+    nobody = np.zeros((0, run.rows.dim))
+    one_round = partial(dp_em.advance, run, nobody, known_std=task.known_std, floor=floor)
+    of_groups = frames.rows / frames.rows.sum()
+    within = np.concatenate([fit.weights[0] for fit in shares.fits])
+    group_of = shares.group_of
+    weights = of_groups[group_of] * within
+    at = Mixtures(weights, frames.centers[group_of], frames.deviations[group_of])
+    state = StartState(name="sketch", at=dp_em.parameters_of(at), assigned=shares)
+    state = one_round(state, share=tuning.START_SHARES.first, name="first round")
+    if task.known_std:
+        stds = np.ones(state.at.means.shape)
+        at = Mixtures(state.at.weights, state.at.means, stds)
+        state = replace(state, at=dp_em.parameters_of(at))
+    for number in range(plan.rounds):
+        if number >= tuning.EARLY_ROUNDS and state.moved < tuning.SETTLED:
+            break
+        state = one_round(state, share=plan.early, name=f"round {state.rounds}")
+    # Shares of releases that were not needed are not lost: rhos add up even if shares depend on released values.
+    spent = run.account.charged / run.account.allowance
+    return one_round(state, share=1 - plan.count - spent, name=LAST)
+
+
+def count_of_fit(
+    task: Task, run: Session, learned: LearnedMixture, columns: list[ColumnModes]
+) -> ComponentFit | None:
+    """Release the count of the fit, by the columns of values that are not rounded; None without such columns."""
+    smooth = tuple(j for j, column in enumerate(columns) if column.smooth)
+    if not smooth:
+        return None
+    if len(smooth) < len(columns):
+        chosen = ChosenColumns(smooth)
+        run = run.on(each_row(run.rows, chosen, len(smooth)))
+    covariances = learned.covariances[:, smooth][:, :, smooth]
+    means = learned.means[:, smooth]
+    weights = learned.weights / learned.weights.sum()
+    nobody = np.zeros((0, len(smooth)))
+    fit = measure(run, weights, means, covariances, public=nobody)
+    few = len(weights) < task.n_components and fit.most > MOST_OPEN
+    return replace(fit, blind=fit.blind or few)
+
+
+def learn(task: Task) -> LearnedMixture:
+    """Run all stages."""
+    rows = task.run.rows
+    account = task.run.account
+    dim = rows.dim
+    k = task.n_components
+    known_std = task.known_std
+    shares = BlockShares.of(rows.n, dim, k, account.approx_left, known_std=known_std)
+    pairs, place_rows, rest = shares.split(rows)
+    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
+    check(task, pairs, place_rows, rest.n, shares.scales, plan)
+    account.open()
+    scales, tied, steps = candidates.shown_scales(task.run, pairs, shares.scales, k)
+    places = candidates.shown_places(task.run.block(place_rows), scales)
+    run = task.run.block(rest)
+    costs = costs_of(account.spending)
+    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=costs["cells"])
+    columns = marginals(task, run, places, place_rows.n)
+    if not any(column.fit.size for column in columns):
+        return em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
+    groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
+    frames = Frames.of(groups, rest.n)
+    assigned = find_components(task, run, groups, frames, costs)
+    state = run_rounds(task, run, frames, assigned, plan)
+    facts: dict[str, Any] = {"anchors": groups.chosen, "groups": groups.size}
+    facts["directions"] = [len(each.matrix) for each in assigned.projections.values()]
+    facts["rounds"] = state.rounds
+    facts["tied_share"] = [column.tied for column in columns]
+    facts["step"] = [column.step for column in columns]
+    at = dp_em.mixtures_of(state.at)
+    learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
+    is_whole = all(column.is_known for column in columns)
+    low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
+    fit = count_of_fit(task, run, learned, columns)
+    reason = None if is_whole else Reason.FALLBACK
+    return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
+
+
+def seconds(n: int, dim: int, components: int, size: int) -> float:
+    """Return the run time of a search on each column, a sketch and its fit, and rounds."""
+    rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
+    search = dim * em.SEARCH_SECONDS * min(components, tuning.MANY_COLUMNS[1]) / 2.0
+    sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * em.ROW_SECONDS
+    return search + rounds + sketched + components
+
+
+def predict(
+    n: int, dim: int, components: int, n_pub: int, budget: ApproxDP
+) -> tuple[float, dict[str, float]]:
+    """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
+    spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
+    cost = budget.epsilon, budget.delta
+    rest = n * BlockShares.of(n, dim, components, cost, known_std=False).rest
+    plan = StartPlan.of(max(round(rest), 1), dim, components, spending, known_std=False)
+    noise = dp_em.whole_noise(dim, spending.part(plan.least_last)) / rest
+    error = components * math.sqrt(dim * (1.0 / (components * rest) + noise**2))
+    return error, {"rows_of_rounds": rest, "without_privacy": math.sqrt(dim * components / n)}
+
+
+METHOD = AxisMethod(
+    name="sketch",
+    learn=learn,
+    draws=most_draws,
+    predict=predict,
+    seconds=seconds,
+    needs_delta=True,
+    least_rows=tuning.START_LEAST_ROWS,
+)

@@ -1,0 +1,264 @@
+"""Components that overlap in every column, from two releases: directions of their means, and the mixture along these.
+
+Within an axis-aligned component columns are independent, so every covariance of two columns comes from differences of means. A
+factor analysis of a noisy correlation matrix R = B + diag(psi), B of low rank, gives the directions A = v' psi^(-1/2) of the
+leading eigenvectors v of psi^(-1/2) B psi^(-1/2), along which a component has variance about one. Along them the mixture follows
+from a noisy sum of cosines and sines at public frequencies w, the empirical characteristic function, since that of a mixture is
+
+    sum_j p_j exp(i w'mu_j - sum_a s_ja^2 w_a^2 / 2).
+
+It is fitted by damped Gauss-Newton steps from many starts; all of this reads released values only, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.kernels.mixture_rows import waves
+from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned.em import Mixtures
+from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
+
+# ---- Directions.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factors:
+    """A correlation matrix (dim, dim) as B + diag(psi): the factors' part B, and the variances psi of the columns alone."""
+
+    shared: FloatArray
+    own: FloatArray
+
+    @property
+    def directions(self) -> FloatArray:
+        """Directions (dim, dim) of B by descending variance, orthonormal in the metric psi."""
+        root = np.sqrt(self.own)
+        _, vectors = spectrum(self.shared / np.outer(root, root))
+        return vectors[:, ::-1].T / root
+
+
+def visible_factors(correlations: FloatArray, noise: float) -> int:
+    """Return the number of eigenvalues of a matrix with zero diagonal above EDGE times the spectrum of its noise alone."""
+    edge = 2.0 * math.sqrt(len(correlations)) * noise
+    values, _ = spectrum(correlations)
+    return int(np.count_nonzero(values > tuning.EDGE * edge))
+
+
+def factors_of(correlations: FloatArray, rank: int) -> Factors:
+    """Return the principal factors of correlations with zero diagonal."""
+    dim = len(correlations)
+    shares = np.zeros(dim)  # of the columns' variances that the factors explain
+    part = np.zeros((dim, dim))
+    for _ in range(tuning.FACTOR_STEPS if rank else 0):
+        values, vectors = spectrum(correlations + np.diag(shares))
+        leading = vectors[:, dim - rank :] * np.sqrt(np.maximum(values[dim - rank :], 0.0))
+        part = leading @ leading.T
+        shares = 0.5 * shares + 0.5 * np.clip(np.diag(part), 0.0, tuning.MOST_SHARED)
+    return Factors(part, 1.0 - shares)
+
+
+def orthonormal(rows: FloatArray, own: FloatArray) -> FloatArray:
+    """Return up to MOST_DIRECTIONS rows made orthonormal in the metric `own`, without those nearly spanned by earlier ones."""
+    root = np.sqrt(own)
+    basis = np.zeros((0, rows.shape[1]))
+    for row in rows * root:
+        unit = row / max(float(np.linalg.norm(row)), 1e-300)
+        rest = unit - basis.T @ (basis @ unit)
+        length = float(np.linalg.norm(rest))
+        if length >= tuning.LEAST_NEW and len(basis) < tuning.MOST_DIRECTIONS:
+            basis = np.vstack([basis, rest / length])
+    return basis / root
+
+
+# ---- The statistic of a row.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Projection:
+    """Coordinates t = matrix (x - center) of the rows of a group, and public frequencies (count, len(matrix)) there."""
+
+    group: int
+    center: FloatArray
+    matrix: FloatArray
+    spread: FloatArray  # covariance of t
+    frequencies: FloatArray
+
+    @classmethod
+    def of(
+        cls, group: int, center: FloatArray, matrix: FloatArray, spread: FloatArray
+    ) -> Projection:
+        """Return the projection with its frequencies, of which the lowest see the whole extent of the group."""
+        size = len(matrix)
+        of_direction, most = tuning.FREQUENCIES
+        count = min(of_direction * size, most)
+        normals = draw_normals((count, size), random_state=em.PUBLIC_SEED + 7)
+        units = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+        extents = np.sqrt(np.maximum(np.einsum("ma,ab,mb->m", units, spread, units), 1.0))
+        low, high = tuning.FREQUENCY_RANGE
+        lowest = low / extents
+        places = draw_uniforms(count, random_state=em.PUBLIC_SEED + 8)
+        lengths = lowest * (high / lowest) ** places
+        return cls(group, center, matrix, spread, units * lengths[:, None])
+
+    @property
+    def size(self) -> int:
+        """Length of the statistic of a row."""
+        return 2 * len(self.frequencies)
+
+    def coordinates(self, rows: FloatArray) -> FloatArray:
+        """Return t of rows (n, dim), (len(matrix), n); sums have one order, so that a row has the same bits beside any others."""
+        gaps = (rows - self.center).T
+        return _combined(self.matrix, gaps)
+
+    def statistic(self, rows: FloatArray) -> FloatArray:
+        """Return cosines and sines of frequencies times t, (n, size)."""
+        parts = waves(_combined(self.frequencies, self.coordinates(rows)))
+        return np.concatenate(parts).T
+
+
+def _combined(matrix: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return matrix @ columns (n columns), term by term in the order of the rows of `columns`, from rounded products."""
+    out: FloatArray = matrix[:, :1] * columns[0]
+    for entries, column in zip(matrix.T[1:], columns[1:], strict=True):
+        out += entries[:, None] * column
+    return out
+
+
+# ---- The mixture along the directions, from the characteristic function.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waves:
+    """A released characteristic function: at each frequency the mean cosines, then sines; and their standard deviation."""
+
+    frequencies: FloatArray
+    values: FloatArray
+    std: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaveFit:
+    """A fitted mixture along directions, its batch axis of length one, and the penalized sum of squares of the fit."""
+
+    mixture: Mixtures
+    score: float
+
+
+def characteristic(
+    mixtures: Mixtures, frequencies: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return p_j times real and imaginary part of the characteristic function of each component, (size, k, count), and s^2 w^2."""
+    phases = mixtures.means @ frequencies.T
+    squares = (mixtures.stds**2)[..., None] * np.square(frequencies).T
+    shares = mixtures.weights[:, :, None] * np.exp(-0.5 * squares.sum(axis=2))
+    return shares * np.cos(phases), shares * np.sin(phases), squares
+
+
+def jacobian(mixtures: Mixtures, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the values (size, 2 count), and derivatives (size, 2 count, p) by log weights, means and log deviations."""
+    size, k, dim = mixtures.means.shape
+    cosines, sines, squares = characteristic(mixtures, frequencies)
+    parts = np.concatenate([cosines, sines], axis=2)
+    turned = np.concatenate([-sines, cosines], axis=2)
+    values = parts.sum(axis=1)
+    by_logits = parts - mixtures.weights[:, :, None] * values[:, None, :]
+    twice = np.tile(frequencies.T, 2)
+    by_means = turned[:, :, None, :] * twice
+    by_stds = -parts[:, :, None, :] * np.tile(squares, 2)
+    shape = size, k * dim, -1
+    slopes = [by_logits, by_means.reshape(shape), by_stds.reshape(shape)]
+    return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
+
+
+def _parameters(mixtures: Mixtures) -> FloatArray:
+    """Return log weights, means and log deviations, (size, p)."""
+    parts = [np.log(mixtures.weights), mixtures.means, np.log(mixtures.stds)]
+    return np.concatenate([part.reshape(mixtures.size, -1) for part in parts], axis=1)
+
+
+def _mixtures(parameters: FloatArray, k: int) -> Mixtures:
+    """Return the mixtures of `_parameters`."""
+    size = len(parameters)
+    logits = parameters[:, :k]
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    means, logs = np.split(parameters[:, k:].reshape(size, 2 * k, -1), 2, axis=1)
+    stds = np.exp(np.clip(logs, *tuning.LOG_DEVIATIONS))
+    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
+
+
+def _penalties(k: int, dim: int) -> FloatArray:
+    """Return the weights of squared parameters in the sum of squares, (p,)."""
+    of_logits, of_logs = tuning.WAVE_PRIORS
+    return np.repeat([of_logits, 0.0, of_logs], [k, k * dim, k * dim])
+
+
+def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatArray]:
+    """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares; worse steps are rejected."""
+    k = start.weights.shape[1]
+    penalties = _penalties(k, start.means.shape[2])
+    at = _parameters(start)
+    at[:, :k] -= at[:, :k].mean(axis=1, keepdims=True)
+    damping = np.full(len(at), 1e-2)
+    score = np.full(len(at), np.inf)
+    tried = at
+    curvature = np.zeros((len(at), at.shape[1], at.shape[1]))
+    gradient = np.zeros(at.shape)
+    for _ in range(steps + 1):
+        values, slopes = jacobian(_mixtures(tried, k), data.frequencies)
+        off = (data.values - values) / data.std
+        squares = np.square(off).sum(axis=1) + np.square(tried) @ penalties
+        better = squares < score
+        slopes = slopes[better] / data.std
+        at = np.where(better[:, None], tried, at)
+        score = np.where(better, squares, score)
+        curvature[better] = slopes.swapaxes(1, 2) @ slopes + np.diag(penalties)
+        gradient[better] = np.einsum("snp,sn->sp", slopes, off[better]) - at[better] * penalties
+        damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, tuning.MOST_DAMPING))
+        diagonal = np.einsum("spp->sp", curvature)
+        lifted = (damping[:, None] * diagonal + 1e-9)[:, :, None] * np.eye(at.shape[1])
+        step = np.linalg.solve(curvature + lifted, gradient[:, :, None])[:, :, 0]
+        tried = at + np.clip(step, -1.0, 1.0)
+    return _mixtures(at, k), score
+
+
+def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit:
+    """Return the best fit of k components from starts with means of covariance `spread`."""
+    size = len(spread)
+    values, vectors = spectrum(spread)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    count, few = tuning.WAVE_STARTS
+    short, long = tuning.WAVE_STEPS
+    normals = draw_normals((count, k, size), random_state=em.PUBLIC_SEED + 9)
+    starts = Mixtures(np.full((count, k), 1.0 / k), normals @ root.T, np.ones(normals.shape))
+    fits, scores = refined(data, starts, short)
+    fits, scores = refined(data, fits[em.by_score(scores)[:few]], long)
+    best = em.by_score(scores)[:1]
+    return WaveFit(fits[best], float(scores[best[0]]))
+
+
+def numbers_of_components(scores: list[list[float]], rows: list[int], most: int) -> list[int]:
+    """Return the number of components of each group, at most `most` together.
+
+    `scores` are sums of squares of each group's fits of 1, 2, ... components, `rows` the numbers of directions. Greedily, the
+    group whose one or two additional components lower the sum most gets them if each is worth its parameters.
+    """
+    numbers = [1] * len(scores)
+    while True:
+        gains = []
+        for group, (each, size) in enumerate(zip(scores, rows, strict=True)):
+            worth = tuning.WORTH_OF_COMPONENT * (2 * size + 1)
+            for more in (1, 2):
+                larger = numbers[group] + more
+                if larger <= len(each) and sum(numbers) + more <= most:
+                    gain = each[numbers[group] - 1] - each[larger - 1]
+                    gains.append((gain / more - worth, group, more))
+        best = max(gains, default=(0.0, 0, 0))
+        if not best[0] > 0.0:
+            return numbers
+        numbers[best[1]] += best[2]
