@@ -108,7 +108,7 @@ class BlockShares:
 
 
 def threshold(histograms: int, cost: EpsilonDelta) -> float:
-    """Return about the least released count of so many joint stable histograms at an (epsilon, delta), in milliseconds.
+    """Return the least count that so many joint stable histograms release at an (epsilon, delta), within 15 percent.
 
     A count of noise alone is released with probability delta; Gaussian noise is better for several histograms (`stable_event`).
     """
