@@ -484,17 +484,22 @@ def measured_step(
     wide = max(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
+    # Made-up residuals have the size of labels, whatever columns explain of these: they are no evidence of private norms.
+    evidence = lengths
+    if known.drawn is not None and not problem.loss.classes:
+        evidence = np.zeros(0)
     pieces = "two pieces of scores"
     if plan.radial.squares:
         pieces += " and their squares"
     radial = plan.radial.measure(
         on_rows,
         AffineMap(dim=dim, matrix=half, score=at_start()),
-        lengths,
+        evidence,
         radius=wide if plan.joint else None,
         names=(f"norms of scores{again}", pieces + again),
         counted=problem.counted,
     )
+    radial = replace(radial, kurtosis=kurtosis(lengths))
     rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
     return ExactStep(
         to_user=problem.to_user,
