@@ -24,6 +24,7 @@ from fastpubpriv.gradient.gradient_problem import (
 )
 from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
 from fastpubpriv.regression.posterior import LossExcess
@@ -39,7 +40,9 @@ from fastpubpriv.regression.public_fits import Posterior
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import (
     PREDICTED_EXCESS,
+    START,
     WITHIN_CLIP,
+    ZERO_SLOPES,
     DescentResult,
     TrainingResult,
 )
@@ -373,15 +376,16 @@ def _fit(
     if plan.reads and not descent and stated.tails == "light":
         session.refuse_padding(rows, f"{name} with tails='light'", f"{name} with tails='any'")
     if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
-        how = "be no closer than" if descent else "gain little or nothing over"
-        other = (
-            "let step_size and priv_weight be chosen"
-            if descent
-            else "method='throw_away', which spends nothing"
-        )
+        how = "gain little or nothing over the public rows alone"
+        other = "method='throw_away', which spends nothing"
+        if descent:
+            how = "be no closer than the public rows alone"
+            other = "let step_size and priv_weight be chosen"
+        elif isinstance(problem, TrainingProblem) and not problem.has_labels:
+            how = "gain little or nothing over zero slopes"
+            other = "public rows with labels"
         warn(
-            f"{name}: method={chosen.name!r} is predicted to {how} the public rows alone; pass a larger budget, more private "
-            f"rows, or {other}"
+            f"{name}: method={chosen.name!r} is predicted to {how}; pass a larger budget, more private rows, or {other}"
         )
     with run.paid() if plan.reads else contextlib.nullcontext():
         if isinstance(problem, TrainingProblem):
@@ -449,11 +453,15 @@ def _training_result(
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
-    origins |= {"residual clip": "public rows", "start": "public rows"}
+    origins |= {"residual clip": "public rows", START: "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
+    rows = f"{shared['n_pub']:,} rows"
+    if problem.n_labeled < shared["n_pub"]:
+        origins["public labels"] = f"{problem.n_labeled:,} of {rows}"
     if not problem.has_labels:
-        origins["start"] = "none"
+        origins["public labels"] = f"fewer than {tuning.FEWEST_PUBLIC} of {rows}, and not used"
+        origins[START] = ZERO_SLOPES
         if not problem.loss.classes:
             origins["unit of labels"] = "released" if problem.label_share else "argument"
     origins |= _origin_of(fitted.excess)
