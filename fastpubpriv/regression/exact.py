@@ -792,7 +792,13 @@ class ExactStep:
         lacks, lack_half = self._unseen(own.value, public - self.start.mean if trusted else None)
         hidden = self.curvature.hidden_parts(self.to_user)
         rests = np.sum(hidden, axis=1) > tuning.MUCH
-        along = self.to_user @ self.curvature.unseen * rests[:, None]
+        along = self.to_user @ self.curvature.unseen
+        if self.public is None and self.vanishing:
+            # Nothing but the step itself limits what it lacks, which then is a bias of every number that it shifts.
+            scores_std = np.hypot(self.radial.noise_std, self.radial.sampling_std)
+            shift = np.abs(along) @ np.abs(lacks)
+            rests |= shift > tuning.MUCH * scores_std * lengths
+        along *= rests[:, None]
         middle = along @ lacks
         half = np.sqrt(along**2 @ lack_half**2)
         drift = max(apart, 1.0) if self._is_drift(apart) else 1.0

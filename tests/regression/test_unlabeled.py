@@ -107,6 +107,21 @@ def test_intervals_of_classes_without_public_labels():
     assert np.mean(inside) >= 0.93, f"{np.mean(inside):.3f} of 225 intervals"
 
 
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_intervals_of_steep_log_odds_without_public_labels():
+    """The curvature along the slope is below noise, so that the fit falls short: for all numbers, not for the steepest alone."""
+    inside = []
+    for seed in range(16):
+        slopes, x, _, public = drawn(seed, 10, 4000, 150)
+        y = (np.random.default_rng(seed + 100).random(len(x)) < expit(4.0 * x @ slopes)) * 1.0
+        result = seeded(
+            logistic_regression, x, y, x_pub=public, classes=[0, 1], budget=ZCDP(0.5), random_state=seed
+        )  # fmt: skip
+        fit = LogisticRegression(C=1e6, solver="newton-cholesky", max_iter=300).fit(x, y)
+        inside.append(share_inside(result, np.append(fit.intercept_, fit.coef_[0])))
+    assert np.mean(inside) >= 0.92, f"{np.mean(inside):.3f} of 176 intervals"
+
+
 @pytest.mark.parametrize("error", [1.0, 0.1, 0.02])
 def test_made_up_labels_call_no_tail_heavy(error):
     """Of labeled rows of the same law one draw in twenty is "heavy_tail", by noise in the count of norms."""
