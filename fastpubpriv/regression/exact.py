@@ -787,7 +787,9 @@ class ExactStep:
         apart = 0.0
         if self.public is not None:
             apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
-        shifted = self.elsewhere or self._is_drift(apart)
+        # Without a public fit to disagree with, rows beyond the clip that may have all of the curvature show the same.
+        far = self.public is None and self.curvature.clipped >= self.radial.dim
+        shifted = self.elsewhere or self._is_drift(apart) or far
         trusted = self.public is not None and not shifted
         lacks, lack_half = self._unseen(own.value, public - self.start.mean if trusted else None)
         hidden = self.curvature.hidden_parts(self.to_user)

@@ -44,6 +44,7 @@ HUBER_ROUNDS = 3  # alternations between the ridge and the pseudo-labels of the 
 LABEL_COUNT = Fraction(1, 20)
 LABEL_QUANTILE = 0.9
 HIDDEN_LABELS = 0.1
+# .25, .5 and 1 have errors of 1 : 1.2 : 1.9 where columns explain nearly all and 1.1 : 1 : .99 where half; coverage is the same.
 UNEXPLAINED = 0.5
 ODDS_SQ = 6.25
 
