@@ -78,6 +78,7 @@ class TrainingProblem:
     n_labeled: int = 0  # number of public rows in use that have a label
     # share of the budget for a count of |label - center|, which the unit of labels comes from; zero if that is known
     label_share: Fraction = Fraction(0)
+    has_far_labels: bool = False  # see `unlabeled.LabelScale`
 
     @property
     def has_few_rows(self) -> bool:
@@ -298,9 +299,7 @@ def make_problem(
     made = TrainingProblem(
         loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
     )
-    made = replace(
-        made, has_labels=has_labels, n_labeled=len(labeled), label_share=label_share
-    )
+    made = replace(made, has_labels=has_labels, n_labeled=len(labeled), label_share=label_share)
     return made, len(used)
 
 

@@ -134,12 +134,22 @@ def test_made_up_labels_call_no_tail_heavy(error):
     assert heavy <= 4, f"{heavy} of {draws} Gaussian draws, errors of {error}"
 
 
+def test_far_labels_are_named_without_public_ones():
+    """A sentinel in one label of fifty, which the scale of labels ignores."""
+    y = np.where(np.arange(len(Y)) % 50 == 0, -999.0, Y)
+    result = seeded(linear_regression, X[M:], y[M:], **PUBLIC)
+    named = {reason for part in result.part_reasons for reason in part}
+    assert named <= {Reason.HEAVY_TAIL, Reason.FALLBACK}, named
+    assert all(result.part_reasons), result.part_reasons
+
+
 def test_the_summary_says_how_many_labels_are_public():
     without = seeded(linear_regression, X[M:], Y[M:], **PUBLIC)
     text = without.summary()
     assert "public labels from fewer than 3 of 60 rows, and not used" in text
     assert "no public labels to fit" in text
-    assert "public only" not in text and "public rows alone" not in text
+    assert "public only" not in text
+    assert "public rows alone" not in text
     known = np.where(np.arange(M) < 20, Y[:M], np.nan)
     some = seeded(linear_regression, X[M:], Y[M:], y_pub=known, **PUBLIC)
     assert "public labels from 20 of 60 rows" in some.summary()
@@ -270,7 +280,8 @@ def test_record_and_replay_without_public_labels():
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_planted_fault_a_unit_from_private_labels_is_caught(monkeypatch):
     def read(run, *_):
-        return max(float(np.abs(chunk[:, -1]).max()) for chunk in run.rows.chunks())
+        scale = max(float(np.abs(chunk[:, -1]).max()) for chunk in run.rows.chunks())
+        return unlabeled.LabelScale(scale=scale, has_far_labels=False)
 
     monkeypatch.setattr(unlabeled, "release_label_scale", read)
     raises(ReplayError, "label|query|differ|moved", replayed)
