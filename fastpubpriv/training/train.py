@@ -376,17 +376,7 @@ def _fit(
     if plan.reads and not descent and stated.tails == "light":
         session.refuse_padding(rows, f"{name} with tails='light'", f"{name} with tails='any'")
     if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
-        how = "gain little or nothing over the public rows alone"
-        other = "method='throw_away', which spends nothing"
-        if descent:
-            how = "be no closer than the public rows alone"
-            other = "let step_size and priv_weight be chosen"
-        elif isinstance(problem, TrainingProblem) and not problem.has_labels:
-            how = "gain little or nothing over zero slopes"
-            other = "public rows with labels"
-        warn(
-            f"{name}: method={chosen.name!r} is predicted to {how}; pass a larger budget, more private rows, or {other}"
-        )
+        _warn_of_no_gain(name, chosen.name, problem)
     with run.paid() if plan.reads else contextlib.nullcontext():
         if isinstance(problem, TrainingProblem):
             problem = methods.with_label_unit(run, problem)
@@ -410,6 +400,21 @@ def _fit(
                 name, _training_result(run, problem, plan, learned, origins, shared)
             )
         return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
+
+
+def _warn_of_no_gain(name: str, method: str, problem: TrainingProblem | GradientProblem) -> None:
+    """Warn that private rows are predicted to be of little use, and say what to pass."""
+    how = "gain little or nothing over the public rows alone"
+    other = "method='throw_away', which spends nothing"
+    if isinstance(problem, GradientProblem):
+        how = "be no closer than the public rows alone"
+        other = "let step_size and priv_weight be chosen"
+    elif not problem.has_labels:
+        how = "gain little or nothing over zero slopes"
+        other = "public rows with labels"
+    warn(
+        f"{name}: method={method!r} is predicted to {how}; pass a larger budget, more private rows, or {other}"
+    )
 
 
 def _compared(
@@ -456,11 +461,11 @@ def _training_result(
     origins |= {"residual clip": "public rows", START: "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
-    rows = f"{shared['n_pub']:,} rows"
+    among = f"{shared['n_pub']:,} rows"
     if problem.n_labeled < shared["n_pub"]:
-        origins["public labels"] = f"{problem.n_labeled:,} of {rows}"
+        origins["public labels"] = f"{problem.n_labeled:,} of {among}"
     if not problem.has_labels:
-        origins["public labels"] = f"fewer than {tuning.FEWEST_PUBLIC} of {rows}, and not used"
+        origins["public labels"] = f"fewer than {tuning.FEWEST_PUBLIC} of {among}, and not used"
         origins[START] = ZERO_SLOPES
         if not problem.loss.classes:
             origins["unit of labels"] = "released" if problem.label_share else "argument"
