@@ -125,8 +125,6 @@ PLANTED: dict[str, dict[str, str]] = {
         "17: a regression that leaves sampling out": "test_engine.py"
         "::test_a_regression_that_leaves_sampling_out_is_found",
         "a fit of made-up labels": "test_unlabeled.py::test_planted_fault_a_fit_of_made_up_labels_is_caught",
-        "a covariance without the reference row": "test_categories.py"
-        "::test_planted_fault_a_covariance_without_the_reference_row_is_caught",
         "18: directions that noise turns": "test_planted_faults.py::test_18_directions_that_noise_turns_are_found",
         "19: directions that are unseen from one deviation": "test_planted_faults.py"
         "::test_19_directions_that_are_unseen_from_one_deviation_are_found",

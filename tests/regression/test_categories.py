@@ -9,7 +9,6 @@ from helpers.errors import raises
 from spies import SpyLedger, seeded
 
 from fastpubpriv import ZCDP, InputError, PureDP, linear_regression, logistic_regression, train
-from fastpubpriv.regression.problem import TrainingProblem
 from fastpubpriv.results.models import TrainingResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
@@ -282,18 +281,6 @@ def test_a_rare_reference_makes_all_differences_uncertain():
         widths[level] = upper[place] - lower[place]
     assert np.isfinite(widths["rare"])
     assert widths["rare"] > 1.5 * widths["AA"], widths
-
-
-def test_planted_fault_a_covariance_without_the_reference_row_is_caught(monkeypatch):
-    plain = TrainingProblem.covariance_in_units
-
-    def about_the_mean(problem, *given):
-        return plain(problem.about_the_mean, *given)
-
-    monkeypatch.setattr(TrainingProblem, "covariance_in_units", about_the_mean)
-    monkeypatch.setitem(globals(), "fits_of", fits_of.__wrapped__)  # no fit without the fault
-    with pytest.raises(AssertionError):
-        test_intervals_of_predictions_do_not_depend_on_the_reference()
 
 
 def test_all_levels_beside_an_intercept_have_one_coordinate_less_with_a_reference():
