@@ -35,6 +35,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught",
         "a route that private rows choose": "test_bounded_means.py::test_a_route_that_private_rows_choose_is_caught",
         "half the sensitivity of an output": "test_output_perturbation.py::test_half_the_sensitivity_is_caught",
+        "a unit of labels from private labels": "test_unlabeled.py"
+        "::test_planted_fault_a_unit_from_private_labels_is_caught",
     },
     "sensitivities, over random neighbors": {
         "a sum whose rows are rounded up": "test_sensitivity.py::test_planted_bug_in_a_sum_is_caught",
@@ -122,6 +124,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "16: correlations without their error": "test_engine.py::test_correlations_without_their_error_are_found",
         "17: a regression that leaves sampling out": "test_engine.py"
         "::test_a_regression_that_leaves_sampling_out_is_found",
+        "a fit of made-up labels": "test_unlabeled.py::test_planted_fault_a_fit_of_made_up_labels_is_caught",
         "18: directions that noise turns": "test_planted_faults.py::test_18_directions_that_noise_turns_are_found",
         "19: directions that are unseen from one deviation": "test_planted_faults.py"
         "::test_19_directions_that_are_unseen_from_one_deviation_are_found",

@@ -251,7 +251,11 @@ def aggregate(settings: dict[str, Any]) -> None:
         refuse(len(names) != dim, f"--columns names {len(names)} columns, and --dim is {dim}")
     if path is not None:
         columns = None if path.suffix.lower() == ".npy" else names
-        public, labels = public_table_of(path, columns=columns, dim=dim, argument="--public")
+        try:
+            public, labels = public_table_of(path, columns=columns, dim=dim, argument="--public")
+        except InputError as error:
+            words = str(error).replace("pass columns=[...] with", "pass --columns with")
+            raise InputError(words) from None
         names = names or labels
     standard, shown, randomizer = in_units(settings, dim, public)
     outputs.advise(settings, [] if settings["norm_bound"] is not None else [DIRECTIONS])

@@ -320,12 +320,17 @@ def train(
         relation=RELATION,
         releases=(release,),
         provenance={
-            name: "public rows" if isinstance(given, str) else "argument"
-            for name, given in (("clip_norm", clip_norm), ("radius", radius), ("start", start))
-            if given is not None
+            "clip_norm": _origin(clip_norm),
+            "radius": _origin(radius),
+            "start": "zero weights" if start is None else _origin(start),
         },
         columns=names,
     )
+
+
+def _origin(given: Any) -> str:
+    """Origin of a setting that is "public" or a value."""
+    return "public rows" if isinstance(given, str) else "argument"
 
 
 def _begun(

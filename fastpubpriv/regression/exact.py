@@ -363,7 +363,7 @@ def concerns_of(
     dim = problem.dim
     eta = curvature.plain_noise
     collinear = null_space(problem).loads(curvature.plain, 2.0 * eta * math.sqrt(dim))
-    concerns = Concerns(collinear=np.append(False, collinear))
+    concerns = Concerns(collinear=np.append(False, collinear), heavy_tail=problem.has_far_labels)
     # Squared scores have the factor w^2 of a weight, and curvatures w: they are not compared.
     if radial.reason == Reason.UNRESOLVED or problem.rotation.weighted:
         return concerns
@@ -484,17 +484,22 @@ def measured_step(
     wide = max(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
+    # Made-up residuals have the size of labels, whatever columns explain of these: they are no evidence of private norms.
+    evidence = lengths
+    if known.drawn is not None and not problem.loss.classes:
+        evidence = np.zeros(0)
     pieces = "two pieces of scores"
     if plan.radial.squares:
         pieces += " and their squares"
     radial = plan.radial.measure(
         on_rows,
         AffineMap(dim=dim, matrix=half, score=at_start()),
-        lengths,
+        evidence,
         radius=wide if plan.joint else None,
         names=(f"norms of scores{again}", pieces + again),
         counted=problem.counted,
     )
+    radial = replace(radial, kurtosis=kurtosis(lengths))
     rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
     return ExactStep(
         to_user=problem.to_user,
@@ -668,6 +673,16 @@ class ExactStep:
             high = np.maximum(np.minimum(high, off + reach), 0.0)
         return (low + high) / 2.0, (high - low) / 2.0
 
+    def _lacks_much(self, lacks: FloatArray) -> BoolArray:
+        """Whether numbers (q,) are far from the step's by what it `lacks` (k,) of classes along unseen directions."""
+        # Without public labels nothing but the step itself limits this: it is a bias of every number that it shifts.
+        if self.public is not None or not self.vanishing:
+            return np.zeros(len(self.to_user), dtype=bool)
+        shift = np.abs(self.to_user @ self.curvature.unseen) @ np.abs(lacks)
+        lengths = np.linalg.norm(self.to_user @ self.half, axis=1)
+        std = lengths * np.hypot(self.radial.noise_std, self.radial.sampling_std)
+        return np.asarray(shift > tuning.MUCH * std)
+
     def _public_reach(self, rows: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Half-width of the interval of the public fit alone for linear maps (k, D), and whether its rows show no tail."""
         # The larger of two errors: with equal residual variances, and with each row's residual, which is too small for few rows.
@@ -782,11 +797,11 @@ class ExactStep:
         apart = 0.0
         if self.public is not None:
             apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
-        shifted = self.elsewhere or self._is_drift(apart)
+        shifted = self._is_shifted(apart)
         trusted = self.public is not None and not shifted
         lacks, lack_half = self._unseen(own.value, public - self.start.mean if trusted else None)
         hidden = self.curvature.hidden_parts(self.to_user)
-        rests = np.sum(hidden, axis=1) > tuning.MUCH
+        rests = (np.sum(hidden, axis=1) > tuning.MUCH) | self._lacks_much(lacks)
         along = self.to_user @ self.curvature.unseen * rests[:, None]
         middle = along @ lacks
         half = np.sqrt(along**2 @ lack_half**2)
@@ -929,6 +944,13 @@ class ExactStep:
         scaled = np.linalg.solve(self.half, along_rows)
         distance_sq = float(scaled @ scaled) / self._rank
         return min(distance_sq / max(usual, 1.0 / LARGEST), LARGEST)
+
+    def _is_shifted(self, disagreement: float) -> bool:
+        """Whether private rows are of another population than the public ones."""
+        if self.elsewhere or self._is_drift(disagreement):
+            return True
+        # Without a public fit to disagree with, rows beyond the clip that may have all of the curvature show it.
+        return self.public is None and self.curvature.clipped >= self.radial.dim
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""

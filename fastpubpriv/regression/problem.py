@@ -75,8 +75,10 @@ class TrainingProblem:
     tails: str = "any"  # whether residuals may have long tails
     complete: float = 1.0  # share of the public rows that are usable
     has_labels: bool = True  # whether enough public rows have labels to fit anything
+    n_labeled: int = 0  # number of public rows in use that have a label
     # share of the budget for a count of |label - center|, which the unit of labels comes from; zero if that is known
     label_share: Fraction = Fraction(0)
+    has_far_labels: bool = False  # see `unlabeled.LabelScale`
 
     @property
     def has_few_rows(self) -> bool:
@@ -297,7 +299,7 @@ def make_problem(
     made = TrainingProblem(
         loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails, complete
     )
-    made = replace(made, has_labels=has_labels, label_share=label_share)
+    made = replace(made, has_labels=has_labels, n_labeled=len(labeled), label_share=label_share)
     return made, len(used)
 
 

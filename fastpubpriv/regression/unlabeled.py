@@ -9,7 +9,7 @@ scores and the choice of clips: they are drawn about each prediction anew, so th
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -35,6 +35,14 @@ from fastpubpriv.session import Session
 from fastpubpriv.sources.views import ChosenColumns, each_row
 
 LABEL_NORMS = "norms of labels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelScale:
+    """The released scale of labels about their center."""
+
+    scale: float
+    has_far_labels: bool  # whether few labels far out make most of their mean square
 
 
 def _prior_variance(dim: int, label_variance: float) -> FloatArray:
@@ -136,7 +144,7 @@ def plan_label_count(spending: Spending, n: int) -> NormCount:
 
 def release_label_scale(
     run: Session, place: int, center: float, share: Fraction, smallest: float
-) -> float:
+) -> LabelScale:
     """Release the scale of labels, column `place` of the rows; `smallest` is that of the units of the features."""
     rows = each_row(run.rows, ChosenColumns((place,)), 1)
     count = plan_label_count(run.account.spending.part(share), rows.n)
@@ -145,4 +153,7 @@ def release_label_scale(
     inner = None if norms.shells is None else norms.shells.quantile(tuning.LABEL_QUANTILE)
     # A far label does not enlarge a quantile; of labels that are mostly at their center there is none.
     scale = norms.rms if inner is None else inner / special.ndtri((1 + tuning.LABEL_QUANTILE) / 2)
-    return float(min(scale, LARGEST_COEFFICIENT * smallest))
+    return LabelScale(
+        scale=float(min(scale, LARGEST_COEFFICIENT * smallest)),
+        has_far_labels=norms.rms > tuning.FAR_LABELS * scale,
+    )

@@ -101,6 +101,8 @@ def terms_of(
 
 PREDICTED_EXCESS = "predicted excess"  # the key of its origin in the provenance
 WITHIN_CLIP = "released numbers, of the rows within the clip"
+START = "start"  # likewise, of the steps
+ZERO_SLOPES = "zero slopes"  # without public labels
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -131,6 +133,11 @@ class LinearModel(Result):
     def _of_constant(self) -> str:
         """The part of the text on predictions that is about a constant; empty where none was released."""
         return "" if self.constant_excess is None else f", a constant {self.constant_excess:.3g}"
+
+    @property
+    def _has_public_fit(self) -> bool:
+        """Whether enough public rows have labels to fit anything."""
+        return self.provenance.get(START) != ZERO_SLOPES
 
     def _fits_together(self) -> bool:
         design = self.design
@@ -464,10 +471,9 @@ class TrainingResult(LinearModel):
         width = z * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
         public = self.public_coefficients
-        estimates = [
-            plots.Estimate("private", self.coefficients, lower, upper),
-            plots.Estimate("public only", public, public - width, public + width),
-        ]
+        estimates = [plots.Estimate("private", self.coefficients, lower, upper)]
+        if self._has_public_fit:
+            estimates.append(plots.Estimate("public only", public, public - width, public + width))
         # The levels of a column form a group; every other term is a group of its own.
         shared = [role in (column_names.LEVEL, column_names.OTHER) for role in self.design["role"]]
         axes = [
@@ -505,9 +511,13 @@ class TrainingResult(LinearModel):
             else ""
         )
         together = f"private and public rows together{share}"
+        alternative = f"public rows alone {self.public_excess:.3g}"
+        if not self._has_public_fit:
+            together = f"private rows, since no public labels are used{share}"
+            alternative = "no public labels to fit"
         predicted = (
             f"{unit} {self._about} {self.predicted_excess:.3g} above the best, "
-            f"public rows alone {self.public_excess:.3g}{self._of_constant}"
+            f"{alternative}{self._of_constant}"
         )
         details = [
             (
@@ -541,8 +551,11 @@ class TrainingResult(LinearModel):
         scale = np.sqrt(np.diag(self.covariance))
         public = np.array([self.public_intercept, *self.public_coefficients])
         numbers = base.with_ends("coefficient", known, self._ends(level), scale)
-        alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
-        columns = [*numbers, alone, *base.with_reasons(self.part_reasons)]
+        columns = [*numbers]
+        if self._has_public_fit:
+            std = np.sqrt(np.diag(self.public_covariance))
+            columns.append(TableColumn("public only", public, std))
+        columns += base.with_reasons(self.part_reasons)
         return Table("term", ("intercept", *self.terms), columns), details
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -279,6 +280,7 @@ def public_labeled(
             "pass the public labels once: y_pub=, or label= with the name of a column of x_pub"
         )
     if label is not None and not _has_label(x, label, columns, private.dim):
+        _refuse_similar_name(x, label, open.names_of_table(x_priv) or ())
         label = None
     if y is not None and order_of(x) is not order_of(y):
         raise InputError(
@@ -327,6 +329,23 @@ def _has_label(x: object, label: Label, columns: Sequence[Any] | None, dim: int)
     if names is not None:
         return not _named(label) or not set(names).isdisjoint(_named(label))
     return columns is not None or open.open_public(x, None, dim).dim != dim - 1
+
+
+def _refuse_similar_name(x: object, label: Label, private: Sequence[str]) -> None:
+    """Raise InputError if a column of public rows, and of no `private` ones, has nearly the name of the label."""
+    words = {_letters(name): name for name in open.names_of_table(x) or () if name not in private}
+    for name in _named(label):
+        near = difflib.get_close_matches(_letters(name), list(words), n=1)
+        if near:
+            raise InputError(
+                f"x_pub has no column {name!r}, but one named {words[near[0]]!r}: rename it to {name!r} if it holds the labels, or "
+                "drop it if no public label is known"
+            )
+
+
+def _letters(name: str) -> str:
+    """Letters and digits of a name, in lower case; the name itself if it has none."""
+    return "".join(filter(str.isalnum, name.casefold())) or name
 
 
 def _named(label: Label) -> tuple[str, ...]:

@@ -216,14 +216,18 @@ def with_label_unit(run: Session, problem: TrainingProblem) -> TrainingProblem:
     if not problem.label_share:
         return problem
     rotation = problem.rotation
-    scale = unlabeled.release_label_scale(
+    released = unlabeled.release_label_scale(
         run,
         len(rotation.design.columns),
         rotation.label_center,
         problem.label_share,
         float(rotation.design.scale.min()),
     )
-    return replace(problem, rotation=replace(rotation, label_scale=scale))
+    return replace(
+        problem,
+        rotation=replace(rotation, label_scale=released.scale),
+        has_far_labels=released.has_far_labels,
+    )
 
 
 def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:

@@ -24,6 +24,7 @@ from fastpubpriv.gradient.gradient_problem import (
 )
 from fastpubpriv.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.concerns import Concerns
 from fastpubpriv.regression.inputs import TAILS, ListedTerms, named_design, open_inputs
 from fastpubpriv.regression.posterior import LossExcess
@@ -39,7 +40,9 @@ from fastpubpriv.regression.public_fits import Posterior
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import (
     PREDICTED_EXCESS,
+    START,
     WITHIN_CLIP,
+    ZERO_SLOPES,
     DescentResult,
     TrainingResult,
 )
@@ -373,16 +376,7 @@ def _fit(
     if plan.reads and not descent and stated.tails == "light":
         session.refuse_padding(rows, f"{name} with tails='light'", f"{name} with tails='any'")
     if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
-        how = "be no closer than" if descent else "gain little or nothing over"
-        other = (
-            "let step_size and priv_weight be chosen"
-            if descent
-            else "method='throw_away', which spends nothing"
-        )
-        warn(
-            f"{name}: method={chosen.name!r} is predicted to {how} the public rows alone; pass a larger budget, more private "
-            f"rows, or {other}"
-        )
+        _warn_of_no_gain(name, chosen.name, problem)
     with run.paid() if plan.reads else contextlib.nullcontext():
         if isinstance(problem, TrainingProblem):
             problem = methods.with_label_unit(run, problem)
@@ -406,6 +400,21 @@ def _fit(
                 name, _training_result(run, problem, plan, learned, origins, shared)
             )
         return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
+
+
+def _warn_of_no_gain(name: str, method: str, problem: TrainingProblem | GradientProblem) -> None:
+    """Warn that private rows are predicted to be of little use, and say what to pass."""
+    how = "gain little or nothing over the public rows alone"
+    other = "method='throw_away', which spends nothing"
+    if isinstance(problem, GradientProblem):
+        how = "be no closer than the public rows alone"
+        other = "let step_size and priv_weight be chosen"
+    elif not problem.has_labels:
+        how = "gain little or nothing over zero slopes"
+        other = "public rows with labels"
+    warn(
+        f"{name}: method={method!r} is predicted to {how}; pass a larger budget, more private rows, or {other}"
+    )
 
 
 def _compared(
@@ -449,11 +458,15 @@ def _training_result(
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
-    origins |= {"residual clip": "public rows", "start": "public rows"}
+    origins |= {"residual clip": "public rows", START: "public rows"}
     if plan.reads and ends is not None:
         origins |= {"curvature": "released", "radius of scores": "released"}
+    among = f"{shared['n_pub']:,} rows"
+    if problem.n_labeled < shared["n_pub"]:
+        origins["public labels"] = f"{problem.n_labeled:,} of {among}"
     if not problem.has_labels:
-        origins["start"] = "none"
+        origins["public labels"] = f"fewer than {tuning.FEWEST_PUBLIC} of {among}, and not used"
+        origins[START] = ZERO_SLOPES
         if not problem.loss.classes:
             origins["unit of labels"] = "released" if problem.label_share else "argument"
     origins |= _origin_of(fitted.excess)
