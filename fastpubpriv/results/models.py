@@ -287,9 +287,9 @@ class TrainingResult(LinearModel):
     infinite, and its part in a prediction 0. "collinear": a combination of columns is constant in public rows, and private ones
     do not show that it varies. "one_class" and "separated": private rows have one of the classes alone, or are told apart nearly
     without error; intervals then have no end on the far side of zero. "exact_fit": labels are linear in the columns, up to
-    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes), or fewer
-    than one of which few have labels: the
-    scale of residuals and how close a step comes to the optimum are then hardly known: no intervals (NaN).
+    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes), or, of
+    which so few have labels, fewer than one (with tails="light": if three have labels): the scale of residuals and how close a step
+    comes to the optimum are then hardly known: no intervals (NaN).
     "wide": the public rows alone were predicted to be more accurate.
 
     Attributes
