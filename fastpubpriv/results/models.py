@@ -254,8 +254,9 @@ class LinearModel(Result):
         return plots.plot_forest(estimates, names, groups=groups, zero=True, label=label, path=path)
 
     def _estimates(self, level: float) -> list[plots.Estimate]:
-        """Return what `plot` draws: the coefficients, output by output, and those of the public rows alone."""
-        raise NotImplementedError
+        """Return what `plot` draws: the coefficients, output by output, and those of the public rows alone; here as points."""
+        private = plots.Estimate("private", self.coefficients.ravel())
+        return [private, plots.Estimate("public only", self.public_coefficients.ravel())]
 
     @property
     def _class_names(self) -> Sequence[str]:
@@ -657,12 +658,11 @@ class DescentResult(LinearModel):
         return lower[:, 1:], upper[:, 1:]
 
     def _estimates(self, level: float) -> list[plots.Estimate]:
-        known = self.coefficients.ravel()
-        private = plots.Estimate("private", known)
+        private, public = super(DescentResult, self)._estimates(level)
         if self.part_reasons:
             lower, upper = self.confidence_interval(level)
-            private = plots.Estimate("private", known, lower.ravel(), upper.ravel())
-        return [private, plots.Estimate("public only", self.public_coefficients.ravel())]
+            private = dataclasses.replace(private, lower=lower.ravel(), upper=upper.ravel())
+        return [private, public]
 
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients], (outputs, 1 + terms) each."""
