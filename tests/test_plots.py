@@ -9,7 +9,15 @@ from helpers.errors import raises
 from scipy import integrate
 from spies import seeded
 
-from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian, estimate_mean, quantiles
+from fastpubpriv import (
+    ZCDP,
+    InputError,
+    MeanResult,
+    estimate_gaussian,
+    estimate_mean,
+    quantiles,
+    train,
+)
 from fastpubpriv.results import Reason
 from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.gaussians import clipped, ellipse
@@ -177,6 +185,24 @@ def test_columns_share_an_axis_unless_their_units_differ_too_much():
         (_, high), (begin, end) = (axes.get_xlim() for axes in figure.axes)
         assert high < begin
         assert end - begin < 100.0
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_models_of_noisy_gradients_have_points_and_no_intervals():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    common = {"x_pub": x[:100].copy(), "budget": ZCDP(0.5), "method": "semi_dp"}
+    for y, loss, names in (
+        (x[:, 0], "squared", ["x0", "x1"]),
+        (np.digitize(x[:, 0], [-0.5, 0.5]), "softmax", [f"{k}: x{j}" for k in range(3) for j in (0, 1)]),
+    ):  # fmt: skip
+        found = seeded(train, x[100:], y[100:], y_pub=y[:100], loss=loss, **common)
+        figure = found.plot()
+        panels = forest(figure)
+        assert [name for labels, *_ in panels for name in labels] == names
+        drawn = np.concatenate([points[0][:, 0] for _, points, _ in panels])
+        assert np.array_equal(drawn, found.coefficients.ravel())
+        assert "intervals" not in figure._supxlabel.get_text()
 
 
 def test_of_many_coefficients_the_strongest_are_named():

@@ -102,13 +102,6 @@ def _opened(settings: Named) -> Any:
 
     loss = settings["loss"]
     threshold = settings["huber_threshold"]
-    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in (
-        "auto",
-        "newton",
-        "throw_away",
-    )
-    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
-    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
     refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
     if threshold is not None:
         settings["loss"] = huber_loss(threshold)

@@ -84,9 +84,11 @@ class TrainingProblem:
     def has_few_rows(self) -> bool:
         """Whether public rows are too few: to show how columns vary if few have labels, else to show residuals too."""
         known = self.posterior
-        if known.drawn is not None:
-            return len(known.rows) < self.dim
-        return is_too_few(len(known.labels), self.dim, classes=self.loss.classes)
+        if known.drawn is None:
+            return is_too_few(len(known.labels), self.dim, classes=self.loss.classes)
+        # Newton steps alone keep the scale of residuals that few labels show.
+        is_guessed = self.tails == "light" and self.has_labels
+        return is_guessed or len(known.rows) < self.dim
 
     @property
     def exact(self) -> bool:

@@ -30,6 +30,13 @@ from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy,
 # Conversion of rows for prediction to numeric cells; texts are encoded by the category lists of the model.
 
 PLAN = ("source", "role", "level", "fill")
+# unit of the predictions of a loss, for axes; that of the others is the label's
+_UNITS = {
+    "logistic": "log-odds",
+    "softmax": "log-odds",
+    "smooth_hinge": "margin",
+    "poisson": "log of the count",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +230,46 @@ class LinearModel(Result):
         ]
         return [("Coefficients", "; ".join(texts))] if texts else []
 
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw private and public coefficients with the intervals that they have (needs matplotlib); returns the figure.
+
+        One line per term, of each class if there are several outputs. If a common axis is not legible for all, each column has an
+        axis in its own unit.
+        """
+        estimates = self._estimates(validation.confidence_level(level))
+        p = len(self.terms)
+        names: Sequence[str] = self.terms
+        if self.coefficients.ndim == 2 and len(self.coefficients) > 1:
+            names = [f"{each}: {term}" for each in self._class_names for term in self.terms]
+        # The levels of a column form a group; every other term is a group of its own.
+        roles = self.design.get("role", (column_names.NUMBER,) * p)
+        shared = [role in (column_names.LEVEL, column_names.OTHER) for role in roles]
+        sources = self.design.get("source", range(p))
+        axes = [source if shared[place] else -1 - place for place, source in enumerate(sources)]
+        grouped = itertools.groupby(range(len(names)), lambda place: (place // p, axes[place % p]))
+        groups: plots.Groups = [("", list(places)) for _, places in grouped]
+        bases = dict.fromkeys(
+            "its reference"
+            if self.design["columns"][place] in self._references
+            else "the mean of the public rows"
+            for place in itertools.compress(sources, shared)
+        )
+        of_level = f"; of a level, from {' or '.join(bases)}" if bases else ""
+        with_intervals = f", with {level:.0%} intervals" if self.part_reasons else ""
+        unit = _UNITS.get(self.loss, "label")
+        label = f"{unit} per unit of the column{of_level}{with_intervals}"
+        return plots.plot_forest(estimates, names, groups=groups, zero=True, label=label, path=path)
+
+    def _estimates(self, level: float) -> list[plots.Estimate]:
+        """Return what `plot` draws: the coefficients, output by output, and those of the public rows alone; here as points."""
+        private = plots.Estimate("private", self.coefficients.ravel())
+        return [private, plots.Estimate("public only", self.public_coefficients.ravel())]
+
+    @property
+    def _class_names(self) -> Sequence[str]:
+        """The names of the classes; numbers as texts if they have none."""
+        return self.design.get("classes") or [f"{label:g}" for label in self.classes]
+
     @property
     def _has_slope(self) -> Any:
         """Which terms have a coefficient, (terms,): all but constant columns."""
@@ -294,9 +341,9 @@ class TrainingResult(LinearModel):
     infinite, and its part in a prediction 0. "collinear": a combination of columns is constant in public rows, and private ones
     do not show that it varies. "one_class" and "separated": private rows have one of the classes alone, or are told apart nearly
     without error; intervals then have no end on the far side of zero. "exact_fit": labels are linear in the columns, up to
-    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes), or fewer
-    than one of which few have labels: the
-    scale of residuals and how close a step comes to the optimum are then hardly known: no intervals (NaN).
+    rounding. "few_public_rows" for all parts if there are fewer than two public rows per coefficient (five for classes), or, of
+    which so few have labels, fewer than one (with tails="light": if three have labels): the scale of residuals and how close a step
+    comes to the optimum are then hardly known: no intervals (NaN).
     "wide": the public rows alone were predicted to be more accurate.
 
     Attributes
@@ -462,39 +509,16 @@ class TrainingResult(LinearModel):
         unit = np.sqrt(variance + self.residual_std**2) * self._known
         return middle + lower * unit, middle + upper * unit
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
-
-        One line per term. If a common axis is not legible for all, each column has an axis in its own unit.
-        """
-        z = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
+    def _estimates(self, level: float) -> list[plots.Estimate]:
+        z = normal_quantile(0.5 + level / 2.0)
         width = z * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
-        lower, upper = self.confidence_interval(level)
         public = self.public_coefficients
-        estimates = [plots.Estimate("private", self.coefficients, lower, upper)]
+        estimates = [
+            plots.Estimate("private", self.coefficients, *self.confidence_interval(level)),
+        ]
         if self._has_public_fit:
             estimates.append(plots.Estimate("public only", public, public - width, public + width))
-        # The levels of a column form a group; every other term is a group of its own.
-        shared = [role in (column_names.LEVEL, column_names.OTHER) for role in self.design["role"]]
-        axes = [
-            source if shared[place] else -1 - place
-            for place, source in enumerate(self.design["source"])
-        ]
-        grouped = itertools.groupby(range(len(axes)), axes.__getitem__)
-        groups: plots.Groups = [("", list(places)) for _, places in grouped]
-        unit = "log-odds" if self.loss == "logistic" else "label"
-        columns = itertools.compress(self.design["source"], shared)
-        bases = dict.fromkeys(
-            "its reference"
-            if self.design["columns"][place] in self._references
-            else "the mean of the public rows"
-            for place in columns
-        )
-        of_level = f"; of a level, from {' or '.join(bases)}" if bases else ""
-        label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
-        return plots.plot_forest(
-            estimates, self.terms, groups=groups, zero=True, label=label, path=path
-        )
+        return estimates
 
     def _own(self, level: float) -> Contents:
         odds = ""
@@ -649,6 +673,13 @@ class DescentResult(LinearModel):
         lower, upper = self._ends(validation.confidence_level(level))
         return lower[:, 1:], upper[:, 1:]
 
+    def _estimates(self, level: float) -> list[plots.Estimate]:
+        private, public = super(DescentResult, self)._estimates(level)
+        if self.part_reasons:
+            lower, upper = self.confidence_interval(level)
+            private = dataclasses.replace(private, lower=lower.ravel(), upper=upper.ravel())
+        return [private, public]
+
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients], (outputs, 1 + terms) each."""
         known = np.column_stack([self.intercept, self.coefficients])
@@ -660,7 +691,7 @@ class DescentResult(LinearModel):
     def _table(self, level: float) -> Table:
         terms = ("intercept", *self.terms)
         single = len(self.coefficients) == 1
-        classes = self.design.get("classes") or [f"{label:g}" for label in self.classes]
+        classes = self._class_names
         known = np.column_stack([self.intercept, self.coefficients])
         if not (single or self.part_reasons):
             shown = [f"class {each}" for each in classes]

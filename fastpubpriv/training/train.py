@@ -224,7 +224,7 @@ def linear_regression(
     dominate, `reasons` has "heavy_tail" and intervals are wide. For a slope that is robust to such rows, use the Huber loss
     (`train`). With two public rows, "auto" uses these alone. With fewer than two for each coefficient there are only Newton steps.
     If too few of the public rows have labels for a fit of their own, they still show scales, as many rows as coefficients are
-    enough for intervals, and no posterior is about their own fit. Terms and missing cells as for `train`.
+    enough for intervals with tails="any", and no posterior is about their own fit. Terms and missing cells as for `train`.
 
     Examples
     --------
