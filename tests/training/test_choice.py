@@ -134,7 +134,7 @@ def test_one_pass_is_never_predicted_to_be_better_than_full_batches(steps):
 
 
 def test_the_plan_says_which_method_auto_takes():
-    found = plan("train", dim=4, n_pub=60, n_priv=2000, budget=BUDGET)
+    found = plan("train", dim=20, n_pub=60, n_priv=10_000, budget=ApproxDP(1, 1e-6))
     assert found.details["takes_newton"] == 1.0
     assert found.error <= 1.1 * min(found.details[name] for name in ("newton", "semi_dp"))
 
