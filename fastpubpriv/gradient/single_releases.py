@@ -40,8 +40,8 @@ class Exponential:
     """Choose among models that public rows suggest, by the exponential mechanism (McSherry and Talwar 2007).
 
     Paper B has no algorithm of this kind: its pure rates (Theorem 42) rely on exponential mechanisms over all models. A finite list
-    hardly improves on the public rows alone in more than a few columns: with 30 and 60, its excess of the loss was 1.07 and 1.09
-    times theirs, with 8 it was .65 times theirs (`python -m benchmarks.training_choice --one-release`).
+    hardly improves on the public rows alone in more than a few columns: with 30, 40 and 60 its excess of the loss was .99,
+    .99 and 1.09 times theirs, with 8 it was .65 times theirs (`python -m benchmarks.training_choice --one-release`).
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class OutputPerturbation:
 
     For the logistic, the Huber and the smooth hinge loss, whose gradients are bounded. The noise is that of one release, but it
     grows as 1 / l2: Newton steps and gradient steps are nearly always more accurate. In five settings of 8 to 60 columns its excess
-    of the loss was .2 to 1 times that of the public rows alone, and that of "semi_dp" .04 to .65 times it
+    of the loss was .15 to .83 times that of the public rows alone, and that of "semi_dp" .03 to .77 times theirs
     (`python -m benchmarks.training_choice --one-release`).
 
     Attributes
