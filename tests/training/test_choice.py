@@ -150,3 +150,14 @@ def test_auto_is_no_worse_than_algorithm_1_on_gaussian_rows():
             fitted = seeded(train, x[100:], y[100:], loss="squared", method=method, **given)
             found.append(excess(fitted, "squared", best, 1.0))
     assert np.mean(errors["auto"]) <= 1.1 * np.mean(errors["semi_dp"]), errors
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [("squared", 'pass method="newton"'), ("smooth_hinge", "the smooth_hinge loss has no such")],
+)
+def test_a_result_without_intervals_says_why(loss, words):
+    rows = TABLE if loss == "squared" else np.column_stack([X, X[:, 0] > 0.0])
+    given = {"label": -1, "x_pub": rows[:60].copy(), "budget": BUDGET, "loss": loss}
+    text = seeded(train, rows[60:], **given, method="semi_dp").summary()
+    assert words in text, text
