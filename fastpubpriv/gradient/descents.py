@@ -44,7 +44,8 @@ class LossCurvature:
     values: FloatArray  # (D,), curvature; shrunk to its mean with few public rows
     unknown: FloatArray  # (D,), squared error of the public fit
     far: FloatArray  # (D,), squared distance of the public fit from zero
-    energy: float  # mean square of a clipped gradient, over the trace of the curvature
+    energy: float  # mean square of a gradient at the public fit, over the trace of the curvature
+    settled: float  # the same at the best weights, whose residuals have no error of the public fit
     inside: float  # share of the gradients' length that remains after clipping
     pull: FloatArray  # (D,), factor of a preconditioner
     turn: FloatArray  # (D, D), its columns are the eigenvectors
@@ -96,23 +97,23 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
             curvature.inside * float(np.max(curvature.values * curvature.pull))
         )
         sizes = [longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES]
+    common = PreparedDescent(
+        start=start,
+        steps=0,
+        clip_norm=clip,
+        batch_rows=divisor,
+        ranges=ranges,
+        preconditioner=preconditioner,
+        predicted=None,
+        public_excess=None,
+        step_size=sizes[0],
+    )
     plans = []
     for steps in step_choices(problem):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
         weights = _weights(problem, lengths, clip, noisy, curvature)
-        plan = PreparedDescent(
-            start=start,
-            steps=steps,
-            clip_norm=clip,
-            batch_rows=divisor,
-            ranges=ranges,
-            preconditioner=preconditioner,
-            predicted=None,
-            public_excess=None,
-            step_size=sizes[0],
-            priv_weight=weights[0],
-            reads=weights[0] > 0.0,
-        )
+        weight = weights[0]
+        plan = replace(common, steps=steps, priv_weight=weight, reads=weight > 0.0)
         if curvature is not None:
             plan = _least(plan, curvature, problem, noisy, weights, sizes)
         plans.append(plan)
@@ -123,9 +124,8 @@ def gradient_lengths(problem: GradientProblem, weights: FloatArray | None = None
     """Norms of the gradients of public rows at weights, or at the public fit, (m,), with held-out residuals."""
     with np.errstate(all="ignore"):
         _, vectors = problem.gradients(problem.public.weights if weights is None else weights)
-        lengths: FloatArray = np.sqrt(
-            np.sum(problem.public.residuals**2, axis=1) * np.sum(vectors**2, axis=1)
-        )
+        residuals_sq = np.sum(problem.public.residuals**2, axis=1)
+        lengths: FloatArray = np.sqrt(residuals_sq * np.sum(vectors**2, axis=1))
     if not np.isfinite(lengths).all():
         raise InputError(
             "the gradient of a public row is not finite at the start: scale the columns, or pass start="
@@ -202,10 +202,9 @@ def public_curvature(
     m = len(problem.x)
     assert loss is not None
     scores = x @ public.weights.T
-    steep = (
-        loss.residuals_of(scores - tuning.NUDGE, problem.y)
-        - loss.residuals_of(scores + tuning.NUDGE, problem.y)
-    ) / (2 * tuning.NUDGE)
+    below = loss.residuals_of(scores - tuning.NUDGE, problem.y)
+    above = loss.residuals_of(scores + tuning.NUDGE, problem.y)
+    steep = (below - above) / (2 * tuning.NUDGE)
     if loss.scores:
         # A common shift of all scores leaves the loss unchanged, so that each score's curvature, p (1 - p), is used.
         p = np.abs(loss.residuals_of(scores, problem.y))
@@ -224,6 +223,8 @@ def public_curvature(
     lengths = np.maximum(lengths, 1e-150)
     energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
     unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + tuning.LEAST_EIGENVALUE)
+    # A held-out residual has the error of the fit besides that of the label.
+    settled = max(energy - float(eigenvalues @ unknown), tuning.LEAST_SETTLED * energy)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
     pull = np.ones(len(eigenvalues))
     if ridge is not None:
@@ -233,7 +234,17 @@ def public_curvature(
     if ridge is not None:
         # The inverse of a second moment of m rows leaves curvatures that spread by sqrt(D / m) (Marchenko and Pastur 1967).
         doubt = max(doubt, math.sqrt(problem.units.width / m))
-    return LossCurvature(values, unknown, far, energy, inside, pull, turn, doubt)
+    return LossCurvature(
+        values=values,
+        unknown=unknown,
+        far=far,
+        energy=energy,
+        settled=settled,
+        inside=inside,
+        pull=pull,
+        turn=turn,
+        doubt=doubt,
+    )
 
 
 def _least(
@@ -279,22 +290,20 @@ def _predicted(
         size = size * max(1.0, steps / 4.0)  # the progress of this many steps of plain descent
     with np.errstate(all="ignore"):
         left = 1.0 - size * c.inside * c.values
-        end = (
-            np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf)
-            if steps > 1
-            else left
-        )
+        stable = np.abs(left) < 1.0
+        within = np.clip(left, -1.0, 1.0)
+        end = np.where(stable, within**steps, np.inf) if steps > 1 else left
         # The contraction of a step has a relative error: after few steps that share of the initial error remains.
-        doubt = (
-            alpha * c.doubt * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
-        )
+        last = np.abs(within) ** (steps - 1)
+        doubt = alpha * c.doubt * (1.0 - left) * steps * last
         rows = len(problem.x)
         public_rows = min(settings.public_batch_rows or rows, rows)
         per_row = c.energy * c.inside**2 * c.values
         fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.batch_rows - 1.0 / problem.n_priv))
         fresh = fresh + (1.0 - alpha) ** 2 * per_row * (1.0 / public_rows - 1.0 / rows)
-        spread = size**2 * fresh * np.where(left**2 < 1.0, (1.0 - end**2) / (1.0 - left**2), np.inf)
-        sampling = (alpha * (1.0 - end)) ** 2 * c.energy / (c.values * problem.n_priv)
+        repeats = np.where(stable, (1.0 - end**2) / (1.0 - left**2), np.inf)
+        spread = size**2 * fresh * repeats
+        sampling = (alpha * (1.0 - end)) ** 2 * c.settled / (c.values * problem.n_priv)
         warm = isinstance(settings.start, str) and settings.start == "public"
         known = (1.0 - alpha) + alpha * end if warm else (1.0 - alpha) * (1.0 - end)
         far = c.unknown if warm else c.far
@@ -533,14 +542,12 @@ def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Des
     return Descended(weights=descend(problem, plan, ask), noise_std=noise_std)
 
 
-SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
-    TrainingMethod(
-        name=kind.name,
-        settings=kind,
-        draws=_draws,
-        prepare=_prepare,
-        learn=_learn,
-        noise=lambda problem, plan, account: noise_of(problem, account)(plan.steps),
-    )
-    for kind in (SemiDP, DPSGD, MirrorDescent)
-)
+def _noise(problem: GradientProblem, plan: PreparedDescent, account: Account) -> float:
+    """Return the noise multiplier of a step of the plan."""
+    return noise_of(problem, account)(plan.steps)
+
+
+_method = partial(TrainingMethod, draws=_draws, prepare=_prepare, learn=_learn, noise=_noise)
+SEMI_DP = _method(name=SemiDP.name, settings=SemiDP)
+DP_SGD = _method(name=DPSGD.name, settings=DPSGD)
+PDA_MIRROR_DESCENT = _method(name=MirrorDescent.name, settings=MirrorDescent)

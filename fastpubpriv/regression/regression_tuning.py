@@ -171,6 +171,3 @@ SPLIT = 0.1
 # ---- "auto" (`python -m benchmarks.training_choice`).
 # Maximum predicted error of "newton" over the least one for which it is chosen, since it has intervals.
 TIE = 1.1
-# Measured over predicted error of gradient methods for classes, relative to that of "newton", since the ridge of the public fit
-# flattens probabilities and so enlarges curvatures; that of output perturbation is 1.2 to 1.9.
-HOPEFUL = 2.0

@@ -9,13 +9,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import special
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
@@ -705,6 +705,13 @@ class DescentResult(LinearModel):
         lines = [f"{each}: {term}" for each in classes for term in terms]
         return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
 
+    @property
+    def _no_intervals(self) -> str:
+        """Why there are no intervals, and what to pass for them if the loss has Newton steps."""
+        if self.loss in (*get_args(StepwiseLoss), "softmax"):
+            return f'none by {self.method}: pass method="newton", which has them if public rows are enough'
+        return f"none: only Newton steps have them, and the {self.loss} loss has no such steps"
+
     def _own(self, level: float) -> Contents:
         batch = (
             f"{self.batch_rows:,} of {self._most_rows:,} rows"
@@ -721,6 +728,8 @@ class DescentResult(LinearModel):
         if self.steps and self.method not in ("exponential", "newton"):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
             details.append(("Weights", weights))
+        if not self.part_reasons:
+            details.append(("Intervals", self._no_intervals))
         if self.predicted_excess is not None and self.public_excess is not None:
             text = (
                 f"loss {self._about} {self.predicted_excess:.3g} above the best, "

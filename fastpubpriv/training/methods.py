@@ -502,11 +502,7 @@ class Choice:
         predicted = self.plan.predicted
         if predicted is None or not math.isfinite(predicted) or not self.plan.is_worth:
             return math.inf
-        loss = self.problem.loss
-        of_classes = loss is not None and (loss.classes or loss.scores)
-        single = self.method is OUTPUT_PERTURBATION
-        hopeful = self.method.settings is not None and (of_classes or single)
-        return float(predicted) * (tuning.HOPEFUL if hopeful else 1.0)
+        return float(predicted)
 
 
 def gradient_choices(problem: GradientProblem) -> list[Choice]:

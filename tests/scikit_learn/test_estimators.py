@@ -97,7 +97,8 @@ def test_fit_keeps_the_result_and_says_what_it_needs(kind):
     rows, label = table(300)
     model = made(kind)
     raises(InputError, r"needs public rows", model.fit, rows, label)
-    if kind is ours.SemiPrivateLogisticRegression:  # whose public rows need no labels, but the classes
+    # Its public rows need no labels, but the classes.
+    if kind is ours.SemiPrivateLogisticRegression:
         raises(InputError, "pass classes=", model.fit, rows, label > label.mean(), X_pub=rows)
     given = (
         {"X_pub": rows, "y_pub": label > label.mean()}

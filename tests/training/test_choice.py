@@ -134,7 +134,7 @@ def test_one_pass_is_never_predicted_to_be_better_than_full_batches(steps):
 
 
 def test_the_plan_says_which_method_auto_takes():
-    found = plan("train", dim=4, n_pub=60, n_priv=2000, budget=BUDGET)
+    found = plan("train", dim=20, n_pub=60, n_priv=10_000, budget=ApproxDP(1, 1e-6))
     assert found.details["takes_newton"] == 1.0
     assert found.error <= 1.1 * min(found.details[name] for name in ("newton", "semi_dp"))
 
@@ -150,3 +150,14 @@ def test_auto_is_no_worse_than_algorithm_1_on_gaussian_rows():
             fitted = seeded(train, x[100:], y[100:], loss="squared", method=method, **given)
             found.append(excess(fitted, "squared", best, 1.0))
     assert np.mean(errors["auto"]) <= 1.1 * np.mean(errors["semi_dp"]), errors
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [("squared", 'pass method="newton"'), ("smooth_hinge", "the smooth_hinge loss has no such")],
+)
+def test_a_result_without_intervals_says_why(loss, words):
+    rows = TABLE if loss == "squared" else np.column_stack([X, X[:, 0] > 0.0])
+    given = {"label": -1, "x_pub": rows[:60].copy(), "budget": BUDGET, "loss": loss}
+    text = seeded(train, rows[60:], **given, method="semi_dp").summary()
+    assert words in text, text
