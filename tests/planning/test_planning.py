@@ -633,7 +633,7 @@ def test_the_choice_turns_where_the_plan_says():
     epsilon = planned.details["worth_budget"]
     assert 400 < rows < 4000
     assert 0.05 < epsilon < 1.0
-    assert planned.details["takes_public"] == 1.0
+    assert planned.details["takes_throw_away"] == 1.0
     assert planned.error == planned.details["public_rows_alone"]
     public = typical_rows("squared", 4, 60, 0.5)
     assert fitted(public, rows, budget=budget).method != "throw_away"
@@ -643,7 +643,7 @@ def test_the_choice_turns_where_the_plan_says():
     # From the other side the same points are found.
     later = plan("train", dim=4, n_pub=60, n_priv=4000, budget=budget).details
     assert later["worth_rows"] == pytest.approx(rows, rel=3e-3)
-    assert later["takes_public"] == 0.0
+    assert later["takes_throw_away"] == 0.0
 
 
 @pytest.mark.parametrize("turn", [3, 130, 4_321, 7_654_321])
