@@ -53,6 +53,20 @@ _RUNGS = {
     "diagonal": ("private variances along public axes", "private variances"),
     "full": ("a full private covariance", "full"),
 }
+# Methods of `train`.
+_METHODS = {
+    "newton": "Newton steps",
+    "throw_away": "the public rows alone",
+    "semi_dp": "semi-private gradient descent",
+    "dp_sgd": "noisy gradient descent on private rows alone",
+    "pda_mirror_descent": "mirror descent",
+    "output_perturbation": "noise on the minimum of the loss",
+    "exponential": "a choice among models that public rows suggest",
+}
+_OF_METHODS = {
+    **{f"takes_{name}": f"takes {words} (1: yes)" for name, words in _METHODS.items()},
+    **{name: f"error of {words}" for name, words in _METHODS.items()},
+}
 # Meaning of the arguments that a task cannot do without.
 REQUIRED = {
     "dim": "the number of columns",
@@ -76,7 +90,6 @@ MEANINGS = {
     "noise_rows": "noise of the rank, in rows",
     "smallest_group": "rows from which a group has a mean",
     "smallest_share": "least share of the rows that a count shows",
-    "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
     "unresolved": "rounds are too few (1: yes)",
@@ -109,18 +122,7 @@ MEANINGS = {
     "list_decoding_means_per_scale": "its means for a scale",
     "list_decoding_weights": "its vectors of weights",
     "noise_multiplier": "noise of a step, over the bound on a row",
-    "takes_newton": "takes Newton steps (1: yes)",
-    "takes_throw_away": "takes public rows alone (1: yes)",
-    "takes_semi_dp": "takes semi-private gradient descent (1: yes)",
-    "takes_dp_sgd": "takes noisy gradient descent on private rows alone (1: yes)",
-    "takes_pda_mirror_descent": "takes mirror descent (1: yes)",
-    "takes_output_perturbation": "takes noise on the minimum of the loss (1: yes)",
-    "newton": "error of Newton steps",
-    "semi_dp": "error of semi-private gradient descent",
-    "dp_sgd": "error of noisy gradient descent on private rows alone",
-    "pda_mirror_descent": "error of mirror descent",
-    "output_perturbation": "error of noise on the minimum of the loss",
-    "exponential": "error of a choice among models that public rows suggest",
+    **_OF_METHODS,
     "is_a_guess": "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
     EPSILON: "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",

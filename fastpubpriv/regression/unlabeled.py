@@ -52,20 +52,21 @@ def _prior_variance(dim: int, label_variance: float) -> FloatArray:
     return variance
 
 
-def _without_rows(dim: int) -> dict[str, Any]:
-    """The common fields of a posterior without public rows."""
+def _without_rows(dim: int, label_variance: float) -> dict[str, Any]:
+    """The common fields of a posterior without public rows, whose labels have this variance."""
     none = np.zeros(0)
     rows = np.zeros((0, dim))
-    common = {"turn": np.eye(dim), "mean": np.zeros(dim)}
-    return common | {"rows": rows, "weights": none, "labels": none}
+    variance = _prior_variance(dim, label_variance)
+    law = {"turn": np.eye(dim), "mean": np.zeros(dim), "variance": variance}
+    return law | {"rows": rows, "weights": none, "labels": none}
 
 
 def prior(dim: int, threshold: float | None) -> Posterior:
     """The law of `dim` coefficients without labels, whose unit is their root mean square; `threshold` of the Huber loss."""
-    none = np.zeros(0)
+    common = _without_rows(dim, 1.0)
+    none = common["labels"]
     return Posterior(
-        **_without_rows(dim),
-        variance=_prior_variance(dim, 1.0),
+        **common,
         residuals=none,
         leverage=none,
         scale=1.0,
@@ -78,19 +79,15 @@ def prior(dim: int, threshold: float | None) -> Posterior:
 
 def prior_of_classes(dim: int, class_weights: FloatArray) -> LogisticPosterior:
     """The same for log-odds, with the weights (2,) of the classes."""
-    common = _without_rows(dim)
+    common = _without_rows(dim, tuning.ODDS_SQ)
     none = common["labels"]
-    variance = _prior_variance(dim, tuning.ODDS_SQ)
+    counted = common["rows"], none, none
+    ridge = np.diag(1.0 / common["variance"])
     # of residuals of one half in each class
-    energy = float(np.sum(class_weights**2) / np.sum(class_weights))
+    mean_energy = float(np.sum(class_weights**2) / np.sum(class_weights))
+    energy = np.full(dim, mean_energy)
     return LogisticPosterior(
-        **common,
-        variance=variance,
-        ridge=np.diag(1.0 / variance),
-        curvature=none,
-        counted=(common["rows"], none, none),
-        factors=none,
-        energy=np.full(dim, energy),
+        **common, ridge=ridge, curvature=none, counted=counted, factors=none, energy=energy
     )
 
 
@@ -105,15 +102,13 @@ def on_all_rows(
     usual = drawn * root / known.scale
     clips = candidate_clips(usual, fitted * root, known.scale)
     if known.threshold is not None:
-        clips = (FixedClip(threshold=known.threshold, residuals=usual, counts=np.ones(m)),)
+        counts = np.ones(m)
+        clips = (FixedClip(threshold=known.threshold, residuals=usual, counts=counts),)
     made = replace(known, rows=rows, weights=weights, clips=clips, blank=True, drawn=drawn)
-    return replace(
-        made,
-        labels=fitted + drawn,
-        residuals=drawn,
-        leverage=np.zeros(m),
-        curvature_error=tuning.CURVATURE * confirmed / m,
-    )
+    labels = fitted + drawn
+    error = tuning.CURVATURE * confirmed / m
+    leverage = np.zeros(m)
+    return replace(made, labels=labels, residuals=drawn, leverage=leverage, curvature_error=error)
 
 
 def on_all_rows_of_classes(
@@ -153,7 +148,6 @@ def release_label_scale(
     inner = None if norms.shells is None else norms.shells.quantile(tuning.LABEL_QUANTILE)
     # A far label does not enlarge a quantile; of labels that are mostly at their center there is none.
     scale = norms.rms if inner is None else inner / special.ndtri((1 + tuning.LABEL_QUANTILE) / 2)
-    return LabelScale(
-        scale=float(min(scale, LARGEST_COEFFICIENT * smallest)),
-        has_far_labels=norms.rms > tuning.FAR_LABELS * scale,
-    )
+    has_far_labels = norms.rms > tuning.FAR_LABELS * scale
+    largest = LARGEST_COEFFICIENT * smallest
+    return LabelScale(scale=float(min(scale, largest)), has_far_labels=has_far_labels)

@@ -288,10 +288,9 @@ def public_labeled(
         )
     named = _named(label)
     named_columns = _with_label(columns, label)
-    read = {
-        **(texts or {}),
-        **({} if label_texts is None or not named else {str(label): label_texts}),
-    }
+    read = dict(texts or {})
+    if label_texts is not None and named:
+        read[str(label)] = label_texts
     chosen = _asked(named_columns, read)
     open.refuse_shared_memory(x_priv, x, columns=chosen)
     show = private.kind != "csv"
@@ -333,7 +332,8 @@ def _has_label(x: object, label: Label, columns: Sequence[Any] | None, dim: int)
 
 def _refuse_similar_name(x: object, label: Label, private: Sequence[str]) -> None:
     """Raise InputError if a column of public rows, and of no `private` ones, has nearly the name of the label."""
-    words = {_letters(name): name for name in open.names_of_table(x) or () if name not in private}
+    names = open.names_of_table(x) or ()
+    words = {_letters(name): name for name in names if name not in private}
     for name in _named(label):
         near = difflib.get_close_matches(_letters(name), list(words), n=1)
         if near:
