@@ -216,8 +216,9 @@ class LinearModel(Result):
     def _differences(self) -> list[tuple[str, str]]:
         """The line of the text that says what the coefficients of levels are differences from; none without levels."""
         bases: dict[str, list[str]] = {}
-        roles = np.array(self.design.get("role", ()))
-        varying = np.flatnonzero(self._has_slope[: len(roles)] & (roles >= column_names.LEVEL))
+        roles = self.design.get("role", ())
+        levels = [role in (column_names.LEVEL, column_names.OTHER) for role in roles]
+        varying = np.flatnonzero(self._has_slope[: len(levels)] & np.array(levels, dtype=bool))
         for place in dict.fromkeys(self.design["source"][term] for term in varying):
             column = self.design["columns"][place]
             base = "the average of the public rows"
