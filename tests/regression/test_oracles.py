@@ -312,7 +312,7 @@ def test_public_rows_alone_cost_nothing_for_any_loss(loss):
     np.testing.assert_array_equal(alone.coefficients, alone.public_coefficients)
     # Fifty rows at a tiny budget say nothing: "auto" keeps the public fit, and spends nothing.
     assert seeded(train, rows[:50], **given, budget=ZCDP(1e-6)).spent.amounts[0] == 0
-    assert seeded(train, rows, **given, budget=ZCDP(1)).method == "newton"
+    assert seeded(train, rows, **given, budget=ZCDP(1)).method in ("newton", "pda_mirror_descent")
 
 
 NEIGHBORS = pair_at(TABLE[:30], 3, [9.0, -9.0, 1e9], [9.0, -9.0, -1e9])
