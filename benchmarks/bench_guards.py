@@ -1,8 +1,9 @@
 """Guards against slowdowns, part of the ordinary tests: the ratio of each guarded case to its peer, against the stored one.
 
 `benchmarks/guarded.py` lists the cases and `benchmarks/stored.py` reads the ratios of this class of processors. A guard fails below
-six tenths of its ratio: a call that does its work twice has half of it, which a test of each guard shows. Both sides alternate in
-one run and are timed by the clock of the processor. `make bench-check` is narrower, at three quarters, for a quiet machine.
+six tenths of its ratio: a call that does its work twice has half of it, which a test of each guard shows. On a processor of which
+no ratio is stored it fails below a third of the lowest one. Both sides alternate in one run and are timed by the clock of the
+processor. `make bench-check` is narrower, at three quarters, for a quiet machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from benchmarks.guarded import GUARDED
 from benchmarks.stored import FOLDER, cases_in, own_file, stored_ratios
 from fastpubpriv.kernels._cext import lib
 
-LEAST_SHARE = 0.6  # of the stored ratio
+# of the stored ratio; two processors of one vendor had .44 of each other's for short calls
+LEAST_SHARE = 0.6 if own_file(LEVEL).exists() else 0.33
 PUBLIC = {"supercluster, large", "terrific ball, large"}
 ATTEMPTS = 4  # other load can spoil one median; a real slowdown spoils all
 STORED = stored_ratios(LEVEL)

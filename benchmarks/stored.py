@@ -1,7 +1,8 @@
 """Ratios of a run, beside those that `make bench-save` stored for this processor: `python -m benchmarks.stored REPORT...`.
 
-A class is the vendor of the processor and the instruction set that our code keeps to. A processor of no stored class is held to the
-lowest ratio of the classes with its instruction set; a case that none of them has is not guarded there.
+A class is a model of processors and the instruction set that our code keeps to. Models of one vendor differ by a factor of two: a
+processor of no stored class is held to a smaller share of the lowest ratio of the classes with its instruction set, and a case that
+none of them has is not guarded there.
 """
 
 from __future__ import annotations
@@ -30,19 +31,25 @@ class Measured(TypedDict):
     ratio: float
 
 
-def vendor() -> str:
-    """Return the vendor of the processor, or its architecture where the system names none."""
+def processor() -> str:
+    """Return vendor, family and model of the processor, or its architecture where the system names none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = [line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")]
-    return named[0] if named else platform.machine()
+    fields = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    asked = "vendor_id", "cpu family", "model"
+    if any(name not in fields for name in asked):
+        return platform.machine()
+    return "-".join(fields[name] for name in asked)
 
 
 def processor_class(level: int) -> str:
     """Return the class of this processor while our code keeps to instruction set `level`."""
-    return f"{vendor()}-{NAMES[level]}".lower()
+    return f"{processor()}-{NAMES[level]}".lower()
 
 
 def own_file(level: int, folder: Path = FOLDER) -> Path:

@@ -14,7 +14,7 @@ OTHERS = {"a": {"peer": "p", "ratio": 1.0}, "b": {"peer": "p", "ratio": 9.0}}
 
 @pytest.fixture(autouse=True)
 def processor_named_ours(monkeypatch):
-    monkeypatch.setattr(stored, "vendor", lambda: "Ours")
+    monkeypatch.setattr(stored, "processor", lambda: "Ours")
 
 
 def keep(folder, name, cases):
