@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.local_starts import Problem
 from benchmarks.papers.experiment import aligned
 from benchmarks.papers.local_means import RANDOMIZERS, randomizer, report_errors
+from benchmarks.readme import markdown
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import SeededNoiseWarning
 from fastpubpriv.local import PrivUnit, estimate_mean, local_training, train
@@ -209,19 +210,14 @@ def main() -> None:
     warnings.simplefilter("ignore", SeededNoiseWarning)
     epsilons = [f"{epsilon:g}" for epsilon in EPSILONS]
     if asked.table == "randomizers":
-        print("\n".join(markdown(["columns", "epsilon", *RANDOMIZERS, "least"], randomizer_rows())))
+        head = ["columns", "epsilon", *RANDOMIZERS, "least"]
+        print(markdown([head, *randomizer_rows()]))
     elif asked.table == "means":
         head = ["rows", "bound", "shift", *epsilons]
         print("\n".join(aligned(head, list(mean_rows(asked.draws)))))
     else:
         head = ["errors, epsilon, settings", "spread of iterates", "one Newton step"]
         print("\n".join(aligned(head, list(training_rows(asked.draws)))))
-
-
-def markdown(head: list[str], rows: Iterator[list[str]]) -> Iterator[str]:
-    """Yield the lines of a table of Markdown."""
-    for cells in (head, ["---"] * len(head), *rows):
-        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
