@@ -35,7 +35,7 @@ from fastpubpriv.training.methods import (
     PUBLIC_ONLY,
     Choice,
     choose,
-    gradient_choices,
+    with_gradient_methods,
 )
 
 # The order of the squared error that privacy adds to a sum of unit rows, from their dimension and the amounts of a budget.
@@ -163,9 +163,11 @@ class _Call:
             if record.settings is not None:
                 problem = replace(self.gradients, n_priv=n_priv, settings=record.settings())
             return Choice(method=record, problem=problem).prepared("plan", budget)
-        choices = [newton]
-        with contextlib.suppress(InputError):  # weights of rows are for "newton"
-            choices += gradient_choices(replace(self.gradients, n_priv=n_priv))
+
+        def gradients() -> GradientProblem:
+            return replace(self.gradients, n_priv=n_priv)
+
+        choices = with_gradient_methods(newton, gradients)
         return choose(choices, "plan", budget)
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

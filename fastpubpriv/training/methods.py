@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -518,6 +518,23 @@ def gradient_choices(problem: GradientProblem) -> list[Choice]:
     ]
 
 
+def is_comparable(problem: TrainingProblem) -> bool:
+    """Whether Newton steps are compared with gradient methods: of few public rows the curvature is no guide to steps along it."""
+    return problem.has_labels and len(problem.posterior.labels) >= tuning.FEW * problem.dim
+
+
+def with_gradient_methods(first: Choice, make: Callable[[], GradientProblem]) -> list[Choice]:
+    """Return Newton steps and the methods that they are compared with; `make` returns the problem of these."""
+    assert isinstance(first.problem, TrainingProblem)
+    if not is_comparable(first.problem):
+        return [first]
+    try:
+        gradients = make()
+    except InputError:  # weights of rows are for "newton"
+        return [first]
+    return [first, *gradient_choices(gradients)]
+
+
 def choose(choices: Sequence[Choice], name: str, budget: Budget) -> Choice:
     """Return the choice of least predicted error, prepared; public rows alone, with the first problem, if none is worthwhile.
 
@@ -528,12 +545,10 @@ def choose(choices: Sequence[Choice], name: str, budget: Budget) -> Choice:
     if isinstance(first, TrainingProblem):
         if not first.has_labels:  # public rows alone have no fit
             return choices[0].prepared(name, budget)
-        m = len(first.posterior.labels)
-        if m < tuning.FEWEST_PUBLIC:
+        if len(first.posterior.labels) < tuning.FEWEST_PUBLIC:
             # A prediction from two public rows is unreliable: public rows alone are used, at no cost.
             choices = ()
-        elif m < tuning.FEW * first.dim:
-            # Of few rows the curvature is no guide to how far steps along it lead.
+        elif not is_comparable(first):
             choices = choices[:1]
     for each in choices:
         with contextlib.suppress(InputError):  # e.g. no grid of the noise is fine enough

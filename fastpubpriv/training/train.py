@@ -13,7 +13,7 @@ import numpy as np
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
-from fastpubpriv.errors import InputError, warn
+from fastpubpriv.errors import warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
@@ -347,20 +347,16 @@ def _fit(
     names = columns or tuple(f"x{j}" for j in range(dim))
     stepwise = settings is None and methods.is_stepwise(loss)
     session.require_squares(name, dim, 32 if stepwise else 12)
+    make = partial(make_gradient_problem, loss, table, names, rows.n, stated=stated)
     problem: TrainingProblem | GradientProblem
     if isinstance(loss, Loss) and stepwise:
         problem, n_pub = make_problem(loss, table, names, rows.n, stated)
     else:
         scaling = getattr(settings, "scaling", "standard")
-        problem, n_pub = make_gradient_problem(
-            loss, table, names, rows.n, scaling=scaling, stated=stated
-        )
+        problem, n_pub = make(scaling=scaling)
         problem = replace(problem, settings=settings, rows=rows)
     choice = methods.Choice(method=record, problem=problem)
     if auto:
-        make = partial(
-            make_gradient_problem, loss, table, names, rows.n, scaling="standard", stated=stated
-        )
         # The other verbs promise intervals, which gradient methods lack.
         choices = _compared(choice, make, rows, stated.tails) if name == "train" else [choice]
         choice = methods.choose(choices, name, given["budget"])
@@ -419,18 +415,19 @@ def _warn_of_no_gain(name: str, method: str, problem: TrainingProblem | Gradient
 
 def _compared(
     first: methods.Choice,
-    make: Callable[[], tuple[GradientProblem, int]],
+    make: Callable[..., tuple[GradientProblem, int]],
     rows: Rows,
     tails: str,
 ) -> list[methods.Choice]:
-    """Return the methods that "auto" of `train` compares; `make` returns the problem of gradient methods."""
+    """Return the methods that "auto" of `train` compares; `make` returns the problem of gradient methods with a scaling."""
+
+    def gradients() -> GradientProblem:
+        made, _ = make(scaling="standard")
+        return replace(made, rows=rows)
+
     known = first.problem
     if isinstance(known, TrainingProblem):
-        try:
-            gradients = replace(make()[0], rows=rows)
-        except InputError:  # weights of rows are for "newton"
-            return [first]
-        return [first, *methods.gradient_choices(gradients)]
+        return methods.with_gradient_methods(first, gradients)
     choices = []
     known = replace(known, settings=None)
     if tails == "any" and known.loss is LOSSES["softmax"] and softmax.knows(known):

@@ -43,9 +43,12 @@ def chosen(predictions, n_pub=40):
         return prepare
 
     choices = [
-        Choice(method=replace(METHODS[name], prepare=planted(value), draws=lambda _: 1), problem=problem_of(n_pub))
+        Choice(
+            method=replace(METHODS[name], prepare=planted(value), draws=lambda _: 1),
+            problem=problem_of(n_pub),
+        )
         for name, value in predictions.items()
-    ]  # fmt: skip
+    ]
     return choose(choices, "train", BUDGET).method.name
 
 
