@@ -213,12 +213,17 @@ class LinearModel(Result):
         )
 
     @property
+    def _is_level(self) -> Any:
+        """Which terms are levels of a column, (terms,)."""
+        roles = self.design.get("role", (column_names.NUMBER,) * len(self.terms))
+        levels = column_names.LEVEL, column_names.OTHER
+        return np.array([role in levels for role in roles], dtype=bool)
+
+    @property
     def _differences(self) -> list[tuple[str, str]]:
         """The line of the text that says what the coefficients of levels are differences from; none without levels."""
         bases: dict[str, list[str]] = {}
-        roles = self.design.get("role", ())
-        levels = [role in (column_names.LEVEL, column_names.OTHER) for role in roles]
-        varying = np.flatnonzero(self._has_slope[: len(levels)] & np.array(levels, dtype=bool))
+        varying = np.flatnonzero(self._has_slope & self._is_level)
         for place in dict.fromkeys(self.design["source"][term] for term in varying):
             column = self.design["columns"][place]
             base = "the average of the public rows"
@@ -243,8 +248,7 @@ class LinearModel(Result):
         if self.coefficients.ndim == 2 and len(self.coefficients) > 1:
             names = [f"{each}: {term}" for each in self._class_names for term in self.terms]
         # The levels of a column form a group; every other term is a group of its own.
-        roles = self.design.get("role", (column_names.NUMBER,) * p)
-        shared = [role in (column_names.LEVEL, column_names.OTHER) for role in roles]
+        shared = self._is_level
         sources = self.design.get("source", range(p))
         axes = [source if shared[place] else -1 - place for place, source in enumerate(sources)]
         grouped = itertools.groupby(range(len(names)), lambda place: (place // p, axes[place % p]))
