@@ -12,9 +12,8 @@ WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))
 NUDGE = 1e-3  # change of predictions for numerical derivatives
 LEAST_EIGENVALUE = 1e-9  # least eigenvalue of the curvature over the largest
-LEAST_SETTLED = (
-    0.25  # least mean square of a gradient at the best weights, over that at the public fit
-)
+# least mean square of a gradient at the best weights, over that at the public fit
+LEAST_SETTLED = 0.25
 CONTRACTION_DOUBT = 0.15  # relative error of the contraction of a step
 # Candidate ridges of the public fit, in rows of unit length: 100 apart, most fits of classes were next to zero, which makes
 # curvatures too large (.24 for .15) and predictions too small: `python -m benchmarks.training_choice --loss logistic`.

@@ -485,8 +485,9 @@ def measured_step(
         tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2)))
     )
     # Made-up residuals have the size of labels, whatever columns explain of these: they are no evidence of private norms.
+    made_up = known.drawn is not None and not problem.loss.classes
     evidence = lengths
-    if known.drawn is not None and not problem.loss.classes:
+    if made_up:
         evidence = np.zeros(0)
     pieces = "two pieces of scores"
     if plan.radial.squares:
@@ -499,7 +500,8 @@ def measured_step(
         names=(f"norms of scores{again}", pieces + again),
         counted=problem.counted,
     )
-    radial = replace(radial, kurtosis=kurtosis(lengths))
+    if made_up:
+        radial = replace(radial, kurtosis=kurtosis(lengths))
     rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
     return ExactStep(
         to_user=problem.to_user,

@@ -249,7 +249,8 @@ def make_problem(
     counted = None if given is None else given[usable]
     labeled = used[np.isfinite(used[:, -1])]
     has_labels = len(labeled) >= min(tuning.FEWEST_PUBLIC, len(used))
-    center, scale, resolution = 0.0, 1.0, 0.0
+    center = resolution = 0.0
+    scale = 1.0
     label_share = Fraction(0)
     if has_labels and not loss.classes:
         center, scale, resolution = stated.label_unit(labeled[:, -1])
@@ -317,9 +318,7 @@ class PublicRows:
     unequal: bool  # whether private rows have weights too
     class_weights: FloatArray  # (2,)
 
-    def posterior(
-        self, loss: Loss, resolution: float, *, has_labels: bool
-    ) -> Posterior | LogisticPosterior:
+    def posterior(self, loss: Loss, resolution: float, *, has_labels: bool) -> AnyPosterior:
         """Return the posterior of the labeled rows, on all rows with made-up labels if these are too few."""
         labeled = np.isfinite(self.labels)
         dim = self.whitener.root.shape[1] + 1
@@ -342,7 +341,7 @@ class PublicRows:
 
     def _fitted(
         self, loss: Loss, resolution: float, labeled: BoolArray, counted: FloatArray | None
-    ) -> tuple[Posterior | LogisticPosterior, Importance]:
+    ) -> tuple[AnyPosterior, Importance]:
         """Return the posterior of the `labeled` rows (M,), and their importance."""
         terms = self.terms if labeled.all() else self.terms[labeled]  # in the same layout
         labels = self.labels[labeled]
@@ -363,9 +362,7 @@ class PublicRows:
             return linear_posterior(*rows, **given), importance
         return huber_posterior(*rows, threshold=threshold, **given), importance
 
-    def _on_all(
-        self, known: Posterior | LogisticPosterior, importance: Importance
-    ) -> Posterior | LogisticPosterior:
+    def _on_all(self, known: AnyPosterior, importance: Importance) -> AnyPosterior:
         """Return a posterior on all rows, with made-up labels."""
         rows = self.whitener(self.terms)[importance.sample] @ known.turn
         weights = self.weights[importance.sample]
