@@ -204,9 +204,8 @@ FEW_COLUMNS, MOST_DIRECTIONS = 3, 6
 EDGE = 0.55
 FACTOR_STEPS = 60  # iterations of the factor analysis
 MOST_SHARED = 0.95  # maximum share of a column's variance in factors, and maximum correlation
-UNLIKE_GAUSSIAN = (
-    0.04  # total variation from a Gaussian from which a column of its own may be a direction
-)
+# total variation from a Gaussian from which a column of its own may be a direction
+UNLIKE_GAUSSIAN = 0.04
 LEAST_NEW = 0.3  # minimum length of a direction beyond the span of earlier ones
 FREQUENCIES = 60, 240  # of each direction, and of a group at most
 # lowest frequency times the extent of a group, and highest frequency, in deviations of a component

@@ -269,7 +269,8 @@ def unlike_gaussian(modes: FloatArray) -> float:
     mean, std = column_modes.moments_of(modes)
     edges = mean + std * np.linspace(-6.0, 6.0, 385)
     shares = modes[:, 0] / modes[:, 0].sum()
-    means, stds = modes[:, 1:].T
+    means = modes[:, 1]
+    stds = modes[:, 2]
     below = ndtr((edges[:, None] - means) / stds) @ shares
     gaps = np.diff(below - ndtr((edges - mean) / std))
     return 0.5 * float(np.abs(gaps).sum())
@@ -413,7 +414,7 @@ class ProjectedShares:
 
 def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveFit]:
     """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
-    worth = tuning.WORTH_OF_COMPONENT * (2 * len(projection.matrix) + 1)
+    worth = sketch.worth_of_component(len(projection.matrix))
     fits: list[sketch.WaveFit] = []
     best = 0
     for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):

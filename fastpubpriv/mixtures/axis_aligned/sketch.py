@@ -242,6 +242,11 @@ def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit:
     return WaveFit(fits[best], float(scores[best[0]]))
 
 
+def worth_of_component(directions: int) -> float:
+    """Return the decrease of the sum of squares from which another component is kept: so much for each of its parameters."""
+    return tuning.WORTH_OF_COMPONENT * (2 * directions + 1)
+
+
 def numbers_of_components(scores: list[list[float]], rows: list[int], most: int) -> list[int]:
     """Return the number of components of each group, at most `most` together.
 
@@ -252,7 +257,7 @@ def numbers_of_components(scores: list[list[float]], rows: list[int], most: int)
     while True:
         gains = []
         for group, (each, size) in enumerate(zip(scores, rows, strict=True)):
-            worth = tuning.WORTH_OF_COMPONENT * (2 * size + 1)
+            worth = worth_of_component(size)
             for more in (1, 2):
                 larger = numbers[group] + more
                 if larger <= len(each) and sum(numbers) + more <= most:
