@@ -106,8 +106,13 @@ def test_b9_raw_public_gradients_pull_elsewhere():
     found = {}
     for kind in ("clip", "raw"):
         method = fpp.training.SemiDP(
-            steps=60, step_size=0.5, priv_weight=0.5, clip_norm=1.0, scaling="none", public_gradient=kind
-        )  # fmt: skip
+            steps=60,
+            step_size=0.5,
+            priv_weight=0.5,
+            clip_norm=1.0,
+            scaling="none",
+            public_gradient=kind,
+        )
         given = {"x_pub": ones.copy(), "y_pub": labels.copy(), "loss": "squared", "method": method}
         result = seeded(fpp.train, ones, labels, budget=fpp.ZCDP(1e4), **given)
         found[kind] = float(np.ravel(result.coefficients)[0])

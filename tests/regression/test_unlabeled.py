@@ -100,8 +100,14 @@ def test_intervals_of_classes_without_public_labels():
         x = rng.normal(size=(4050, 4))
         y = (rng.random(len(x)) < expit(x @ rng.normal(size=4) - 1.0)) * 1.0
         result = seeded(
-            logistic_regression, x[50:], y[50:], x_pub=x[:50].copy(), classes=[0, 1], budget=ZCDP(0.05), random_state=seed
-        )  # fmt: skip
+            logistic_regression,
+            x[50:],
+            y[50:],
+            x_pub=x[:50].copy(),
+            classes=[0, 1],
+            budget=ZCDP(0.05),
+            random_state=seed,
+        )
         fit = LogisticRegression(C=1e6, solver="newton-cholesky").fit(x[50:], y[50:])
         inside.append(share_inside(result, np.append(fit.intercept_, fit.coef_[0])))
     assert np.mean(inside) >= 0.93, f"{np.mean(inside):.3f} of 225 intervals"
@@ -115,8 +121,14 @@ def test_intervals_of_steep_log_odds_without_public_labels():
         slopes, x, _, public = drawn(seed, 10, 4000, 150)
         y = (np.random.default_rng(seed + 100).random(len(x)) < expit(4.0 * x @ slopes)) * 1.0
         result = seeded(
-            logistic_regression, x, y, x_pub=public, classes=[0, 1], budget=ZCDP(0.5), random_state=seed
-        )  # fmt: skip
+            logistic_regression,
+            x,
+            y,
+            x_pub=public,
+            classes=[0, 1],
+            budget=ZCDP(0.5),
+            random_state=seed,
+        )
         fit = LogisticRegression(C=1e6, solver="newton-cholesky", max_iter=300).fit(x, y)
         inside.append(share_inside(result, np.append(fit.intercept_, fit.coef_[0])))
     assert np.mean(inside) >= 0.92, f"{np.mean(inside):.3f} of 176 intervals"
@@ -249,9 +261,18 @@ def test_light_tails_have_no_intervals_from_the_scale_of_few_labels(loss, labels
         few = np.where(np.arange(40) < labels, y[:40], np.nan)
         for y_pub in (few, None):
             result = seeded(
-                train, x[40:], y[40:], loss=loss, x_pub=x[:40].copy(), y_pub=y_pub, budget=ZCDP(0.1), tails="light",
-                method="newton", random_state=seed, **given,
-            )  # fmt: skip
+                train,
+                x[40:],
+                y[40:],
+                loss=loss,
+                x_pub=x[:40].copy(),
+                y_pub=y_pub,
+                budget=ZCDP(0.1),
+                tails="light",
+                method="newton",
+                random_state=seed,
+                **given,
+            )
             if y_pub is few:
                 assert set(result.part_reasons) == {(Reason.FEW_PUBLIC_ROWS,)}
                 continue
