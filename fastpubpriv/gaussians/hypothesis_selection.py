@@ -114,7 +114,7 @@ def prepare(run: Session, problem: GaussianProblem, rounds: int | None) -> Gauss
     if problem.dim not in _DIRECTIONS:
         raise InputError(
             f"hypothesis_selection is offered for 1 or 2 columns, got {problem.dim}: its cover grows exponentially with them; "
-            'pass method="lifted_coinpress" with PureDP, or fewer columns'
+            'pass method="auto", which is right for any number of columns and public rows, or fewer columns'
         )
     if has_delta(run.account.budget):
         raise BudgetError(

@@ -269,7 +269,7 @@ def test_group_covariances_in_two_columns_and_where_rows_disagree():
     ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
     ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
     ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
-    ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
+    ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*method=.auto"),
     ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {"failure_prob": 1e-40}, "cover of .* at most 5000.*lifted_coinpress"),
     ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
     ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
