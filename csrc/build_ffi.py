@@ -13,7 +13,8 @@ SOURCES = [
     "wire.c",
 ]  # fmt: skip
 # No -ffast-math, ever: it would make NaN checks vanish. Contraction is off so that every instruction set rounds alike.
-COMPILE_ARGS = ["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off"]
+# No debug information, which Python's own flags ask for: the extension has a fourth of the size without it.
+COMPILE_ARGS = ["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off", "-g0"]
 
 
 def declaration() -> str:

@@ -90,10 +90,14 @@ def test_archive_and_wheel_are_complete(built):
     assert len(tables) >= 10
     assert missing(names, (*NEEDED_TO_BUILD, *tables)) == []
     assert not [name for name in names if name.endswith((".so", ".o", "_cext.c"))]
+    assert not [name for name in names if "/corpus/" in name]
     assert "-cp311-abi3-" in built["wheel"].name  # one wheel for every Python
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = wheel.namelist()
+        extensions = [each for each in wheel.infolist() if each.filename.endswith(".so")]
     assert missing(names, NEEDED_TO_RUN) == []
+    # 4.6 MB with debug information
+    assert [each.file_size < 1_500_000 for each in extensions] == [True]
     assert missing(["fastpubpriv-0.1.0/setup.py"], ("setup.py", "csrc/fpp.h")) == ["csrc/fpp.h"]
     assert any(
         name.startswith("fastpubpriv/kernels/_cext.") and name.endswith(".so") for name in names
