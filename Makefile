@@ -2,6 +2,7 @@
 # One environment (.venv) grows with the extras asked for; a stamp file remembers each of them.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+FILE := tests/estimators/test_gaps_of_sums.py
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 C_FILES := $(filter-out csrc/test_%.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
@@ -19,13 +20,16 @@ KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench bench-save bench-check accuracy-save docs views wheel wheel-aarch64 cross release c-library clean distclean
+.PHONY: help demo try test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench bench-save bench-check accuracy-save docs views wheel wheel-aarch64 cross release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtures of New York's weather and flights: tables, JSON files and plots
 	$(BIN)/python -m examples.demo
+
+try: $(STAMP)-try $(STAMP)-extension  ## One file of tests, FILE=tests/..., without peers, Dask and the like: a clone's first minute
+	$(PYTEST) -q $(FILE)
 
 # Every step runs, whatever became of the ones before it; what failed stands in the last line.
 define each_of
