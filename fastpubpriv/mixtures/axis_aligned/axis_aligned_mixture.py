@@ -21,7 +21,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import dp_em, em, private_start
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.fit import public_ties
+from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.select import warn_few
 from fastpubpriv.mixtures.separated.public_shapes import without_far
@@ -36,6 +36,8 @@ from fastpubpriv.sources.views import linear_rows, split_rows
 
 MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
+# share of the epsilon of the block of the choice for the count of the fit, with Laplace noise
+CHOICE_COUNT = COUNT_SHARES[1]
 
 
 def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
@@ -88,9 +90,8 @@ def check_feasible(
         )
         weight = asked.corruption_weight
         sizes = [asked.variance_rows, asked.mean_rows]
-    for_choice = results.selection_rows(
-        math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob
-    )
+    epsilon = float(budget.amounts[0] * (1 - CHOICE_COUNT))
+    for_choice = results.selection_rows(math.log(MAX_CANDIDATES), accuracy, epsilon, failure_prob)
     needed = sum(sizes) + for_choice
     if n < needed:
         raise InfeasibleError(
@@ -118,6 +119,8 @@ def learn(task: Task) -> LearnedMixture:
     most = dim if known else dim * thresholds.scale_bound
     decoders.check_histograms(run, decoders.mean_partitions([[1.0] * most]), mean_block.n)
     check_rows(choice_block.n, dim)
+    for_count = run.account.beside.part(CHOICE_COUNT)
+    for_count.grid("count", count_draws(k), choice_block.n)
     run.account.open()
     scales = [[1.0]] * dim
     if before:
@@ -169,14 +172,20 @@ def learn(task: Task) -> LearnedMixture:
     reason = (
         Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
     )
-    return em.choose(run.block(choice_block), candidates, reason=reason, diagnostics=facts)
+    choosing = run.block(choice_block)
+    learned = em.choose(
+        choosing, candidates, reason=reason, diagnostics=facts, share=1 - CHOICE_COUNT
+    )
+    return em.measured(task, learned, choosing, cost=for_count)
 
 
 METHOD = AxisMethod(
     name="list_decoding",
     learn=learn,
     # The histogram of the pairs, one for each possible scale, and the choice.
-    draws=lambda n, dim, components, known_std: (results.DYADIC_SCALES + 1) * n * dim + 1,
+    draws=lambda n, dim, components, known_std: (
+        (results.DYADIC_SCALES + 1) * n * dim + 1 + count_draws(components)
+    ),
     prepare=check_feasible,
     seconds=partial(em.choosing, shares=(1, 1, 1)),
     candidates=MAX_CANDIDATES,
@@ -423,6 +432,8 @@ def learn_axis_aligned_mixture(
         accuracy=accuracy,
         public=typical,
         known_std=factor is not None,
+        box=box,
+        factor=factor,
     )
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):
@@ -456,7 +467,8 @@ def _result(
         means = learned.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
     order = np.argsort(-learned.weights, kind="stable")
-    reasons = em.component_reasons(learned, tied, steps, known_std=factor is not None)
+    reasons = em.component_reasons(learned, tied, steps, known_std=factor is not None, asked=asked)
+    fitted = {} if learned.fit is None else learned.fit.fields
     return MixtureResult(
         weights=learned.weights[order] / learned.weights.sum(),
         means=means[order],
@@ -476,5 +488,6 @@ def _result(
             "range": "public rows" if n_pub and method.needs_public else "released",
             "scales": "argument" if factor is not None else "released",
         },
+        **fitted,
         **run.fields(n_pub),
     )

@@ -15,7 +15,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.linalg import Whitening
-from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
+from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
     TRACE_BOUND,
@@ -67,7 +67,7 @@ from fastpubpriv.privacy.spending import Spending, noise_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
-from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons, ordered
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -570,9 +570,9 @@ def learn_separated_mixture(
         warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = session.asked(ledger, random_state, threads, progress)
     learn = _learn_rounds if mode == "practical" else _learn_in_theory
-    learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
+    learnt = learn(rows, public, shape, chosen, budget, weight_floor, box=box, **options)
     facts = {"n_components_asked": k, "fallback_columns": constant}
-    result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **facts}), box)
+    result = replace(learnt, diagnostics={**learnt.diagnostics, **facts})
     return session.warned(
         "learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ()
     )
@@ -585,16 +585,21 @@ def _learn_in_theory(
     chosen: SearchMethod,
     budget: Budget,
     weight_floor: float,
+    *,
+    box: Box | None,
     **options: Any,
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k = shape.n_components
     dim = shape.dim
     depth = searches.tree_depth(chosen, shape)
-    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k)
+    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k) + fit.count_draws(k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
+    counted = fit.count_share(run.account.spending)
     search_share = tuning.SEARCH_SHARE if depth else Fraction(0)
-    of_search, of_leaves = run.account.spending.split([search_share, 1 - search_share])
+    shares = [search_share, 1 - search_share - counted, counted]
+    of_search, of_leaves, of_count = run.account.spending.split(shares)
+    of_count.grid("count", fit.count_draws(k), rows.n)
     if depth:
         searches.check_search_grids(of_search, depth, chosen, dim, rows.n)
     check_leaf_grids(dim, rows.n, k, of_leaves)
@@ -620,7 +625,14 @@ def _learn_in_theory(
             weight_floor=weight_floor,
         )
         facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
-        return result_of_leaves(learnt, clustering, f"{chosen.name}, theory", len(public), **facts)
+        name = f"{chosen.name}, theory"
+        learnt = result_of_leaves(learnt, clustering, name, len(public), **facts)
+        learnt = fit.with_fit(run, bounded(learnt, box), public, asked=k)
+        if learnt.n_components == k:
+            return learnt
+        # The search stopped early: a component may stand for several, whatever the count shows.
+        merged = tuple(ordered((*own, Reason.UNRESOLVED)) for own in learnt.part_reasons)
+        return replace(learnt, part_reasons=merged)
 
 
 def rounds_of(
@@ -652,6 +664,8 @@ def _learn_rounds(
     chosen: SearchMethod,
     budget: Budget,
     weight_floor: float,
+    *,
+    box: Box | None,
     **options: Any,
 ) -> MixtureResult:
     """Run rounds of soft EM from several starts or from the leaves of a search, and release a count of the fit."""
@@ -709,7 +723,8 @@ def _learn_rounds(
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
             **run.fields(n_pub),
         )
-        return fit.with_fit(run, learnt, public, predicted)
+        learnt = bounded(learnt, box)
+        return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
 
 
 @shared_docs
