@@ -268,6 +268,15 @@ class MeasuredFit:
         }
 
 
+def share_std(share: FloatArray, noise_std: float, sampling: float, draws: int) -> FloatArray:
+    """Return standard deviations of differences of observed and predicted shares, from noise on the former and sampling of both.
+
+    `sampling` is the sum of one over the number of rows and one over that of draws.
+    """
+    variance = share * (1.0 - share) + 1.0 / draws
+    return np.sqrt(noise_std**2 + variance * sampling)
+
+
 def compared(
     counts: FloatArray,
     n: int,
@@ -287,16 +296,11 @@ def compared(
     if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
         n = max(1, round(total))
 
-    def spread(share: FloatArray) -> FloatArray:
-        """Return the standard deviation of an observed share of merged cells."""
-        noise = (noise_std / n) ** 2 * (len(counts) / share.size)
-        variance = share * (1.0 - share) + 1.0 / draws
-        return np.sqrt(noise + variance * (rows_per_person / n + 1.0 / draws))
-
+    sampling = rows_per_person / n + 1.0 / draws
     observed = (counts / n).reshape(parts, *CELLS)
     share = expected.reshape(parts, *CELLS)
     wanted = share.reshape(parts, -1)
-    std = spread(wanted)
+    std = share_std(wanted, noise_std / n, sampling, draws)
     off = np.abs(observed.reshape(parts, -1) - wanted)
     gaps = np.maximum(off - std, 0.0).sum(axis=1) / 2.0
     totals = off.sum(axis=1) / 2.0
@@ -307,7 +311,8 @@ def compared(
     # Shells are compared within their component, so that a wrong weight is not mistaken for a wrong shape.
     wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
     off = shells - wanted
-    std = spread(np.clip(wanted, 0.0, 1.0))
+    merged_noise = noise_std / n * math.sqrt(len(counts) / wanted.size)
+    std = share_std(np.clip(wanted, 0.0, 1.0), merged_noise, sampling, draws)
     return MeasuredFit(
         gaps=gaps,
         nulls=nulls,
