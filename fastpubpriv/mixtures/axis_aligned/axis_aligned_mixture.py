@@ -303,12 +303,15 @@ def learn_axis_aligned_mixture(
     MixtureResult
         `part_reasons` of a component: "ties" if many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it represents values or groups of them, or is so narrow
-        that it may represent one value, with "poor_fit" if a count shows that it does not follow them; "unresolved" if noise
-        hides its mean; "wide", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`; and for all components "fallback"
-        if a stage found nothing and was replaced by a coarser estimate, or nothing at all was found and the result is the public
-        N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and chose among the heaviest, for
-        which the theorem does not hold, though they usually include the best. `diagnostics` has the findings of each stage
+        that it may represent one value, with "rough_fit" or "poor_fit" if a count shows that it does not follow them;
+        "unresolved" if noise hides its mean; "wide", "rough_fit", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`;
+        and for all components "fallback" if a stage found nothing and was replaced by a coarser estimate, or nothing at all was
+        found and the result is the public N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and
+        chose among the heaviest, for which the theorem does not hold, though they usually include the best. `diagnostics` has the
+        findings of each stage
         (`tied_share` and `step` of each column, the step None if unknown); `chosen` is the index in the list of candidates.
+        `fit_distance` and `fit_interval` say by how many of the rows the answer differs from them, as far as cells of a count show
+        it. Without public rows, columns of rounded values are left out of it; if all are rounded, it is by all, and is not graded.
 
     Raises
     ------
@@ -321,8 +324,8 @@ def learn_axis_aligned_mixture(
     of rows, fixed by public numbers, so each stage has the whole (epsilon, delta). "sketch": two such blocks for the range; on the
     other rows, Gaussian noise on counts, second moments and sums of bounded statistics, whose rhos add up to at most the allowance.
     "public_list": one choice at epsilon (scores of sensitivity 1). "dp_em": public shares of the budget for searches, sums of
-    clipped statistics and a choice. Public: n_priv, dim, x_pub, all arguments. With public rows or several columns, a fiftieth of
-    the budget (a twentieth of an epsilon) pays for a count that tests the fit; "univariate" tests it by cells counted anyway.
+    clipped statistics and a choice. Public: n_priv, dim, x_pub, all arguments. A fiftieth of the budget (of an epsilon, a
+    twentieth; in "list_decoding", of the block of the choice) pays for the count of the fit; "univariate" reads it off its cells.
 
     Notes
     -----

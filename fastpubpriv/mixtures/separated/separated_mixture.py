@@ -501,8 +501,10 @@ def learn_separated_mixture(
     MixtureResult
         `weights`, `means`, `covariances` and `part_reasons` of the components found, the released `tree` that sends a row to its
         component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
-        shares; `predicted_total_variations`, of mode "practical"; `fit_gap` and `fit_null`: the difference between rows and
-        result by a noisy count, and its value under chance alone; `unexplained`: the share of rows far from every component).
+        shares; `predicted_total_variations`, of mode "practical"; `unexplained`: the share of rows far from every component).
+        `fit_distance` and `fit_interval` say by how many of the rows the answer differs from them, as far as a noisy count shows
+        it, and the reasons grade that; they do not say whether components are groups that you know. With fewer components than
+        requested in mode "theory", all are "unresolved": one of them may stand for several.
 
     Raises
     ------
@@ -514,9 +516,9 @@ def learn_separated_mixture(
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
     of that for one that enters or leaves, so a search of depth D costs D shares. Nothing is divided by a private size. In practical
     mode public shares of the budget pay for searches (three tenths for one that finds components by itself), for rounds (joint Gram
-    matrices of all components, at the price of a single one), for a choice by noisy scores among the starts of "soft_em", and a
-    fiftieth for the count of the fit. In mode "theory" the leaves are released together, with exact integer sensitivities for a row
-    that stays in its leaf and one that moves; counts are free.
+    matrices of all components, at the price of a single one), and for a choice by noisy scores among the starts of "soft_em". In
+    mode "theory" the leaves are released together, with exact integer sensitivities for a row that stays in its leaf and one that
+    moves; their counts are free. In both modes a fiftieth (of an epsilon, a twentieth) pays for the count of the fit.
 
     Notes
     -----
