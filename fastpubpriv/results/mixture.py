@@ -151,7 +151,7 @@ class MixtureResult(Mixture):
     method: str
     tree: Any = None
     fit_distance: float | None = None
-    fit_interval: tuple[float, ...] | None = None
+    fit_interval: tuple[float, float] | None = None
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def plot(
@@ -216,9 +216,9 @@ class MixtureResult(Mixture):
             graded = (Reason.POOR_FIT, Reason.ROUGH_FIT, Reason.NOT_GAUSSIAN, Reason.FEW_ROWS)
             causes = dict.fromkeys(graded, f"the mixture {self._fit_text}")
         if self.n_components < self._asked:
-            found = f"{self.n_components} of {self._asked} components were found"
+            count = f"{self.n_components} of {self._asked} components were found"
             for reason in (Reason.UNRESOLVED, Reason.FEW_ROWS):
-                causes[reason] = "; ".join(filter(None, [found, causes.get(reason)]))
+                causes[reason] = "; ".join(filter(None, [count, causes.get(reason)]))
         return causes
 
     def _own(self, level: float) -> Contents:

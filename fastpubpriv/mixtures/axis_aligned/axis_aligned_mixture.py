@@ -179,13 +179,16 @@ def learn(task: Task) -> LearnedMixture:
     return em.measured(task, learned, choosing, cost=for_count)
 
 
+def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
+    """Return an upper bound on the noise draws: a histogram of pairs, one for each possible scale, the choice, and the count."""
+    histograms = (results.DYADIC_SCALES + 1) * n * dim
+    return histograms + 1 + count_draws(components)
+
+
 METHOD = AxisMethod(
     name="list_decoding",
     learn=learn,
-    # The histogram of the pairs, one for each possible scale, and the choice.
-    draws=lambda n, dim, components, known_std: (
-        (results.DYADIC_SCALES + 1) * n * dim + 1 + count_draws(components)
-    ),
+    draws=most_draws,
     prepare=check_feasible,
     seconds=partial(em.choosing, shares=(1, 1, 1)),
     candidates=MAX_CANDIDATES,
@@ -426,6 +429,7 @@ def learn_axis_aligned_mixture(
     )
     with np.errstate(all="ignore"):
         typical = None if public is None else without_far(public, n_components)
+    in_data_units: Any = {"box": box, "factor": factor}
     task = Task(
         run=run,
         n_components=n_components,
@@ -435,8 +439,7 @@ def learn_axis_aligned_mixture(
         accuracy=accuracy,
         public=typical,
         known_std=factor is not None,
-        box=box,
-        factor=factor,
+        **in_data_units,
     )
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):

@@ -567,15 +567,10 @@ def learn(task: Task) -> LearnedMixture:
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     # No reason follows for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
     at = task.bounded(learned)
-    fit = em.fit_of_cells(
-        cells,
-        steps[0],
-        at.weights,
-        at.means[:, 0],
-        at.stds[:, 0],
-        rows_per_person=account.rows_per_person,
-        smooth=not rounded and not tied[0] > 0.0,
-    )
+    line = at.weights, at.means[:, 0], at.stds[:, 0]
+    smooth = not rounded and not tied[0] > 0.0
+    copies = account.rows_per_person
+    fit = em.fit_of_cells(cells, steps[0], *line, rows_per_person=copies, smooth=smooth)
     return replace(learned, unseen=narrow, fit=fit)
 
 

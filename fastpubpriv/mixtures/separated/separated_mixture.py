@@ -572,12 +572,20 @@ def learn_separated_mixture(
         warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = session.asked(ledger, random_state, threads, progress)
     learn = _learn_rounds if mode == "practical" else _learn_in_theory
-    learnt = learn(rows, public, shape, chosen, budget, weight_floor, box=box, **options)
+    limits = ReportLimits(weight_floor, box)
+    learnt = learn(rows, public, shape, chosen, budget, limits, **options)
     facts = {"n_components_asked": k, "fallback_columns": constant}
     result = replace(learnt, diagnostics={**learnt.diagnostics, **facts})
     return session.warned(
         "learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ()
     )
+
+
+class ReportLimits(NamedTuple):
+    """Limits of what a result reports: the least weight over an equal one, and bounds of the columns."""
+
+    weight_floor: float
+    box: Box | None
 
 
 def _learn_in_theory(
@@ -586,9 +594,7 @@ def _learn_in_theory(
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
-    weight_floor: float,
-    *,
-    box: Box | None,
+    limits: ReportLimits,
     **options: Any,
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
@@ -624,12 +630,12 @@ def _learn_in_theory(
             spending=of_leaves,
             mode="theory",
             failure_prob=shape.failure_prob,
-            weight_floor=weight_floor,
+            weight_floor=limits.weight_floor,
         )
         facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
         name = f"{chosen.name}, theory"
         learnt = result_of_leaves(learnt, clustering, name, len(public), **facts)
-        learnt = fit.with_fit(run, bounded(learnt, box), public, asked=k)
+        learnt = fit.with_fit(run, bounded(learnt, limits.box), public, asked=k)
         if learnt.n_components == k:
             return learnt
         # The search stopped early: a component may stand for several, whatever the count shows.
@@ -665,9 +671,7 @@ def _learn_rounds(
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
-    weight_floor: float,
-    *,
-    box: Box | None,
+    limits: ReportLimits,
     **options: Any,
 ) -> MixtureResult:
     """Run rounds of soft EM from several starts or from the leaves of a search, and release a count of the fit."""
@@ -698,7 +702,7 @@ def _learn_rounds(
                 "clustering_share": float(plan.searches[chosen.name]),
             }
         k = len(state.at.weights)
-        weights = np.maximum(state.at.weights, weight_floor / k)
+        weights = np.maximum(state.at.weights, limits.weight_floor / k)
         predicted = fit.gaussian_tv(*state.errors)
         learnt = MixtureResult(
             weights=weights / weights.sum(),
@@ -725,7 +729,7 @@ def _learn_rounds(
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
             **run.fields(n_pub),
         )
-        learnt = bounded(learnt, box)
+        learnt = bounded(learnt, limits.box)
         return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
 
 
