@@ -429,7 +429,7 @@ def learn_axis_aligned_mixture(
     )
     with np.errstate(all="ignore"):
         typical = None if public is None else without_far(public, n_components)
-    in_data_units: Any = {"box": box, "factor": factor}
+    known: Any = {"known_std": factor is not None, "factor": factor, "box": box}
     task = Task(
         run=run,
         n_components=n_components,
@@ -438,8 +438,7 @@ def learn_axis_aligned_mixture(
         candidates=size,
         accuracy=accuracy,
         public=typical,
-        known_std=factor is not None,
-        **in_data_units,
+        **known,
     )
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):
