@@ -545,6 +545,27 @@ def test_a_count_that_was_not_reserved_is_refused(monkeypatch):
 
 
 @pytest.mark.extended
+@pytest.mark.parametrize("tails", [math.inf, 4.0])
+@pytest.mark.parametrize(
+    "name",
+    ["soft EM", "soft EM, pure", "tree", "theory, pure", "dp_em", "sketch", "known variance"],
+)
+def test_intervals_of_calls_hold_the_truth(name, tails):
+    """The shares of the cells of each answer, by 200,000 rows of the law and as many draws of the answer."""
+    learner, options = CALLS[name]
+    law = rows_of(np.random.default_rng(99), 200_000, tails=tails)
+    for seed, n in enumerate((8_000, 40_000, 8_000)):
+        rng = np.random.default_rng(seed)
+        rows = rows_of(rng, n, tails=tails)
+        found = learner(rows, random_state=seed, **with_public(rng, **options))
+        answer = fit.Gaussians.of(found.weights, found.means, found.covariances)
+        own = found.sample(200_000, random_state=seed)
+        truth = 0.5 * np.abs(cell_shares(answer, law) - cell_shares(answer, own)).sum()
+        lower, upper = found.fit_interval
+        assert lower <= truth <= upper
+
+
+@pytest.mark.extended
 def test_true_mixtures_are_ok():
     """Of 40 answers to true mixtures at most two have a reason."""
     rng = np.random.default_rng(0)
