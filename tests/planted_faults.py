@@ -26,6 +26,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "rounds that follow private rows": "test_gaussian_replay.py::test_catches_rounds_that_follow_private_rows",
         "a cut that looks at private rows": "test_mixture_replay.py::test_catches_a_cut_that_looks_at_private_rows",
         "a tree that asks too often": "test_mixture_replay.py::test_catches_a_tree_that_asks_too_often",
+        "cells of a fit that follow other rows": "test_mixture_replay.py"
+        "::test_catches_a_count_of_theory_whose_cells_follow_other_rows",
         "a cost that was forgotten": "test_record_replay.py::test_a_cost_that_was_forgotten_is_caught",
         "a gradient that is not clipped": "test_gradient_replay.py::test_a_gradient_that_is_not_clipped_is_caught",
         "a batch that depends on rows": "test_gradient_replay.py::test_a_batch_that_depends_on_rows_is_caught",
@@ -115,6 +117,9 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found",
         "11, 12: intervals of a mean without its tails": "test_engine.py"
         "::test_an_interval_of_a_mean_without_its_tails_is_found",
+        "the distance of a mixture at half its deviations": "test_fit.py"
+        "::test_an_interval_of_half_the_deviations_is_noticed",
+        "a count of theory that was not reserved": "test_fit.py::test_a_count_that_was_not_reserved_is_refused",
         "parts of a half-width without undetected rows": "test_interval_parts.py"
         "::test_a_half_without_undetected_rows_is_not_the_interval",
         "13: a mean without sampling, or without clipping": "test_engine.py::test_a_mean_without_a_term_is_found",

@@ -223,10 +223,6 @@ GROUPS = 32  # number of groups of equal probability under the mixture into whic
 # bound on the step between values, in deviations of a component, below which a comb would be
 # detected
 FINE_STEP = 0.5
-# A fit is poor if its total variation beyond chance exceeds POOR_CELLS, and POOR_SPREAD times the root sum of squares of the
-# groups' standard deviations (2.5 standard deviations of chance).
-POOR_CELLS = 0.02
-POOR_SPREAD = 0.44
 # Bins in the tails of a Gaussian that a threshold hides, and noise standard deviations, that may look like ties.
 HIDDEN_BINS = 4.0
 HIDDEN_STDS = 3.0

@@ -26,6 +26,7 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
     chosen_method,
 )
 from fastpubpriv.mixtures.axis_aligned.em import choice_rows
+from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
@@ -185,7 +186,7 @@ def plan_separated_mixture(
         depth = tree_depth(chosen, shape)
         practical = mode == "practical"
         rows = n_priv * weight
-        draws = soft_draws(dim, k) if practical else leaf_draws(dim, k)
+        draws = soft_draws(dim, k) if practical else leaf_draws(dim, k) + count_draws(k)
         spending = spending_of(budget, search_draws(chosen, shape) + draws)
         details = {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)}
         if practical:
@@ -199,7 +200,8 @@ def plan_separated_mixture(
             }
         else:
             share = tuning.SEARCH_SHARE if depth else Fraction(0)
-            error = separated.lifted_errors(shape, rows, spending.part(1 - share))
+            of_leaves = spending.part(1 - share - count_share(spending))
+            error = separated.lifted_errors(shape, rows, of_leaves)
         if depth and not chosen.soft:
             details["search_depth"] = float(depth)
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.

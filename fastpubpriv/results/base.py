@@ -46,6 +46,7 @@ from fastpubpriv.results.reasons import (
     explained,
     ordered,
     status_of,
+    with_cause,
 )
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import listed
@@ -542,7 +543,7 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     for reason in (each for each in reasons if each.level == "unreliable"):
         parts = zip(labels, result.part_reasons, strict=False)
         named = list(dict.fromkeys(label for label, own in parts if reason in own))
-        text = f"{reason.value} ({reason.sentence})"
+        text = f"{reason.value} ({with_cause(reason, result._causes)})"
         if named:
             text += f": {', '.join(named[:MOST_NAMED])}"
         if len(named) > MOST_NAMED:
@@ -773,6 +774,11 @@ class Result(Value):
         return tuple(map(status_of, self.part_reasons))
 
     @property
+    def _causes(self) -> Mapping[Reason, str]:
+        """Texts with the numbers of this result that follow the sentence of a reason."""
+        return {}
+
+    @property
     def _most_rows(self) -> int:
         """Number of private rows; where the unit is a person, the number if each had `rows_per_person`."""
         return self.n_priv * max(self.rows_per_person, 1)
@@ -858,7 +864,7 @@ class Result(Value):
         return table, [
             *sizes,
             *own,
-            *explained(self.reasons, self._judged_parts),
+            *explained(self.reasons, self._judged_parts, self._causes),
             ("Spent", explain(self.spent, self.releases)),
             ("Neighbors", self.relation),
             *([("Ranges", ranges)] if ranges else []),

@@ -17,6 +17,7 @@ from fastpubpriv.results import plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape, with_reasons
 from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
 from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources.column_names import points
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
@@ -106,8 +107,10 @@ class MixtureResult(Mixture):
     in some direction. "wide": a closed form predicts a total variation error above 0.1 from noise and few rows. "few_public_rows":
     it has a single public row, or all are equal in some column, so that the spread of other components is used.
     "ties": it represents values that many rows share, or is so narrow that it may. "shortlist": only the heaviest of too many
-    candidates were compared. A noisy count that tests the fit reports "poor_fit"; "not_gaussian", if rows and estimate differ
-    mostly in the shells around the component's mean; and "few_rows", if the test was uninformative.
+    candidates were compared. A noisy count says how far the rows are from the estimate, and grades it by the lower end of
+    `fit_interval`. Above .02: "rough_fit", or "not_gaussian" if they differ mostly in the shells around the component's mean; means
+    and weights then hold as a summary. Above .15: "poor_fit". "few_rows": the count is uninformative, or fewer components than
+    requested were found and it does not exclude another one (an upper end above .1).
 
     Attributes
     ----------
@@ -123,6 +126,12 @@ class MixtureResult(Mixture):
         The algorithm that ran.
     tree : ClusterTree or None
         The tree that assigns rows to components, if the algorithm clustered.
+    fit_distance : float or None
+        Total variation between the rows and the mixture, beyond what noise and chance explain, as far as the cells of a noisy count
+        show it (`diagnostics["fit_cells"]` of them): a share of the rows, and a lower bound on the whole. It does not say whether
+        components are the classes that a user may know: those need not be Gaussian. None if nothing was counted.
+    fit_interval : (float, float) or None
+        Ends between which that total variation lies, at about 95 %.
     diagnostics : mapping
         Released or public numbers about the run.
 
@@ -141,6 +150,8 @@ class MixtureResult(Mixture):
     structure: tuple[str, ...]
     method: str
     tree: Any = None
+    fit_distance: float | None = None
+    fit_interval: tuple[float, float] | None = None
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def plot(
@@ -173,26 +184,58 @@ class MixtureResult(Mixture):
 
     def _fits_together(self) -> bool:
         known = len(self.structure) == len(self.weights) and {*self.structure} <= {*STRUCTURES}
-        return known and super(MixtureResult, self)._fits_together()
+        return known and self._fit_is_whole() and super(MixtureResult, self)._fits_together()
+
+    def _fit_is_whole(self) -> bool:
+        """Whether distance and interval of the fit are both there, in order, or both missing."""
+        if self.fit_distance is None or self.fit_interval is None:
+            return self.fit_distance is None and self.fit_interval is None
+        if len(self.fit_interval) != 2:
+            return False
+        lower, upper = self.fit_interval
+        return 0.0 <= lower <= self.fit_distance <= upper <= 1.0
+
+    @property
+    def _asked(self) -> int:
+        """Number of components that were requested."""
+        asked = self.diagnostics.get("n_components_asked")
+        return asked if isinstance(asked, int) else self.n_components
+
+    @property
+    def _fit_text(self) -> str:
+        """By how many of the rows the mixture differs from them; "" if nothing was counted."""
+        if self.fit_interval is None:
+            return ""
+        lower, upper = self.fit_interval
+        return f"differs from the rows by about {lower:.2g} to {upper:.2g} of them"
+
+    @property
+    def _causes(self) -> Mapping[Reason, str]:
+        causes = {}
+        if self._fit_text:
+            graded = (Reason.POOR_FIT, Reason.ROUGH_FIT, Reason.NOT_GAUSSIAN, Reason.FEW_ROWS)
+            causes = dict.fromkeys(graded, f"the mixture {self._fit_text}")
+        if self.n_components < self._asked:
+            count = f"{self.n_components} of {self._asked} components were found"
+            for reason in (Reason.UNRESOLVED, Reason.FEW_ROWS):
+                causes[reason] = "; ".join(filter(None, [count, causes.get(reason)]))
+        return causes
 
     def _own(self, level: float) -> Contents:
         table, _ = super(MixtureResult, self)._own(level)
         weight, *others = table.columns
-        table = dataclasses.replace(
-            table, columns=[weight, TableColumn("structure", self.structure), *others]
-        )
-        asked = self.diagnostics.get("n_components_asked", self.n_components)
-        components = (
-            f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
-        )
-        details = [("Found", components)]
-        if (gap := self.diagnostics.get("fit_gap")) is not None:
-            null = self.diagnostics["fit_null"]
-            unexplained = self.diagnostics["unexplained"]
-            fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"
-            details.append(
-                ("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component")
-            )
+        heads = [weight, TableColumn("structure", self.structure)]
+        distances = self.diagnostics.get("fit_distances", ())
+        if len(distances) == self.n_components:
+            heads.append(TableColumn("differs", distances, np.full(len(distances), 0.1)))
+        table = dataclasses.replace(table, columns=[*heads, *others])
+        method = self.method.replace("_", " ")
+        details = [("Found", f"{self.n_components} of {self._asked} components, by {method}")]
+        if self._fit_text:
+            cells = self.diagnostics.get("fit_cells", 0)
+            unexplained = self.diagnostics.get("unexplained", 0.0)
+            far = f"{unexplained:.2%} of the rows lie far from every component"
+            details.append(("Fit", f"{self._fit_text} ({cells} cells); {far}"))
         borrowed = self.diagnostics.get("fallback_columns", ())
         return table, [
             *details,

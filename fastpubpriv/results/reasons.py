@@ -6,7 +6,7 @@ is not a reason; results record it in the field `structure`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -82,7 +82,7 @@ class Reason(StrEnum):
     POOR_FIT = (
         "poor_fit",
         "unreliable",
-        "private rows differ from it by more than noise and chance explain",
+        "private rows differ from it by far more than noise and chance explain: it does not describe them",
     )
     EXACT_FIT = (
         "exact_fit",
@@ -114,10 +114,15 @@ class Reason(StrEnum):
         "caution",
         "persons with more rows than were used decide less than their rows do",
     )
+    ROUGH_FIT = (
+        "rough_fit",
+        "caution",
+        "private rows differ from it by more than noise and chance explain: means and weights hold as a summary",
+    )
     NOT_GAUSSIAN = (
         "not_gaussian",
         "caution",
-        "its rows fall off in another way than a Gaussian does",
+        "its rows fall off in another way than a Gaussian does: means and weights hold as a summary",
     )
     TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
     SHORTLIST = (
@@ -169,10 +174,22 @@ def with_clipped(parts: PartReasons, clipped: Sequence[bool]) -> PartReasons:
     )
 
 
-def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:
-    """Return the status of a result, with the numbers of its parts, and each reason with its sentence, as (name, text) pairs."""
+def explained(
+    reasons: Reasons, parts: PartReasons = (), causes: Mapping[Reason, str] | None = None
+) -> list[tuple[str, str]]:
+    """Return the status of a result, with the numbers of its parts, and each reason with its sentence, as (name, text) pairs.
+
+    `causes` are texts with the numbers of this result, which follow the sentence of a reason.
+    """
     status = status_of(reasons)
     of_parts = [status_of(each) for each in parts]
     counted = ", ".join(f"{of_parts.count(each)} {each}" for each in STATUSES if each in of_parts)
     status_text = f"{status} ({counted})" if reasons and len(parts) > 1 else status
-    return [("Status", status_text), *((reason.value, reason.sentence) for reason in reasons)]
+    texts = [(reason.value, with_cause(reason, causes or {})) for reason in reasons]
+    return [("Status", status_text), *texts]
+
+
+def with_cause(reason: Reason, causes: Mapping[Reason, str]) -> str:
+    """Return the sentence of a reason, followed by its cause, if there is one."""
+    cause = causes.get(reason)
+    return reason.sentence if cause is None else f"{reason.sentence}; {cause}"

@@ -440,6 +440,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     Attributes
     ----------
     weights_, means_, covariances_ : (k,), (k, d), (k, d, d) float64
+    fit_distance_, fit_interval_ : float, (float, float)
+        By how many of the rows the mixture differs from them, as far as a noisy count shows it.
     result_ : MixtureResult
         The released result, with the reasons of each component.
 
@@ -459,7 +461,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     bounds: Any = None
 
     _call = staticmethod(learn_separated_mixture)
-    _released = ("weights", "means", "covariances")
+    _released = ("weights", "means", "covariances", "fit_distance", "fit_interval")
 
     def fit_predict(self, X: Any, y: Any = None, **public: Any) -> IntArray:
         """Fit, and return the component of each private row. The components are private, the labels of the rows are not."""

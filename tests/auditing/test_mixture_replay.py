@@ -22,6 +22,7 @@ from fastpubpriv import (
     no_public_baseline,
 )
 from fastpubpriv.auditing import replay as auditing
+from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.separated import search_state, searches
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
@@ -186,9 +187,9 @@ def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     assert price >= Fraction(99, 100) * recorded.calls[0].reserve.cost
 
 
-def caught(monkeypatch, module, name, fault, match):
+def caught(monkeypatch, module, name, fault, match, method="tree"):
     monkeypatch.setattr(module, name, fault)
-    recording = Recording(learner(BUDGETS["zcdp"], METHODS["tree"]), ROWS, BUDGETS["zcdp"])
+    recording = Recording(learner(BUDGETS["zcdp"], METHODS[method]), ROWS, BUDGETS["zcdp"])
 
     def replay_all():
         for index, row in neighbors(recording, np.random.default_rng(1)):
@@ -227,6 +228,26 @@ def test_catches_directions_of_unclipped_rows(monkeypatch):
         return original(far, payer, rows, executor, **options)
 
     caught(monkeypatch, search_state.SecondMoment, "release", farther, "depends on private rows")
+
+
+@pytest.mark.parametrize("method", ["algorithms 6 and 7", "algorithms 9 and 10"])
+def test_catches_a_count_of_theory_whose_cells_follow_other_rows(monkeypatch, method):
+    original = fit.cell_codes
+
+    def following(chunk, *, at, axes):
+        (codes,) = original(chunk, at=at, axes=axes)
+        missing = np.count_nonzero(codes < 0)
+        return [np.where(codes < 0, codes, codes ^ (missing % 2))]
+
+    caught(monkeypatch, fit, "cell_codes", following, "fit", method)
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+def test_theory_counts_its_fit_last(notion):
+    options = METHODS["algorithms 9 and 10"]
+    recorded = Recording(learner(BUDGETS[notion], options), ROWS, BUDGETS[notion])
+    assert recorded.calls[-1].name == "fit"
+    assert recorded.result.fit_interval is not None
 
 
 def test_catches_a_tree_that_asks_too_often(monkeypatch):

@@ -21,7 +21,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import dp_em, em, private_start
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.fit import public_ties
+from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.select import warn_few
 from fastpubpriv.mixtures.separated.public_shapes import without_far
@@ -36,6 +36,8 @@ from fastpubpriv.sources.views import linear_rows, split_rows
 
 MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
+# share of the epsilon of the block of the choice for the count of the fit, with Laplace noise
+CHOICE_COUNT = COUNT_SHARES[1]
 
 
 def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
@@ -88,9 +90,8 @@ def check_feasible(
         )
         weight = asked.corruption_weight
         sizes = [asked.variance_rows, asked.mean_rows]
-    for_choice = results.selection_rows(
-        math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob
-    )
+    epsilon = float(budget.amounts[0] * (1 - CHOICE_COUNT))
+    for_choice = results.selection_rows(math.log(MAX_CANDIDATES), accuracy, epsilon, failure_prob)
     needed = sum(sizes) + for_choice
     if n < needed:
         raise InfeasibleError(
@@ -118,6 +119,8 @@ def learn(task: Task) -> LearnedMixture:
     most = dim if known else dim * thresholds.scale_bound
     decoders.check_histograms(run, decoders.mean_partitions([[1.0] * most]), mean_block.n)
     check_rows(choice_block.n, dim)
+    for_count = run.account.beside.part(CHOICE_COUNT)
+    for_count.grid("count", count_draws(k), choice_block.n)
     run.account.open()
     scales = [[1.0]] * dim
     if before:
@@ -169,14 +172,23 @@ def learn(task: Task) -> LearnedMixture:
     reason = (
         Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
     )
-    return em.choose(run.block(choice_block), candidates, reason=reason, diagnostics=facts)
+    choosing = run.block(choice_block)
+    learned = em.choose(
+        choosing, candidates, reason=reason, diagnostics=facts, share=1 - CHOICE_COUNT
+    )
+    return em.measured(task, learned, choosing, cost=for_count)
+
+
+def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
+    """Return an upper bound on the noise draws: a histogram of pairs, one for each possible scale, the choice, and the count."""
+    histograms = (results.DYADIC_SCALES + 1) * n * dim
+    return histograms + 1 + count_draws(components)
 
 
 METHOD = AxisMethod(
     name="list_decoding",
     learn=learn,
-    # The histogram of the pairs, one for each possible scale, and the choice.
-    draws=lambda n, dim, components, known_std: (results.DYADIC_SCALES + 1) * n * dim + 1,
+    draws=most_draws,
     prepare=check_feasible,
     seconds=partial(em.choosing, shares=(1, 1, 1)),
     candidates=MAX_CANDIDATES,
@@ -294,12 +306,15 @@ def learn_axis_aligned_mixture(
     MixtureResult
         `part_reasons` of a component: "ties" if many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it represents values or groups of them, or is so narrow
-        that it may represent one value, with "poor_fit" if a count shows that it does not follow them; "unresolved" if noise
-        hides its mean; "wide", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`; and for all components "fallback"
-        if a stage found nothing and was replaced by a coarser estimate, or nothing at all was found and the result is the public
-        N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and chose among the heaviest, for
-        which the theorem does not hold, though they usually include the best. `diagnostics` has the findings of each stage
+        that it may represent one value, with "rough_fit" or "poor_fit" if a count shows that it does not follow them;
+        "unresolved" if noise hides its mean; "wide", "rough_fit", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`;
+        and for all components "fallback" if a stage found nothing and was replaced by a coarser estimate, or nothing at all was
+        found and the result is the public N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and
+        chose among the heaviest, for which the theorem does not hold, though they usually include the best. `diagnostics` has the
+        findings of each stage
         (`tied_share` and `step` of each column, the step None if unknown); `chosen` is the index in the list of candidates.
+        `fit_distance` and `fit_interval` say by how many of the rows the answer differs from them, as far as cells of a count show
+        it. Without public rows, columns of rounded values are left out of it; if all are rounded, it is by all, and is not graded.
 
     Raises
     ------
@@ -312,8 +327,8 @@ def learn_axis_aligned_mixture(
     of rows, fixed by public numbers, so each stage has the whole (epsilon, delta). "sketch": two such blocks for the range; on the
     other rows, Gaussian noise on counts, second moments and sums of bounded statistics, whose rhos add up to at most the allowance.
     "public_list": one choice at epsilon (scores of sensitivity 1). "dp_em": public shares of the budget for searches, sums of
-    clipped statistics and a choice. Public: n_priv, dim, x_pub, all arguments. With public rows or several columns, a fiftieth of
-    the budget (a twentieth of an epsilon) pays for a count that tests the fit; "univariate" tests it by cells counted anyway.
+    clipped statistics and a choice. Public: n_priv, dim, x_pub, all arguments. A fiftieth of the budget (of an epsilon, a
+    twentieth; in "list_decoding", of the block of the choice) pays for the count of the fit; "univariate" reads it off its cells.
 
     Notes
     -----
@@ -414,6 +429,7 @@ def learn_axis_aligned_mixture(
     )
     with np.errstate(all="ignore"):
         typical = None if public is None else without_far(public, n_components)
+    known: Any = {"known_std": factor is not None, "factor": factor, "box": box}
     task = Task(
         run=run,
         n_components=n_components,
@@ -422,7 +438,7 @@ def learn_axis_aligned_mixture(
         candidates=size,
         accuracy=accuracy,
         public=typical,
-        known_std=factor is not None,
+        **known,
     )
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):
@@ -456,7 +472,8 @@ def _result(
         means = learned.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
     order = np.argsort(-learned.weights, kind="stable")
-    reasons = em.component_reasons(learned, tied, steps, known_std=factor is not None)
+    reasons = em.component_reasons(learned, tied, steps, known_std=factor is not None, asked=asked)
+    fitted = {} if learned.fit is None else learned.fit.fields
     return MixtureResult(
         weights=learned.weights[order] / learned.weights.sum(),
         means=means[order],
@@ -476,5 +493,6 @@ def _result(
             "range": "public rows" if n_pub and method.needs_public else "released",
             "scales": "argument" if factor is not None else "released",
         },
+        **fitted,
         **run.fields(n_pub),
     )

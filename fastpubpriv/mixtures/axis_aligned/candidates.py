@@ -565,12 +565,12 @@ def learn(task: Task) -> LearnedMixture:
             8.0 * float(np.spacing(np.abs(learned.means).max())),
         )
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
-    fit = None
-    # The fit is not tested for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
-    if learned.reason is None and not rounded and not tied[0] > 0.0:
-        fit = em.fit_of_cells(
-            cells, steps[0], learned.weights, learned.means[:, 0], learned.stds[:, 0]
-        )
+    # No reason follows for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
+    at = task.bounded(learned)
+    line = at.weights, at.means[:, 0], at.stds[:, 0]
+    smooth = not rounded and not tied[0] > 0.0
+    copies = account.rows_per_person
+    fit = em.fit_of_cells(cells, steps[0], *line, rows_per_person=copies, smooth=smooth)
     return replace(learned, unseen=narrow, fit=fit)
 
 

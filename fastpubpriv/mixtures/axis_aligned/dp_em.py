@@ -116,7 +116,8 @@ def learn_from_list(task: Task) -> LearnedMixture:
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(task.run.account.spending)
-    return em.measured(task, choose(task.run, listed, diagnostics={}, share=share))
+    learned = choose(task.run, listed, diagnostics={}, share=share)
+    return em.measured(task, learned, task.run)
 
 
 PUBLIC_LIST = AxisMethod(
@@ -406,7 +407,7 @@ def learn(task: Task) -> LearnedMixture:
         low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
         predicted=gaussian_tv(*state.errors),
     )
-    return em.measured(task, learned)
+    return em.measured(task, learned, run)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:

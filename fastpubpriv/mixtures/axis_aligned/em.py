@@ -18,17 +18,25 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.estimators.output_bounds import Box, narrowed
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.fit import BLIND, CHANCE, MOST_OPEN, measure
-from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
+from fastpubpriv.mixtures.fit import (
+    BLIND,
+    CHANCE,
+    MOST_OPEN,
+    MeasuredFit,
+    measure,
+)
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.mixture import ROUNDING
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
@@ -455,25 +463,33 @@ def choose(
     )
 
 
-def measured(task: Task, learned: LearnedMixture) -> LearnedMixture:
-    """Return the mixture with a released count of its fit; the public N(0, 1) and fits without public rows are not tested."""
-    if learned.nothing or task.public is None:
-        return learned
+def measured(
+    task: Task, learned: LearnedMixture, run: Session, *, cost: Spending | None = None
+) -> LearnedMixture:
+    """Return the mixture with a released count of its fit, by the rows of a run; see `measure` for the cost."""
+    public = np.zeros((0, run.rows.dim)) if task.public is None else task.public
     weights = learned.weights / learned.weights.sum()
-    return replace(
-        learned,
-        fit=measure(task.run, weights, learned.means, learned.covariances, public=task.public),
-    )
+    at = task.bounded(learned)
+    fit = measure(run, weights, at.means, at.covariances, public=public, cost=cost)
+    return replace(learned, fit=fit)
 
 
 def fit_of_cells(
-    cells: CellHistogram, step: float, weights: FloatArray, means: FloatArray, stds: FloatArray
-) -> MeasuredFit | None:
-    """Return the goodness of fit of a mixture (k,) on the line by already released counts of cells, at no cost; None if the bound
-    `step` on the step between values is not small relative to every standard deviation, so that cells may show a comb.
+    cells: CellHistogram,
+    step: float,
+    weights: FloatArray,
+    means: FloatArray,
+    stds: FloatArray,
+    *,
+    rows_per_person: int = 1,
+    smooth: bool = True,
+) -> MeasuredFit:
+    """Return the fit of a mixture (k,) on the line by already released counts of cells, at no cost.
+
+    No reason follows from it if values are not `smooth`, or if the bound `step` on the step between them is not small relative to
+    every standard deviation, so that cells may show a comb. So many rows of one person may be equal.
     """
-    if not step <= tuning.FINE_STEP * float(stds.min()):
-        return None
+    is_fine = step <= tuning.FINE_STEP * float(stds.min())
     below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
     expected = np.diff(below, axis=0)
     group = np.minimum(
@@ -489,22 +505,23 @@ def fit_of_cells(
         observed *= cells.total / max(total, 1.0)
     std = np.sqrt(
         np.bincount(group) * (cells.noise_std / cells.total) ** 2
-        + share * (1.0 - share) / cells.total
+        + share * (1.0 - share) * rows_per_person / cells.total
     )
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
-    gaps = np.maximum(np.abs(observed - share) - std, 0.0) / 2.0
+    off = np.abs(observed - share)
+    gaps = np.maximum(off - std, 0.0) / 2.0
     nulls = CHANCE * std
-    excess = float((gaps - nulls).sum())
-    least = tuning.POOR_SPREAD * float(np.linalg.norm(std))
     return MeasuredFit(
         gaps=gaps @ belongs,
         nulls=nulls @ belongs,
+        totals=off @ belongs / 2.0,
         outer=np.zeros(len(weights)),
         beyond=np.zeros(len(weights)),
         shares=weights / weights.sum(),
-        poor=np.full(len(weights), excess > max(tuning.POOR_CELLS, least)),
+        error=float(np.linalg.norm(std)),
+        cells=len(share),
         blind=float(nulls.sum()) > BLIND,
-        floor=tuning.POOR_CELLS,
+        graded=smooth and is_fine,
     )
 
 
@@ -551,6 +568,23 @@ class Task:
     accuracy: float | None = None
     public: FloatArray | None = None
     known_std: bool = False  # every component has standard deviation one in every coordinate
+    box: Box | None = None  # bounds of the columns, in data units
+    factor: FloatArray | None = (
+        None  # lower root of a known covariance: data units of the rows of `run`
+    )
+
+    def bounded(self, learned: LearnedMixture) -> LearnedMixture:
+        """Return the mixture within bounds, as the caller gets it: that is what a count of the fit is compared with."""
+        if self.box is None:
+            return learned
+        if self.factor is None:
+            means = np.clip(learned.means, *self.box)
+            covariances = narrowed(learned.covariances, means, self.box)
+            stds = np.sqrt(np.einsum("kii->ki", covariances))
+            return replace(learned, means=means, stds=stds)
+        clipped = np.clip(learned.means @ self.factor.T, *self.box)
+        means = solve_triangular(self.factor, clipped.T, lower=True).T
+        return replace(learned, means=means)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -620,9 +654,17 @@ def ties_of(
 
 
 def component_reasons(
-    learned: LearnedMixture, tied: list[float], steps: list[float], *, known_std: bool = False
+    learned: LearnedMixture,
+    tied: list[float],
+    steps: list[float],
+    *,
+    known_std: bool = False,
+    asked: int | None = None,
 ) -> PartReasons:
-    """Return the reasons of each component: TIES, the method's reason, UNRESOLVED if noise hides it, WIDE, or those of its fit."""
+    """Return the reasons of each component: TIES, the method's reason, UNRESOLVED if noise hides it, WIDE, or those of its fit.
+
+    `asked` is the requested number of components; None if all were found.
+    """
     weights = learned.weights / learned.weights.sum()
     means = learned.means
     stds = learned.stds
@@ -664,6 +706,4 @@ def component_reasons(
     )
     if learned.fit is None:
         return reasons
-    return tuple(
-        learned.fit.reasons(place, own, predicted[place]) for place, own in enumerate(reasons)
-    )
+    return learned.fit.all_reasons(reasons, predicted, asked=len(means) if asked is None else asked)

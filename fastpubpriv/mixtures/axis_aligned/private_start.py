@@ -30,8 +30,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mix
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
-    MOST_OPEN,
-    ComponentFit,
+    MeasuredFit,
     count_draws,
     count_share,
     gaussian_tv,
@@ -498,23 +497,22 @@ def run_rounds(
     return one_round(state, share=1 - plan.count - spent, name=LAST)
 
 
-def count_of_fit(
-    task: Task, run: Session, learned: LearnedMixture, columns: list[ColumnModes]
-) -> ComponentFit | None:
-    """Release the count of the fit, by the columns of values that are not rounded; None without such columns."""
+def count_of_fit(run: Session, learned: LearnedMixture, columns: list[ColumnModes]) -> MeasuredFit:
+    """Release the count of the fit, by the columns of values that are not rounded.
+
+    Without such columns it is by all of them, and no reason follows: steps of rounded values look like a misfit.
+    """
     smooth = tuple(j for j, column in enumerate(columns) if column.smooth)
-    if not smooth:
-        return None
-    if len(smooth) < len(columns):
-        chosen = ChosenColumns(smooth)
-        run = run.on(each_row(run.rows, chosen, len(smooth)))
-    covariances = learned.covariances[:, smooth][:, :, smooth]
-    means = learned.means[:, smooth]
+    counted = smooth or tuple(range(len(columns)))
+    if len(counted) < len(columns):
+        chosen = ChosenColumns(counted)
+        run = run.on(each_row(run.rows, chosen, len(counted)))
+    covariances = learned.covariances[:, counted][:, :, counted]
+    means = learned.means[:, counted]
     weights = learned.weights / learned.weights.sum()
-    nobody = np.zeros((0, len(smooth)))
+    nobody = np.zeros((0, len(counted)))
     fit = measure(run, weights, means, covariances, public=nobody)
-    few = len(weights) < task.n_components and fit.most > MOST_OPEN
-    return replace(fit, blind=fit.blind or few)
+    return replace(fit, graded=bool(smooth))
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -536,7 +534,8 @@ def learn(task: Task) -> LearnedMixture:
     marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=costs["cells"])
     columns = marginals(task, run, places, place_rows.n)
     if not any(column.fit.size for column in columns):
-        return em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
+        nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
+        return em.measured(task, nothing, run)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
     assigned = find_components(task, run, groups, frames, costs)
@@ -550,7 +549,7 @@ def learn(task: Task) -> LearnedMixture:
     learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
     is_whole = all(column.is_known for column in columns)
     low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    fit = count_of_fit(task, run, learned, columns)
+    fit = count_of_fit(run, task.bounded(learned), columns)
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 

@@ -15,7 +15,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.linalg import Whitening
-from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
+from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
     TRACE_BOUND,
@@ -67,7 +67,7 @@ from fastpubpriv.privacy.spending import Spending, noise_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
-from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons, ordered
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -501,8 +501,10 @@ def learn_separated_mixture(
     MixtureResult
         `weights`, `means`, `covariances` and `part_reasons` of the components found, the released `tree` that sends a row to its
         component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
-        shares; `predicted_total_variations`, of mode "practical"; `fit_gap` and `fit_null`: the difference between rows and
-        result by a noisy count, and its value under chance alone; `unexplained`: the share of rows far from every component).
+        shares; `predicted_total_variations`, of mode "practical"; `unexplained`: the share of rows far from every component).
+        `fit_distance` and `fit_interval` say by how many of the rows the answer differs from them, as far as a noisy count shows
+        it, and the reasons grade that; they do not say whether components are groups that you know. With fewer components than
+        requested in mode "theory", all are "unresolved": one of them may stand for several.
 
     Raises
     ------
@@ -514,9 +516,9 @@ def learn_separated_mixture(
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
     of that for one that enters or leaves, so a search of depth D costs D shares. Nothing is divided by a private size. In practical
     mode public shares of the budget pay for searches (three tenths for one that finds components by itself), for rounds (joint Gram
-    matrices of all components, at the price of a single one), for a choice by noisy scores among the starts of "soft_em", and a
-    fiftieth for the count of the fit. In mode "theory" the leaves are released together, with exact integer sensitivities for a row
-    that stays in its leaf and one that moves; counts are free.
+    matrices of all components, at the price of a single one), and for a choice by noisy scores among the starts of "soft_em". In
+    mode "theory" the leaves are released together, with exact integer sensitivities for a row that stays in its leaf and one that
+    moves; their counts are free. In both modes a fiftieth (of an epsilon, a twentieth) pays for the count of the fit.
 
     Notes
     -----
@@ -570,12 +572,20 @@ def learn_separated_mixture(
         warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = session.asked(ledger, random_state, threads, progress)
     learn = _learn_rounds if mode == "practical" else _learn_in_theory
-    learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
+    limits = ReportLimits(weight_floor, box)
+    learnt = learn(rows, public, shape, chosen, budget, limits, **options)
     facts = {"n_components_asked": k, "fallback_columns": constant}
-    result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **facts}), box)
+    result = replace(learnt, diagnostics={**learnt.diagnostics, **facts})
     return session.warned(
         "learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ()
     )
+
+
+class ReportLimits(NamedTuple):
+    """Limits of what a result reports: the least weight over an equal one, and bounds of the columns."""
+
+    weight_floor: float
+    box: Box | None
 
 
 def _learn_in_theory(
@@ -584,17 +594,20 @@ def _learn_in_theory(
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
-    weight_floor: float,
+    limits: ReportLimits,
     **options: Any,
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k = shape.n_components
     dim = shape.dim
     depth = searches.tree_depth(chosen, shape)
-    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k)
+    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k) + fit.count_draws(k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
+    counted = fit.count_share(run.account.spending)
     search_share = tuning.SEARCH_SHARE if depth else Fraction(0)
-    of_search, of_leaves = run.account.spending.split([search_share, 1 - search_share])
+    shares = [search_share, 1 - search_share - counted, counted]
+    of_search, of_leaves, of_count = run.account.spending.split(shares)
+    of_count.grid("count", fit.count_draws(k), rows.n)
     if depth:
         searches.check_search_grids(of_search, depth, chosen, dim, rows.n)
     check_leaf_grids(dim, rows.n, k, of_leaves)
@@ -617,10 +630,17 @@ def _learn_in_theory(
             spending=of_leaves,
             mode="theory",
             failure_prob=shape.failure_prob,
-            weight_floor=weight_floor,
+            weight_floor=limits.weight_floor,
         )
         facts = {"scaling": clustering.scaling, "clustering_share": float(search_share)}
-        return result_of_leaves(learnt, clustering, f"{chosen.name}, theory", len(public), **facts)
+        name = f"{chosen.name}, theory"
+        learnt = result_of_leaves(learnt, clustering, name, len(public), **facts)
+        learnt = fit.with_fit(run, bounded(learnt, limits.box), public, asked=k)
+        if learnt.n_components == k:
+            return learnt
+        # The search stopped early: a component may stand for several, whatever the count shows.
+        merged = tuple(ordered((*own, Reason.UNRESOLVED)) for own in learnt.part_reasons)
+        return replace(learnt, part_reasons=merged)
 
 
 def rounds_of(
@@ -651,7 +671,7 @@ def _learn_rounds(
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
-    weight_floor: float,
+    limits: ReportLimits,
     **options: Any,
 ) -> MixtureResult:
     """Run rounds of soft EM from several starts or from the leaves of a search, and release a count of the fit."""
@@ -682,7 +702,7 @@ def _learn_rounds(
                 "clustering_share": float(plan.searches[chosen.name]),
             }
         k = len(state.at.weights)
-        weights = np.maximum(state.at.weights, weight_floor / k)
+        weights = np.maximum(state.at.weights, limits.weight_floor / k)
         predicted = fit.gaussian_tv(*state.errors)
         learnt = MixtureResult(
             weights=weights / weights.sum(),
@@ -709,7 +729,8 @@ def _learn_rounds(
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
             **run.fields(n_pub),
         )
-        return fit.with_fit(run, learnt, public, predicted)
+        learnt = bounded(learnt, limits.box)
+        return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
 
 
 @shared_docs
