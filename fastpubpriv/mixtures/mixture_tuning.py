@@ -218,6 +218,19 @@ LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
 WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
 MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
 
+# ---- The same for full covariances (`pytest tests/mixtures/test_without_public_rows.py`).
+# Misclassified rows of a cut, over the rows of the lighter side, up to which it makes groups; a sketch tells apart the others. With
+# CONFUSED in its place, rows on the wrong side of one of several cuts may look like a group (20 columns, 3 components).
+CLEAN = 0.01
+# Maximum number of directions: those of largest variance, in which means that are far apart differ.
+FULL_DIRECTIONS = 5
+# standard deviation of the rows of a group along a direction, in units in which frequencies suit deviations of about one
+EXTENT = 4.0
+LEAST_GROUP = (
+    0.1  # minimum share of the rows in a component, unless it is given or 1 / (2 k) is less
+)
+FLAT = 0.03  # minimum eigenvalue of a group's correlations, whose noise may make them indefinite
+
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged
 # bound on the step between values, in deviations of a component, below which a comb would be

@@ -27,6 +27,7 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
 )
 from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
+from fastpubpriv.mixtures.separated import private_start
 from fastpubpriv.mixtures.separated import separated_mixture as separated
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
@@ -164,12 +165,14 @@ def plan_separated_mixture(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the relative Frobenius error of the smallest component's covariance, given that the component was identified."""
-    if n_pub < 2:
+    if n_pub == 1:
         raise InputError(
-            "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component"
+            "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component, or 0 for none"
         )
-    # The number of private rows is not known yet: n_pub passes its check.
-    k, weight = separated.check_components(n_components, min_weight, n_pub, n_pub)
+    # The number of private rows is not known yet: any number passes its check.
+    k, weight = separated.check_components(
+        n_components, min_weight, n_pub or None, separated.MOST_COMPONENTS
+    )
     wanted = SEARCH_METHODS.choose(method)
     shape = Shape(
         dim=dim,
@@ -180,7 +183,15 @@ def plan_separated_mixture(
         failure_prob=failure_prob,
     )
 
+    def without_public(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        separated.check_without_public(shape, wanted, budget, max(n_priv, tuning.START_LEAST_ROWS))
+        error, more = private_start.predict(n_priv, dim, k, weight, budget)
+        least = math.sqrt(dim * (dim + 1) / max(1.0, n_priv * weight))
+        return error.covariance, {"mean_error": error.mean, "without_privacy": least} | more
+
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        if n_pub == 0:
+            return without_public(n_priv, budget)
         chosen = choose_search(wanted, shape, noise_of(budget))
         depth = tree_depth(chosen, shape)
         practical = mode == "practical"

@@ -551,6 +551,9 @@ class Task:
     accuracy: float | None = None
     public: FloatArray | None = None
     known_std: bool = False  # every component has standard deviation one in every coordinate
+    start_name: str = (
+        "method='sketch'"  # what a warning of too few rows for a private start calls it
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
