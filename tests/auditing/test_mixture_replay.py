@@ -50,9 +50,8 @@ PURE = ("public", "soft EM", "algorithms 9 and 10")
 
 
 def learner(budget, options, **more):
-    return lambda x: learn_separated_mixture(
-        x, x_pub=PUBLIC, n_components=K, min_weight=0.2, budget=budget, **COMMON, **options, **more
-    )
+    given = {"x_pub": PUBLIC, "n_components": K, "min_weight": 0.2, **COMMON, **options, **more}
+    return lambda x: learn_separated_mixture(x, budget=budget, **given)
 
 
 def baseline(budget):
@@ -64,6 +63,10 @@ CASES = [
     for notion in BUDGETS
     for name, options in METHODS.items()
     if notion != "pure" or name in PURE
+] + [
+    # A large budget, at which so few rows pass every threshold: groups, sketch and rounds are reached.
+    pytest.param(budget, learner(budget, {"x_pub": None}), id=f"no public rows: {budget.epsilon}")
+    for budget in (ApproxDP(8, 1e-6), ApproxDP(60, 1e-6))
 ] + [
     pytest.param(BUDGETS[notion], baseline(BUDGETS[notion]), id=f"{notion}: baseline")
     for notion in ("zcdp", "approx")

@@ -178,8 +178,13 @@ def leading_directions(correlations: FloatArray, usable: BoolArray, most: int) -
 
 
 def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatArray:
-    """Move a group's frame to its released moments; return the correlations of its columns, positive definite."""
+    """Move a group's frame to its released moments; return the correlations of its columns, positive definite.
+
+    They are shrunk toward none by their noise, which is large in a small group of many columns.
+    """
     correlations = private_start.move_frame(frames, group, own) + np.eye(frames.centers.shape[1])
+    variance = own.off**2 + 1.0 / own.rows
+    correlations = soft_em.shrunken_change(correlations, own.on**2, variance)
     values, vectors = spectrum(correlations)
     positive: FloatArray = (vectors * np.maximum(values, tuning.FLAT)) @ vectors.T
     return positive
