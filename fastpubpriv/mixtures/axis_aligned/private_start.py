@@ -584,12 +584,21 @@ def count_of_fit(
 
 
 def release_columns(
-    task: Task, run: Session, pairs: Rows | None, place_rows: Rows, scales: int, cost: Spending
+    task: Task,
+    run: Session,
+    pairs: Rows | None,
+    place_rows: Rows,
+    scales: int,
+    cost: Spending,
+    modes: int = tuning.MANY_COLUMNS[1],
 ) -> list[ColumnModes]:
-    """Release scales and places of the columns, and their cells by the rows of `run`; return the fit of each column."""
+    """Release scales and places of the columns, and their cells by the rows of `run`; return the fit of each column.
+
+    `modes` is the maximum number of components of each of many columns.
+    """
     found, tied, steps = candidates.shown_scales(task.run, pairs, scales, task.n_components)
     places = candidates.shown_places(task.run.block(place_rows), found)
-    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=cost)
+    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=cost, modes=modes)
     return marginals(task, run, places, place_rows.n)
 
 

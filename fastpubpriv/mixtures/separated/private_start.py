@@ -340,7 +340,7 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     run = task.run.block(rest)
     costs = private_start.costs_of(run.account.spending)
     columns = private_start.release_columns(
-        task, run, plan.pairs, plan.places, plan.scales, costs["cells"]
+        task, run, plan.pairs, plan.places, plan.scales, costs["cells"], tuning.FULL_MODES
     )
     tied = [column.tied for column in columns]
     steps = [column.step for column in columns]
