@@ -219,12 +219,12 @@ WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another
 MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
 
 # ---- The same for full covariances (`pytest tests/mixtures/test_without_public_rows.py`).
-# Misclassified rows of a cut, over the rows of the lighter side, up to which it makes groups: those of modes 14 deviations apart. Nearer
-# ones are left to the sketch, by one Gram matrix of all rows. With .01 small groups had noisy matrices of their own: total variation .19
-# for .12 (20 columns, 3 components 20 apart); with CONFUSED rows on the wrong side of a cut were a group (.71 for .08, 10 apart).
+# Misclassified rows of a cut, over the rows of the lighter side, up to which it makes groups: of modes 14 deviations apart.
+# Nearer ones are left to the sketch, by one Gram matrix of all rows. With .01 small groups have noisy matrices of their own: total
+# variation .19 for .12 (20 columns, 3 components 20 apart). With CONFUSED rows on the wrong side of a cut are a group: .71 for .08.
 CLEAN = 1e-12
-# Maximum number of components of each of many columns. One that a fit leaves out puts the frame of its group elsewhere: with 3, total
-# variation .55 for .06 (10 columns, 4 components 100 apart).
+# Maximum number of components of each of many columns. One that a fit leaves out puts the frame of its group elsewhere: with 3,
+# total variation .55 for .06 (10 columns, 4 components 100 apart).
 FULL_MODES = 6
 # Maximum number of directions: those of largest variance, in which means that are far apart differ.
 FULL_DIRECTIONS = 5

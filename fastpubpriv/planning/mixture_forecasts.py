@@ -27,8 +27,8 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
 )
 from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
-from fastpubpriv.mixtures.separated import private_start
 from fastpubpriv.mixtures.separated import separated_mixture as separated
+from fastpubpriv.mixtures.separated import without_public
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
@@ -183,15 +183,15 @@ def plan_separated_mixture(
         failure_prob=failure_prob,
     )
 
-    def without_public(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def from_private_rows(n_priv: int, budget: Any) -> tuple[float, dict[str, float]]:
         separated.check_without_public(shape, wanted, budget, max(n_priv, tuning.START_LEAST_ROWS))
-        error, more = private_start.predict(n_priv, dim, k, weight, budget)
+        error, more = without_public.predict(n_priv, dim, k, weight, budget)
         least = math.sqrt(dim * (dim + 1) / max(1.0, n_priv * weight))
         return error.covariance, {"mean_error": error.mean, "without_privacy": least} | more
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         if n_pub == 0:
-            return without_public(n_priv, budget)
+            return from_private_rows(n_priv, budget)
         chosen = choose_search(wanted, shape, noise_of(budget))
         depth = tree_depth(chosen, shape)
         practical = mode == "practical"

@@ -23,7 +23,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing import replay as auditing
-from fastpubpriv.mixtures.separated import private_start, search_state, searches
+from fastpubpriv.mixtures.separated import search_state, searches, without_public
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
 
@@ -175,7 +175,7 @@ def test_without_public_rows_neighbors_keep_the_promise(budget, gap):
 
 
 def test_without_public_rows_an_answer_that_bypasses_release_is_caught(monkeypatch):
-    original = private_start.learn
+    original = without_public.learn
 
     def leaky(task, plan):
         found = original(task, plan)
@@ -184,7 +184,7 @@ def test_without_public_rows_an_answer_that_bypasses_release_is_caught(monkeypat
         at = dataclasses.replace(at, means=at.means + 1e-12 * private[300, 0])
         return dataclasses.replace(found, state=dataclasses.replace(found.state, at=at))
 
-    monkeypatch.setattr(private_start, "learn", leaky)
+    monkeypatch.setattr(without_public, "learn", leaky)
     budget = ApproxDP(60, 1e-6)
     pair = replaced(overlapping(6.0), 300, np.full(DIM, 77.0))
     run = without_public_rows(budget)
@@ -195,14 +195,14 @@ def test_without_public_rows_directions_that_follow_the_rows_are_caught(monkeypa
     """Directions turned by a private row: frequencies, and so the sketch, are no function of released values."""
     budget = ApproxDP(60, 1e-6)
     pair = replaced(overlapping(6.0), 300, np.full(DIM, 77.0))
-    original = private_start.find_mixture
+    original = without_public.find_mixture
 
     def following(task, run, groups, frames, costs):
         private = next(iter(task.run.rows.chunks()))
         frames.deviations *= 1.0 + 1e-3 * abs(private[300, 0])
         return original(task, run, groups, frames, costs)
 
-    monkeypatch.setattr(private_start, "find_mixture", following)
+    monkeypatch.setattr(without_public, "find_mixture", following)
     run = without_public_rows(budget)
     raises(ReplayError, "sensitivity allows", record_replay, run, *pair, budget=budget)
 

@@ -10,8 +10,8 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_separated_mixture, plan
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
-from fastpubpriv.mixtures.separated import private_start
-from fastpubpriv.mixtures.separated.private_start import Along
+from fastpubpriv.mixtures.separated import without_public
+from fastpubpriv.mixtures.separated.without_public import Along
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.sklearn import PublicPrivateGaussianMixture
 
@@ -53,42 +53,42 @@ def test_the_closed_form_is_the_mean_of_cosines_and_sines():
         squares += np.square(values).sum(axis=0)
     mean = totals / draws
     error = np.sqrt((squares / draws - mean**2) / draws)
-    expected = private_start.jacobian(PLANE, projection.frequencies)[0][0]
+    expected = without_public.jacobian(PLANE, projection.frequencies)[0][0]
     # 240 numbers of 4 standard errors each: a false alarm in 1.5 %, and the draws are seeded.
     assert np.abs((mean - expected) / error).max() < 4.0
     # The planted fault: L w in place of L'w, the covariance L'L in place of L L'.
     wrong = Along(PLANE.weights, PLANE.means, PLANE.roots.swapaxes(2, 3))
-    off = mean - private_start.jacobian(wrong, projection.frequencies)[0][0]
+    off = mean - without_public.jacobian(wrong, projection.frequencies)[0][0]
     assert np.abs(off / error).max() > 25.0
 
 
 def test_the_jacobian_is_that_of_finite_differences():
     frequencies = along(3.0).frequencies
-    at = private_start.parameters_of(PLANE)
-    _, slopes = private_start.jacobian(PLANE, frequencies)
+    at = without_public.parameters_of(PLANE)
+    _, slopes = without_public.jacobian(PLANE, frequencies)
     step = 1e-6
     for place in range(at.shape[1]):
         values = []
         for sign in (1.0, -1.0):
             moved = at.copy()
             moved[0, place] += sign * step
-            mixture = private_start.mixtures_of(moved, 3, 2)
-            values.append(private_start.jacobian(mixture, frequencies)[0][0])
+            mixture = without_public.mixtures_of(moved, 3, 2)
+            values.append(without_public.jacobian(mixture, frequencies)[0][0])
         difference = (values[0] - values[1]) / (2.0 * step)
         assert np.abs(difference - slopes[0, :, place]).max() < 1e-6, place
 
 
 def test_parameters_and_mixtures_are_inverse():
-    found = private_start.mixtures_of(private_start.parameters_of(PLANE), 3, 2)
+    found = without_public.mixtures_of(without_public.parameters_of(PLANE), 3, 2)
     for name in ("weights", "means", "roots"):
         assert np.allclose(getattr(found, name), getattr(PLANE, name), atol=1e-12), name
 
 
 def test_the_fit_of_exact_values_is_the_mixture():
     projection = along(3.0)
-    values = private_start.jacobian(PLANE, projection.frequencies)[0][0]
+    values = without_public.jacobian(PLANE, projection.frequencies)[0][0]
     data = Waves(projection.frequencies, values, 1e-5)
-    found = private_start.fit_waves(data, 3, projection.spread).mixture
+    found = without_public.fit_waves(data, 3, projection.spread).mixture
     gaps = np.linalg.norm(found.means[0][:, None] - PLANE.means[0], axis=2)
     order = gaps.argmin(axis=0)
     for name in ("weights", "means", "covariances"):
@@ -110,7 +110,7 @@ def test_directions_are_those_in_which_means_differ():
     scale = np.sqrt(np.diag(total))
     usable = np.ones(8, dtype=bool)
     correlations = total / np.outer(scale, scale)
-    rows = private_start.leading_directions(correlations, usable, 2)
+    rows = without_public.leading_directions(correlations, usable, 2)
     assert rows.shape == (2, 8)
     assert np.allclose(rows @ correlations @ rows.T, tuning.EXTENT**2 * np.eye(2), atol=1e-9)
     along_rows = np.linalg.qr(rows.T)[0]
@@ -121,10 +121,10 @@ def test_directions_are_those_in_which_means_differ():
 
 def test_a_column_that_is_not_usable_has_no_part():
     usable = np.array([True, True, False, True, True])
-    rows = private_start.leading_directions(np.eye(5) * 0.5 + 0.5, usable, 2)
+    rows = without_public.leading_directions(np.eye(5) * 0.5 + 0.5, usable, 2)
     assert rows.shape == (2, 5)
     assert not rows[:, 2].any()
-    few = private_start.leading_directions(np.eye(3), usable[:3], 1)
+    few = without_public.leading_directions(np.eye(3), usable[:3], 1)
     assert few.shape == (2, 3)  # of up to three columns, all that are usable
 
 
@@ -132,7 +132,7 @@ def extension_of(matrix, covariance, mixture):
     dim = len(covariance)
     spread = matrix @ covariance @ matrix.T
     projection = Projection.of(0, np.arange(float(dim)), matrix, spread)
-    return private_start.extended(projection, covariance, mixture)
+    return without_public.extended(projection, covariance, mixture)
 
 
 def test_the_extension_keeps_the_moments_of_the_group():
@@ -189,7 +189,7 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind):
     start = [name for name in costs if not name.startswith(("round", "last", "fit"))]
     assert start == ["scales", "places", *stages]
     assert sum(name.startswith("round") for name in costs) >= tuning.EARLY_ROUNDS
-    draws = private_start.most_draws(*rows.shape, 2)
+    draws = without_public.most_draws(*rows.shape, 2)
     allowance = float(spending_of(APPROX, draws).allowance)
     assert 0.999 * allowance < sum(costs.values()) <= allowance
     assert result.numerics["noise_draws"] <= draws
@@ -199,14 +199,14 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_last_round_that_forgets_a_stage_is_refused(monkeypatch):
     """The planted fault: the last round counts the share of the sketch as left, and the account refuses it."""
-    original = private_start.soft_em.advance
+    original = without_public.soft_em.advance
 
     def greedy(*given, share, name):
-        if name == private_start.soft_em.LAST:
+        if name == without_public.soft_em.LAST:
             share += tuning.START_SHARES.sketch
         return original(*given, share=share, name=name)
 
-    monkeypatch.setattr(private_start.soft_em, "advance", greedy)
+    monkeypatch.setattr(without_public.soft_em, "advance", greedy)
     with pytest.raises(BudgetError, match="exceed the budget"):
         learn(rows_of(3.0), 2, random_state=0)
 
@@ -301,8 +301,8 @@ def test_directions_of_least_variance_find_nothing_and_say_so(monkeypatch):
         inverse = np.linalg.inv(correlations)
         return original(inverse, usable, most)
 
-    original = private_start.leading_directions
-    monkeypatch.setattr(private_start, "leading_directions", wrong)
+    original = without_public.leading_directions
+    monkeypatch.setattr(without_public, "leading_directions", wrong)
     truth = separated(np.random.default_rng(2), 8, 2, 6.0)
     rows = truth.draw(np.random.default_rng(1), 40_000)[0]
     result = learn(rows, 2, random_state=1)

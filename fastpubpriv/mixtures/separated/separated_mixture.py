@@ -48,7 +48,7 @@ from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR, Task
-from fastpubpriv.mixtures.separated import private_start, search_state, searches, soft_em
+from fastpubpriv.mixtures.separated import search_state, searches, soft_em, without_public
 from fastpubpriv.mixtures.separated.public_shapes import (
     SEED,
     column_scaling,
@@ -549,6 +549,13 @@ def learn_separated_mixture(
     >>> result = learn_separated_mixture(private, x_pub=public, n_components=3, min_weight=0.2, budget=ZCDP(rho=0.5))
     >>> result.n_components, bool(np.allclose(result.weights, 1 / 3, atol=0.02))
     (3, True)
+
+    Without public rows:
+
+    >>> from fastpubpriv import ApproxDP
+    >>> alone = learn_separated_mixture(private, n_components=3, budget=ApproxDP(epsilon=1, delta=1e-6))
+    >>> bool(np.abs(np.sort(alone.means[:, 0]) - [0.0, 0.0, 20.0]).max() < 0.1), alone.status
+    (True, 'ok')
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     session.refuse_padding(
@@ -611,9 +618,9 @@ def check_without_public(shape: Shape, method: str, budget: Budget, n: int) -> N
             f"without public rows {name} finds places by stable histograms, which need a delta: pass "
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
         )
-    if shape.n_components > private_start.MOST_COMPONENTS:
+    if shape.n_components > without_public.MOST_COMPONENTS:
         raise InputError(
-            f"n_components must be at most {private_start.MOST_COMPONENTS} without public rows, got {shape.n_components}: "
+            f"n_components must be at most {without_public.MOST_COMPONENTS} without public rows, got {shape.n_components}: "
             "pass x_pub="
         )
     if n < tuning.START_LEAST_ROWS:
@@ -750,7 +757,7 @@ def _learn_without_public(
     """Run all stages of a start from private rows alone, rounds of soft EM from it, and a count of the fit."""
     name = "learn_separated_mixture"
     k = shape.n_components
-    draws = private_start.most_draws(rows.n, shape.dim, k)
+    draws = without_public.most_draws(rows.n, shape.dim, k)
     run = session.start(name, rows, budget, draws=draws, **options)
     task = Task(
         run=run,
@@ -760,13 +767,13 @@ def _learn_without_public(
         candidates=0,
         start_name="a start without public rows",
     )
-    plan = private_start.PrivatePlan.of(task)
+    plan = without_public.PrivatePlan.of(task)
     plan.check(task)
     expected = plan.rest.n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(expected, run.account.spending))
     prepare((plan.shares.rounds + 1) * rows.n, k * shape.dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
-        found = private_start.learn(task, plan)
+        found = without_public.learn(task, plan)
         return _result_of_rounds(
             run,
             found.state,

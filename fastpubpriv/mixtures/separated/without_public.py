@@ -34,7 +34,7 @@ from fastpubpriv.mixtures.fit import gaussian_tv
 from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.public_shapes import Parameters
 from fastpubpriv.mixtures.separated.soft_em import RoundMoments, StartState
-from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.session import Session
@@ -310,10 +310,9 @@ def most_draws(n: int, dim: int, k: int) -> int:
 
 
 def predict(
-    n: int, dim: int, k: int, weight: float, budget: Budget
+    n: int, dim: int, k: int, weight: float, budget: ApproxDP
 ) -> tuple[Prediction, dict[str, float]]:
     """Return the predicted errors of a component of this share of n rows once it is found, and details for `plan`."""
-    assert isinstance(budget, ApproxDP)  # `check_without_public`
     spending = spending_of(budget, most_draws(n, dim, k))
     cost = budget.epsilon, budget.delta
     rest = n * BlockShares.of(n, dim, k, cost, known_std=False).rest
