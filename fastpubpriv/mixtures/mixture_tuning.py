@@ -192,8 +192,12 @@ MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
-# number of columns above which the components of a column are at most so many, since a search takes time
-MANY_COLUMNS = 8, 3
+# Number of columns above which the components of a column are at most so many, since a search takes time: where components are
+# axis-aligned, and where they have full covariances. One that a fit leaves out puts the frame of its group elsewhere: with 3 in
+# place of 6, total variation .55 for .06 (10 columns, 4 components 100 apart).
+MANY_COLUMNS = 8
+COLUMN_MODES = 3
+FULL_MODES = 6
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
 # z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
 # treated as pure noise.
@@ -223,9 +227,6 @@ MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sket
 # Nearer ones are left to the sketch, by one Gram matrix of all rows. With .01 small groups have noisy matrices of their own: total
 # variation .19 for .12 (20 columns, 3 components 20 apart). With CONFUSED rows on the wrong side of a cut are a group: .71 for .08.
 CLEAN = 1e-12
-# Maximum number of components of each of many columns. One that a fit leaves out puts the frame of its group elsewhere: with 3,
-# total variation .55 for .06 (10 columns, 4 components 100 apart).
-FULL_MODES = 6
 # Maximum number of directions: those of largest variance, in which means that are far apart differ.
 FULL_DIRECTIONS = 5
 # standard deviation of the rows of a group along a direction, in units in which frequencies suit deviations of about one

@@ -185,9 +185,11 @@ def plan_separated_mixture(
 
     def from_private_rows(n_priv: int, budget: Any) -> tuple[float, dict[str, float]]:
         separated.check_without_public(shape, wanted, budget, max(n_priv, tuning.START_LEAST_ROWS))
-        error, more = without_public.predict(n_priv, dim, k, weight, budget)
-        least = math.sqrt(dim * (dim + 1) / max(1.0, n_priv * weight))
-        return error.covariance, {"mean_error": error.mean, "without_privacy": least} | more
+        error, details = without_public.predict(n_priv, dim, k, weight, budget)
+        rows = max(1.0, n_priv * weight)
+        details["mean_error"] = error.mean
+        details["without_privacy"] = math.sqrt(dim * (dim + 1) / rows)
+        return error.covariance, details
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         if n_pub == 0:

@@ -105,12 +105,10 @@ def marginals(
     tied: list[float],
     steps: list[float],
     cost: Spending,
-    modes: int = tuning.MANY_COLUMNS[1],
 ) -> list[ColumnModes]:
     """Return the fit of each column to released counts of cells, fine where released `places` of so many other rows are.
 
-    `tied` and `steps` (dim,) are the shares of tied pairs, and bounds on the steps between values; `modes` is the maximum number
-    of components of each of many columns.
+    `tied` and `steps` (dim,) are the shares of tied pairs, and bounds on the steps between values.
     """
     dim = run.rows.dim
     edges = [
@@ -128,8 +126,8 @@ def marginals(
         measured, name="cells", cost=cost, cells=sum(len(each) - 1 for each in edges)
     )
     values = [of_column for (of_column,) in measured.parted(counts.value)]
-    is_few = dim <= tuning.MANY_COLUMNS[0]
-    most = task.n_components if is_few else min(task.n_components, modes)
+    is_few = dim <= tuning.MANY_COLUMNS
+    most = task.n_components if is_few else min(task.n_components, task.modes)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:

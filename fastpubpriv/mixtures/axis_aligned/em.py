@@ -551,6 +551,7 @@ class Task:
     accuracy: float | None = None
     public: FloatArray | None = None
     known_std: bool = False  # every component has standard deviation one in every coordinate
+    modes: int = tuning.COLUMN_MODES  # maximum number of components of each of many columns
     start_name: str = (
         "method='sketch'"  # what a warning of too few rows for a private start calls it
     )

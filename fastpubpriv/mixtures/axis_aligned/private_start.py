@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -453,21 +453,31 @@ def release_waves(
     return waves
 
 
-# (a released characteristic function, number of components, covariance of the coordinates) -> the best fit.
-FitWaves = Callable[[Waves, int, FloatArray], WaveFit[Fitted]]
+@dataclass(frozen=True, slots=True)
+class WaveModel(Generic[Fitted]):
+    """How mixtures along directions are fitted: `fit` of a number of components, from the covariance of the coordinates, and the
+    decrease of the sum of squares, by the number of directions, from which another component is kept.
+    """
+
+    fit: Callable[[Waves, int, FloatArray], WaveFit[Fitted]]
+    worth: Callable[[int], float]
+
+
+AXIS_ALIGNED = WaveModel(sketch.fit_waves, sketch.worth_of_component)
 
 
 def fits_of(
-    projection: Projection, data: Waves, most: int, fit: FitWaves[Fitted], worth: float
+    projection: Projection, data: Waves, most: int, model: WaveModel[Fitted]
 ) -> list[WaveFit[Fitted]]:
     """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
+    worth = model.worth(len(projection.matrix))
     fits: list[WaveFit[Fitted]] = []
     best = 0
     for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):
         more = place - best
         if more > 2:
             break
-        fits.append(fit(data, place + 1, projection.spread))
+        fits.append(model.fit(data, place + 1, projection.spread))
         gain = fits[best].score - fits[place].score
         if gain > worth * more:
             best = place
@@ -475,22 +485,16 @@ def fits_of(
 
 
 def chosen_fits(
-    listed: list[Projection],
-    waves: list[Waves],
-    more: int,
-    fit: FitWaves[Fitted],
-    worth_of_component: Callable[[int], float],
+    listed: list[Projection], waves: list[Waves], more: int, model: WaveModel[Fitted]
 ) -> list[tuple[int, Fitted]]:
     """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
-    worths = [worth_of_component(len(each.matrix)) for each in listed]
-    fits = [
-        fits_of(projection, data, more + 1, fit, worth)
-        for projection, data, worth in zip(listed, waves, worths, strict=True)
-    ]
+    worths = [model.worth(len(each.matrix)) for each in listed]
+    both = zip(listed, waves, strict=True)
+    fits = [fits_of(*each, more + 1, model) for each in both]
     scores = [[fit.score for fit in each] for each in fits]
     numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
-    both = zip(numbers, fits, strict=True)
-    return [(number, fit[number - 1].mixture) for number, fit in both]
+    chosen = zip(numbers, fits, strict=True)
+    return [(number, fit[number - 1].mixture) for number, fit in chosen]
 
 
 ONE = Mixtures(*np.ones((3, 1, 1)))
@@ -513,8 +517,8 @@ def find_components(
     if not listed:
         return shares
     waves = release_waves(run, groups, frames, listed, costs["sketch"])
-    found = chosen_fits(listed, waves, more, sketch.fit_waves, sketch.worth_of_component)
-    for projection, (number, mixture) in zip(listed, found, strict=True):
+    fits = chosen_fits(listed, waves, more, AXIS_ALIGNED)
+    for projection, (number, mixture) in zip(listed, fits, strict=True):
         if number > 1:
             shares.projections[projection.group] = projection
             shares.fits[projection.group] = mixture
@@ -584,21 +588,12 @@ def count_of_fit(
 
 
 def release_columns(
-    task: Task,
-    run: Session,
-    pairs: Rows | None,
-    place_rows: Rows,
-    scales: int,
-    cost: Spending,
-    modes: int = tuning.MANY_COLUMNS[1],
+    task: Task, run: Session, pairs: Rows | None, place_rows: Rows, scales: int, cost: Spending
 ) -> list[ColumnModes]:
-    """Release scales and places of the columns, and their cells by the rows of `run`; return the fit of each column.
-
-    `modes` is the maximum number of components of each of many columns.
-    """
-    found, tied, steps = candidates.shown_scales(task.run, pairs, scales, task.n_components)
-    places = candidates.shown_places(task.run.block(place_rows), found)
-    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=cost, modes=modes)
+    """Release scales and places of the columns, and their cells by the rows of `run`; return the fit of each column."""
+    of_columns, tied, steps = candidates.shown_scales(task.run, pairs, scales, task.n_components)
+    places = candidates.shown_places(task.run.block(place_rows), of_columns)
+    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=cost)
     return marginals(task, run, places, place_rows.n)
 
 
@@ -647,7 +642,7 @@ def learn(task: Task) -> LearnedMixture:
 def seconds(n: int, dim: int, components: int, size: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
     rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
-    search = dim * em.SEARCH_SECONDS * min(components, tuning.MANY_COLUMNS[1]) / 2.0
+    search = dim * em.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
     sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * em.ROW_SECONDS
     return search + rounds + sketched + components
 

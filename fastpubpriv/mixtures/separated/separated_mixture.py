@@ -68,7 +68,7 @@ from fastpubpriv.privacy.spending import Spending, noise_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
-from fastpubpriv.results.reasons import PartReasons, Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -734,20 +734,13 @@ def _learn_rounds(
             }
         facts["far_public_rows"] = n_pub - len(public)
         predicted = fit.gaussian_tv(*state.errors)
-        learnt = _result_of_rounds(
-            run,
-            state,
-            weight_floor,
-            part_reasons=soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"]),
-            method=chosen.name,
-            diagonal=hidden > 0.0,
-            source="public rows",
-            n_pub=n_pub,
-            facts=facts,
-        )
-        learnt = replace(
-            learnt, tree=state.clustering.tree if leaves and state.clustering else None
-        )
+        learnt = _result_of_rounds(run, state, weight_floor, n_pub, facts)
+        reasons = soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"])
+        learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
+        if hidden:
+            learnt = replace(learnt, structure=("diagonal",) * len(reasons))
+        if leaves and state.clustering:
+            learnt = replace(learnt, tree=state.clustering.tree)
         return fit.with_fit(run, learnt, public, predicted)
 
 
@@ -773,43 +766,28 @@ def _learn_without_public(
     warn_if_hopeless(run, expected, plan.predicted(expected, run.account.spending))
     prepare((plan.shares.rounds + 1) * rows.n, k * shape.dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
-        found = without_public.learn(task, plan)
-        return _result_of_rounds(
-            run,
-            found.state,
-            weight_floor,
-            part_reasons=found.reasons,
-            method=searches.SOFT_EM.name,
-            source="released",
-            n_pub=0,
-            facts={"start": found.state.name, **found.facts},
-        )
+        learned = without_public.learn(task, plan)
+        facts = {"start": learned.state.name, **learned.facts}
+        result = _result_of_rounds(run, learned.state, weight_floor, 0, facts)
+        return replace(result, part_reasons=learned.reasons)
 
 
 def _result_of_rounds(
-    run: Session,
-    state: StartState,
-    weight_floor: float,
-    *,
-    part_reasons: PartReasons,
-    method: str,
-    source: str,
-    n_pub: int,
-    facts: dict[str, Any],
-    diagonal: bool = False,
+    run: Session, state: StartState, weight_floor: float, n_pub: int, facts: dict[str, Any]
 ) -> MixtureResult:
-    """Return the result of the state after the last round; `source` is that of the centers and scales of the start."""
+    """Return the result of the state after the last round, without reasons, as of "soft_em" with full covariances."""
     dim = run.rows.dim
     k = len(state.at.weights)
     weights = np.maximum(state.at.weights, weight_floor / k)
     predicted = fit.gaussian_tv(*state.errors)
+    source = "public rows" if n_pub else "released"
     return MixtureResult(
         weights=weights / weights.sum(),
         means=state.at.means,
         covariances=state.at.covariances,
-        part_reasons=part_reasons,
-        structure=("diagonal" if diagonal else "full",) * k,
-        method=method,
+        part_reasons=((),) * k,
+        structure=("full",) * k,
+        method=searches.SOFT_EM.name,
         columns=run.rows.columns,
         diagnostics={
             "n_components_found": k,

@@ -21,14 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
-from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, Frames, StartPlan
+from fastpubpriv.mixtures.axis_aligned.private_start import (
+    BlockShares,
+    Frames,
+    StartPlan,
+    WaveModel,
+)
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, Waves
 from fastpubpriv.mixtures.fit import gaussian_tv
 from fastpubpriv.mixtures.separated import soft_em
@@ -53,6 +58,10 @@ class Along:
     means: FloatArray
     roots: FloatArray
 
+    def __getitem__(self, places: IntArray) -> Along:
+        """Return the mixtures at these places."""
+        return Along(self.weights[places], self.means[places], self.roots[places])
+
     @property
     def covariances(self) -> FloatArray:
         """Covariances (size, k, dim, dim)."""
@@ -66,7 +75,9 @@ def parameters_of(at: Along) -> FloatArray:
     diagonals = np.einsum("skaa->ska", at.roots)
     entries = at.roots[:, :, below[0], below[1]]
     parts = [np.log(at.weights), at.means, np.log(diagonals), entries]
-    return np.concatenate([part.reshape(len(at.weights), -1) for part in parts], axis=1)
+    size = len(at.weights)
+    flat = [part.reshape(size, -1) for part in parts]
+    return np.concatenate(flat, axis=1)
 
 
 def mixtures_of(parameters: FloatArray, k: int, dim: int) -> Along:
@@ -79,7 +90,8 @@ def mixtures_of(parameters: FloatArray, k: int, dim: int) -> Along:
     below = np.tril_indices(dim, -1)
     roots = stds[..., None] * np.eye(dim)
     roots[:, :, below[0], below[1]] = entries.reshape(size, k, len(below[0]))
-    return Along(weights / weights.sum(axis=1, keepdims=True), means.reshape(size, k, dim), roots)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Along(weights, means.reshape(size, k, dim), roots)
 
 
 def jacobian(at: Along, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -88,13 +100,15 @@ def jacobian(at: Along, frequencies: FloatArray) -> tuple[FloatArray, FloatArray
     count = len(frequencies)
     phases = at.means @ frequencies.T
     scaled = np.einsum("skab,ma->skbm", at.roots, frequencies)  # L'w
-    shares = at.weights[:, :, None] * np.exp(-0.5 * np.square(scaled).sum(axis=2))
+    squares = np.square(scaled).sum(axis=2)
+    weights = at.weights[:, :, None]
+    shares = weights * np.exp(-0.5 * squares)
     cosines = shares * np.cos(phases)
     sines = shares * np.sin(phases)
     parts = np.concatenate([cosines, sines], axis=2)
     turned = np.concatenate([-sines, cosines], axis=2)
     values = parts.sum(axis=1)
-    by_logits = parts - at.weights[:, :, None] * values[:, None, :]
+    by_logits = parts - weights * values[:, None, :]
     twice = np.tile(frequencies.T, 2)
     by_means = turned[:, :, None, :] * twice
     doubled = np.tile(scaled, 2)
@@ -102,12 +116,10 @@ def jacobian(at: Along, frequencies: FloatArray) -> tuple[FloatArray, FloatArray
     by_logs = -parts[:, :, None, :] * doubled * twice * diagonals
     row, column = np.tril_indices(dim, -1)
     by_entries = -parts[:, :, None, :] * doubled[:, :, column] * twice[row]
-    slopes = [
-        by_logits,
-        by_means.reshape(size, k * dim, 2 * count),
-        by_logs.reshape(size, k * dim, 2 * count),
-        by_entries.reshape(size, k * len(row), 2 * count),
-    ]
+    parts_of = [part.reshape(size, -1, 2 * count) for part in (by_logits, by_means, by_logs)]
+    # no entries below the diagonal with one direction
+    last = by_entries.reshape(size, k * len(row), 2 * count)
+    slopes = [*parts_of, last]
     return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
 
 
@@ -132,16 +144,14 @@ def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit[Along]:
     few = tuning.WAVE_STARTS[1]
     short, long = tuning.WAVE_STEPS
     means = sketch.starting_means(k, spread)
-    roots = np.broadcast_to(np.eye(len(spread)), (*means.shape, len(spread)))
-    fits, scores = refined(data, Along(np.full(means.shape[:2], 1.0 / k), means, roots), short)
+    unit = np.eye(len(spread))
+    roots = np.broadcast_to(unit, (*means.shape[:2], *unit.shape))
+    weights = np.full(means.shape[:2], 1.0 / k)
+    fits, scores = refined(data, Along(weights, means, roots), short)
     best = em.by_score(scores)[:few]
-    fits, scores = refined(
-        data, Along(fits.weights[best], fits.means[best], fits.roots[best]), long
-    )
+    fits, scores = refined(data, fits[best], long)
     best = em.by_score(scores)[:1]
-    return WaveFit(
-        Along(fits.weights[best], fits.means[best], fits.roots[best]), float(scores[best[0]])
-    )
+    return WaveFit(fits[best], float(scores[best[0]]))
 
 
 def worth_of_component(directions: int) -> float:
@@ -150,15 +160,19 @@ def worth_of_component(directions: int) -> float:
     return tuning.WORTH_OF_COMPONENT * parameters
 
 
+FULL = WaveModel(fit_waves, worth_of_component)
+
 # ---- Groups and directions.
 
 
 def with_clean_cuts(columns: list[ColumnModes]) -> list[ColumnModes]:
     """Return the columns, without the cuts of those that misclassify more than a share CLEAN of the rows."""
-    return [
-        column if column.confused <= tuning.CLEAN else replace(column, cuts=np.zeros(0))
-        for column in columns
-    ]
+    without = np.zeros(0)
+    listed = []
+    for column in columns:
+        is_clean = column.confused <= tuning.CLEAN
+        listed.append(column if is_clean else replace(column, cuts=without))
+    return listed
 
 
 def leading_directions(correlations: FloatArray, usable: BoolArray, most: int) -> FloatArray:
@@ -173,7 +187,8 @@ def leading_directions(correlations: FloatArray, usable: BoolArray, most: int) -
         values = values[len(places) - leading :]
         vectors = vectors[:, len(places) - leading :]
     rows = np.zeros((len(values), len(correlations)))
-    rows[:, places] = tuning.EXTENT * (vectors / np.sqrt(np.maximum(values, tuning.FLAT))).T
+    stds = np.sqrt(np.maximum(values, tuning.FLAT))
+    rows[:, places] = tuning.EXTENT * (vectors / stds).T
     return rows
 
 
@@ -196,19 +211,15 @@ def extended(projection: Projection, covariance: FloatArray, along: Along) -> Pa
     spread = matrix @ covariance @ matrix.T
     slopes = np.linalg.solve(spread, matrix @ covariance).T
     less = spread - along.covariances[0]
-    return Parameters(
-        weights=along.weights[0],
-        means=projection.center + along.means[0] @ slopes.T,
-        covariances=covariance - slopes @ less @ slopes.T,
-    )
+    means = projection.center + along.means[0] @ slopes.T
+    covariances = covariance - slopes @ less @ slopes.T
+    return Parameters(weights=along.weights[0], means=means, covariances=covariances)
 
 
-def find_mixture(
-    task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
-) -> tuple[Parameters, list[int]]:
-    """Release Gram matrices, and a sketch if groups may hold several components; return the mixture and numbers of directions."""
-    more = task.n_components - groups.size
-    moments = private_start.release_moments(run, groups, frames, costs["grams"])
+def find_directions(
+    groups: Groups, frames: Frames, moments: list[RoundMoments], more: int
+) -> tuple[list[FloatArray], list[Projection]]:
+    """Move the frames to the released moments; return the covariance of each group, and projections of those with directions."""
     covariances = []
     listed = []
     for group, own in enumerate(moments):
@@ -219,29 +230,61 @@ def find_mixture(
         if more == 0 or not usable.any():
             continue
         matrix = leading_directions(correlations, usable, more) / deviations
+        if not np.isfinite(matrix).all():
+            continue
         spread = tuning.EXTENT**2 * np.eye(len(matrix))
-        if np.isfinite(matrix).all():
-            listed.append(Projection.of(group, frames.centers[group].copy(), matrix, spread))
-    parts = [
-        Parameters(weights=np.ones(1), means=center[None], covariances=covariance[None])
-        for center, covariance in zip(frames.centers, covariances, strict=True)
-    ]
+        center = frames.centers[group].copy()
+        listed.append(Projection.of(group, center, matrix, spread))
+    return covariances, listed
+
+
+def gaussian(mean: FloatArray, covariance: FloatArray) -> Parameters:
+    """Return a mixture of one component."""
+    return Parameters(weights=np.ones(1), means=mean[None], covariances=covariance[None])
+
+
+def joined(parts: list[Parameters], shares: FloatArray) -> Parameters:
+    """Return one mixture of the groups' mixtures, for the shares of the rows in each group."""
+    of_groups = zip(shares, parts, strict=True)
+    weights = [share * part.weights for share, part in of_groups]
+    means = [part.means for part in parts]
+    covariances = [part.covariances for part in parts]
+    return Parameters(
+        weights=np.concatenate(weights),
+        means=np.concatenate(means),
+        covariances=np.concatenate(covariances),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
+
+    at: Parameters
+    directions: list[int]
+
+
+def find_mixture(
+    task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
+) -> Start:
+    """Release Gram matrices, and a sketch if groups may hold several components; return the start of the rounds."""
+    more = task.n_components - groups.size
+    moments = private_start.release_moments(run, groups, frames, costs["grams"])
+    covariances, listed = find_directions(groups, frames, moments, more)
+    parts = []
+    for center, covariance in zip(frames.centers, covariances, strict=True):
+        parts.append(gaussian(center, covariance))
+    fits: list[tuple[int, Along]] = []
     if listed:
         waves = private_start.release_waves(run, groups, frames, listed, costs["sketch"])
-        found = private_start.chosen_fits(listed, waves, more, fit_waves, worth_of_component)
-        for projection, (number, along) in zip(listed, found, strict=True):
-            if number > 1:
-                group = projection.group
-                parts[group] = extended(projection, covariances[group], along)
+        fits = private_start.chosen_fits(listed, waves, more, FULL)
+    for projection, (number, along) in zip(listed, fits, strict=True):
+        if number > 1:
+            group = projection.group
+            parts[group] = extended(projection, covariances[group], along)
     shares = frames.rows / frames.rows.sum()
-    at = Parameters(
-        weights=np.concatenate(
-            [share * part.weights for share, part in zip(shares, parts, strict=True)]
-        ),
-        means=np.concatenate([part.means for part in parts]),
-        covariances=np.concatenate([part.covariances for part in parts]),
-    )
-    return at, [len(each.matrix) for each in listed]
+    directions = [len(each.matrix) for each in listed]
+    return Start(joined(parts, shares), directions)
 
 
 # ---- The whole call.
@@ -327,9 +370,13 @@ def predict(
     return error, details
 
 
-def nothing(dim: int) -> Parameters:
+def nothing(dim: int, n: int, facts: dict[str, Any]) -> Found:
     """Return the public N(0, 1), where no column shows any value."""
-    return Parameters(weights=np.ones(1), means=np.zeros((1, dim)), covariances=np.eye(dim)[None])
+    at = gaussian(np.zeros(dim), np.eye(dim))
+    unknown = np.ones((2, 1))
+    counts = np.array([float(n)])
+    state = StartState(name="nothing", at=at, noise=unknown[0], counts=counts, errors=unknown)
+    return Found(state, ((Reason.FALLBACK,),), unknown[0], facts)
 
 
 def learn(task: Task, plan: PrivatePlan) -> Found:
@@ -338,33 +385,21 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     dim = rest.dim
     run = task.run.block(rest)
     costs = private_start.costs_of(run.account.spending)
-    columns = private_start.release_columns(
-        task, run, plan.pairs, plan.places, plan.scales, costs["cells"], tuning.FULL_MODES
-    )
-    tied = [column.tied for column in columns]
+    given = plan.pairs, plan.places, plan.scales, costs["cells"]
+    columns = private_start.release_columns(task, run, *given)
+    facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
     steps = [column.step for column in columns]
-    facts: dict[str, Any] = {
-        "tied_share": tied,
-        "step": [each if math.isfinite(each) else None for each in steps],
-    }
+    facts["step"] = [each if math.isfinite(each) else None for each in steps]
     if not any(column.fit.size for column in columns):
-        counts = np.array([float(rest.n)])
-        state = StartState(
-            name="nothing",
-            at=nothing(dim),
-            noise=np.zeros(1),
-            counts=counts,
-            errors=np.ones((2, 1)),
-        )
-        return Found(state, ((Reason.FALLBACK,),), np.ones(1), facts)
+        return nothing(dim, rest.n, facts)
     columns = with_clean_cuts(columns)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
-    at, directions = find_mixture(task, run, groups, frames, costs)
-    facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": directions}
+    start = find_mixture(task, run, groups, frames, costs)
+    facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": start.directions}
     nobody = np.zeros((0, dim))
     one_round: Callable[..., StartState] = partial(soft_em.advance, run, nobody)
-    state = StartState(name="sketch", at=at)
+    state = StartState(name="sketch", at=start.at)
     state = private_start.rounds_from(run, state, one_round, plan.shares)
     state = soft_em.without_noise_correlations(state)
     return judged(task, run, state, columns, facts)
@@ -381,15 +416,10 @@ def judged(
     predicted = gaussian_tv(*state.errors)
     # a mean may be off by a deviation
     lost = (state.errors[0] > 1.0) | state.low
-    learned = LearnedMixture(
-        weights=at.weights,
-        means=at.means,
-        stds=np.sqrt(np.einsum("kaa->ka", at.covariances)),
-        reason=None if is_whole else Reason.FALLBACK,
-        low=lost,
-        predicted=predicted,
-        fit=fit,
-    )
+    reason = None if is_whole else Reason.FALLBACK
+    stds = np.sqrt(np.einsum("kaa->ka", at.covariances))
+    learned = LearnedMixture(weights=at.weights, means=at.means, stds=stds, reason=reason)
+    learned = replace(learned, low=lost, predicted=predicted, fit=fit)
     tied = [column.tied for column in columns]
     steps = [column.step for column in columns]
     reasons = em.component_reasons(learned, tied, steps)
