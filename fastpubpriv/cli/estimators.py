@@ -220,7 +220,10 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
     """Groups of private rows: weight, mean and covariance of each.
 
     For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
-    group. Fewer groups than requested are returned if the rest cannot be distinguished.
+    group. Fewer groups than requested are returned if the rest cannot be distinguished. Without public rows the budget must
+    have a delta.
+
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
 
     $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
     $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json

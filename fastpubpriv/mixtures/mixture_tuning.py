@@ -192,8 +192,12 @@ MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
-# number of columns above which the components of a column are at most so many, since a search takes time
-MANY_COLUMNS = 8, 3
+# Number of columns above which the components of a column are at most so many, since a search takes time: where components are
+# axis-aligned, and where they have full covariances. One that a fit leaves out puts the frame of its group elsewhere: with 3 in
+# place of 6, total variation .55 for .06 (10 columns, 4 components 100 apart).
+MANY_COLUMNS = 8
+COLUMN_MODES = 3
+FULL_MODES = 6
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
 # z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
 # treated as pure noise.
@@ -217,6 +221,20 @@ WAVE_PRIORS = 0.02, 0.05  # precisions of log weights, and of log deviations
 LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
 WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
 MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
+
+# ---- The same for full covariances (`pytest tests/mixtures/test_without_public_rows.py`).
+# Misclassified rows of a cut, over the rows of the lighter side, up to which it makes groups: of modes 14 deviations apart.
+# Nearer ones are left to the sketch, by one Gram matrix of all rows. With .01 small groups have noisy matrices of their own: total
+# variation .19 for .12 (20 columns, 3 components 20 apart). With CONFUSED rows on the wrong side of a cut are a group: .71 for .08.
+CLEAN = 1e-12
+# Maximum number of directions: those of largest variance, in which means that are far apart differ.
+FULL_DIRECTIONS = 5
+# standard deviation of the rows of a group along a direction, in units in which frequencies suit deviations of about one
+EXTENT = 4.0
+LEAST_GROUP = (
+    0.1  # minimum share of the rows in a component, unless it is given or 1 / (2 k) is less
+)
+FLAT = 0.03  # minimum eigenvalue of a group's correlations, whose noise may make them indefinite
 
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged

@@ -29,6 +29,7 @@ from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
+from fastpubpriv.mixtures.separated import without_public
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
@@ -165,12 +166,14 @@ def plan_separated_mixture(
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the relative Frobenius error of the smallest component's covariance, given that the component was identified."""
-    if n_pub < 2:
+    if n_pub == 1:
         raise InputError(
-            "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component"
+            "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component, or 0 for none"
         )
-    # The number of private rows is not known yet: n_pub passes its check.
-    k, weight = separated.check_components(n_components, min_weight, n_pub, n_pub)
+    # The number of private rows is not known yet: any number passes its check.
+    k, weight = separated.check_components(
+        n_components, min_weight, n_pub or None, separated.MOST_COMPONENTS
+    )
     wanted = SEARCH_METHODS.choose(method)
     shape = Shape(
         dim=dim,
@@ -181,7 +184,17 @@ def plan_separated_mixture(
         failure_prob=failure_prob,
     )
 
+    def from_private_rows(n_priv: int, budget: Any) -> tuple[float, dict[str, float]]:
+        separated.check_without_public(shape, wanted, budget, max(n_priv, tuning.START_LEAST_ROWS))
+        error, details = without_public.predict(n_priv, dim, k, weight, budget)
+        rows = max(1.0, n_priv * weight)
+        details["mean_error"] = error.mean
+        details["without_privacy"] = math.sqrt(dim * (dim + 1) / rows)
+        return error.covariance, details
+
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        if n_pub == 0:
+            return from_private_rows(n_priv, budget)
         chosen = choose_search(wanted, shape, noise_of(budget))
         depth = tree_depth(chosen, shape)
         practical = mode == "practical"

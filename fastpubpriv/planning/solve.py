@@ -268,8 +268,8 @@ def plan(
         - "weighted_mean": `norm_bound` (required), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
         - "gaussian": `n_pub` (at least 2; from dim + 1 a Gaussian is preconditioned), `method`, `pub_priv_gap`, `mode`, `cond_max`,
           `failure_prob`.
-        - "separated_mixture": `n_components` (required), `min_weight`, `n_pub` (at least one for each component), `method`,
-          `mode`, `failure_prob`.
+        - "separated_mixture": `n_components` (required), `min_weight`, `n_pub` (at least one for each component, or 0 for
+          none, for which the budget needs a delta), `method`, `mode`, `failure_prob`.
         - "axis_aligned_mixture": `n_components` (required), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (required); `failure_prob`.

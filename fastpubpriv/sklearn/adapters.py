@@ -90,6 +90,7 @@ class PublicPrivateEstimator(BaseEstimator):
     X_pub: Any = None  # public rows of all fits that are given none
 
     __metadata_request__fit = {"X_pub": True}  # noqa: RUF012  # no field: scikit-learn reads it
+    _may_lack_public: ClassVar[bool] = False  # whether `fit` works without public rows
 
     def __init_subclass__(cls, **given: Any) -> None:
         """Fill in the shared texts of the docstring."""
@@ -117,7 +118,7 @@ class PublicPrivateEstimator(BaseEstimator):
 
     def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
         """Return call(x, x_pub=, ...) with the parameters that it shares, after the checks of a fit, and count the fit."""
-        if x_pub is None:
+        if x_pub is None and not self._may_lack_public:
             raise InputError(NEEDS_PUBLIC)
         if not isinstance(self.budget, Budget):
             raise InputError(
@@ -132,7 +133,7 @@ class PublicPrivateEstimator(BaseEstimator):
             del self.n_features_in_
         validate_data(self, x, skip_check_array=True)
         named_by_public = not hasattr(self, "n_features_in_")
-        if named_by_public:
+        if named_by_public and x_pub is not None:
             self._take_features(x_pub)
         names = inspect.signature(call).parameters
         settings = {
@@ -147,7 +148,9 @@ class PublicPrivateEstimator(BaseEstimator):
         ):
             self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
         purchase.warn_of_scores()
-        if named_by_public:
+        if named_by_public and x_pub is None:
+            self._take_released_features(self.result_.dim, self.result_.columns)
+        elif named_by_public:
             self._order_features(self.result_.columns)
         return self.result_
 
@@ -161,6 +164,14 @@ class PublicPrivateEstimator(BaseEstimator):
         labels = labels_of_table(x_pub)
         if labels is not None and all(isinstance(label, str) for label in labels):
             self.feature_names_in_: Any = np.array(labels, dtype=object)
+
+    def _take_released_features(self, dim: int, columns: tuple[str, ...] | None) -> None:
+        """Set the number of columns, and their names if any, from a result without public rows."""
+        self.n_features_in_ = dim
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if columns is not None:
+            self.feature_names_in_ = np.array(columns, dtype=object)
 
     def _order_features(self, columns: tuple[str, ...] | None) -> None:
         """Put the names in the order of the private rows' `columns`; remove them if these have no such names."""
@@ -361,7 +372,7 @@ class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
     _released: ClassVar[tuple[str, ...]]
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
-        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d) if any."""
         (public,) = self._public(X_pub=X_pub)
         result = self._spend(type(self)._call, X, public)
         for name in self._released:
@@ -422,7 +433,9 @@ class PublicPrivateGaussian(_ReleasedDensity):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateGaussianMixture(_ReleasedDensity):
-    """Separated Gaussian components from private rows and a few public ones (`fastpubpriv.learn_separated_mixture`).
+    """Separated Gaussian components from private rows and a few public ones, or none (`fastpubpriv.learn_separated_mixture`).
+
+    Without public rows the budget must be ApproxDP.
 
     Parameters
     ----------
@@ -461,6 +474,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     bounds: Any = None
 
     _call = staticmethod(learn_separated_mixture)
+    _may_lack_public = True
     _released = ("weights", "means", "covariances", "fit_distance", "fit_interval")
 
     def fit_predict(self, X: Any, y: Any = None, **public: Any) -> IntArray:

@@ -21,9 +21,10 @@ from fastpubpriv import (
     learn_separated_mixture,
     no_public_baseline,
 )
+from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing import replay as auditing
 from fastpubpriv.mixtures import fit
-from fastpubpriv.mixtures.separated import search_state, searches
+from fastpubpriv.mixtures.separated import search_state, searches, without_public
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import recording
 
@@ -51,9 +52,8 @@ PURE = ("public", "soft EM", "algorithms 9 and 10")
 
 
 def learner(budget, options, **more):
-    return lambda x: learn_separated_mixture(
-        x, x_pub=PUBLIC, n_components=K, min_weight=0.2, budget=budget, **COMMON, **options, **more
-    )
+    given = {"x_pub": PUBLIC, "n_components": K, "min_weight": 0.2, **COMMON, **options, **more}
+    return lambda x: learn_separated_mixture(x, budget=budget, **given)
 
 
 def baseline(budget):
@@ -141,6 +141,71 @@ def test_neighbors_keep_the_promise(budget, run):
     recording = Recording(run, ROWS, budget)
     for index, row in neighbors(recording, np.random.default_rng(1)):
         recording.neighbor(index, row)
+
+
+# ---- Without public rows: blocks of rows with histograms at the whole budget, which `record_replay` accounts for.
+
+
+def overlapping(gap):
+    """Rows of two components `gap` deviations apart, as few as pass the thresholds of large budgets."""
+    rows = np.random.default_rng(18).normal(size=(1_200, DIM))
+    rows[::2] += gap / np.sqrt(DIM)
+    return rows
+
+
+def without_public_rows(budget):
+    return learner(budget, {"x_pub": None, "n_components": 2})
+
+
+def replaced(rows, place, row):
+    other = rows.copy()
+    other[place] = row
+    return rows, other
+
+
+@pytest.mark.parametrize("gap", [6.0, 1e4])
+@pytest.mark.parametrize("budget", [ApproxDP(2, 1e-6), ApproxDP(60, 1e-6)], ids=["2", "60"])
+def test_without_public_rows_neighbors_keep_the_promise(budget, gap):
+    rng = np.random.default_rng(19)
+    rows = overlapping(gap)
+    for row in (30.0 * rng.normal(size=DIM), HOSTILE[0], HOSTILE[4]):
+        pair = replaced(rows, int(rng.integers(len(rows))), row)
+        report = record_replay(without_public_rows(budget), *pair, budget=budget)
+        most = report.allowance * (1 + Fraction(1, 10**9))
+        assert report.pair_cost <= report.declared_cost <= most
+
+
+def test_without_public_rows_an_answer_that_bypasses_release_is_caught(monkeypatch):
+    original = without_public.learn
+
+    def leaky(task, plan):
+        found = original(task, plan)
+        private = next(iter(task.run.rows.chunks()))
+        at = found.state.at
+        at = dataclasses.replace(at, means=at.means + 1e-12 * private[300, 0])
+        return dataclasses.replace(found, state=dataclasses.replace(found.state, at=at))
+
+    monkeypatch.setattr(without_public, "learn", leaky)
+    budget = ApproxDP(60, 1e-6)
+    pair = replaced(overlapping(6.0), 300, np.full(DIM, 77.0))
+    run = without_public_rows(budget)
+    raises(ReplayError, "leaked past release", record_replay, run, *pair, budget=budget)
+
+
+def test_without_public_rows_directions_that_follow_the_rows_are_caught(monkeypatch):
+    """Directions turned by a private row: frequencies, and so the sketch, are no function of released values."""
+    budget = ApproxDP(60, 1e-6)
+    pair = replaced(overlapping(6.0), 300, np.full(DIM, 77.0))
+    original = without_public.find_mixture
+
+    def following(task, run, groups, frames, costs):
+        private = next(iter(task.run.rows.chunks()))
+        frames.deviations *= 1.0 + 1e-3 * abs(private[300, 0])
+        return original(task, run, groups, frames, costs)
+
+    monkeypatch.setattr(without_public, "find_mixture", following)
+    run = without_public_rows(budget)
+    raises(ReplayError, "sensitivity allows", record_replay, run, *pair, budget=budget)
 
 
 @pytest.mark.audit

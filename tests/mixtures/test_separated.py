@@ -309,7 +309,7 @@ BAD = [
     ({"x_pub": PUBLIC_OF_EDGES[:, :2]}, InputError, "2 columns and private rows have 3"),
     ({"x_pub": PUBLIC_OF_EDGES[:1], "n_components": 1}, InputError, "at least 2 public rows"),
     ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),
-    ({"x_pub": None}, InputError, "needs public rows"), ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
+    ({"x_pub": None}, BudgetError, "need a delta"), ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
 ]  # fmt: skip
 
 

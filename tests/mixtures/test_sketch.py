@@ -216,7 +216,7 @@ def test_frequencies_see_the_extent_and_the_deviation():
     ([[100.0], [100.0]], 4, [1, 1]),
 ])  # fmt: skip
 def test_components_are_added_where_they_are_worth_most(scores, most, numbers):
-    assert sketch.numbers_of_components(scores, [1] * len(scores), most) == numbers
+    assert sketch.numbers_of_components(scores, [9.0] * len(scores), most) == numbers
 
 
 # ---- Statistics of rows: bounds, and the same bits alone and in company ---------------------------------------------

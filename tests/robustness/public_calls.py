@@ -246,6 +246,7 @@ CALLS = {
             ("public", 2, {"method": "public_pca"}, ALL), ("soft EM", 2, {"method": "soft_em"}, GAUSSIAN),
             ("theory, tree", 3, {"method": "tree", "mode": "theory"}, GAUSSIAN),
             ("theory, public", 2, {"method": "public_pca", "mode": "theory"}, ALL), ("one component", 1, {}, ALL),
+            ("no public rows", 2, {"x_pub": None}, APPROX),
         )
     },
     "quantiles": Call(

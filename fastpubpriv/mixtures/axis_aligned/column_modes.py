@@ -126,8 +126,8 @@ def marginals(
         measured, name="cells", cost=cost, cells=sum(len(each) - 1 for each in edges)
     )
     values = [of_column for (of_column,) in measured.parted(counts.value)]
-    many, modes = tuning.MANY_COLUMNS
-    most = task.n_components if dim <= many else min(task.n_components, modes)
+    is_few = dim <= tuning.MANY_COLUMNS
+    most = task.n_components if is_few else min(task.n_components, task.modes)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:

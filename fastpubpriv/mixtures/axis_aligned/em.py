@@ -569,9 +569,11 @@ class Task:
     public: FloatArray | None = None
     known_std: bool = False  # every component has standard deviation one in every coordinate
     box: Box | None = None  # bounds of the columns, in data units
-    factor: FloatArray | None = (
-        None  # lower root of a known covariance: data units of the rows of `run`
-    )
+    # lower root of a known covariance: data units of the rows of `run`
+    factor: FloatArray | None = None
+    modes: int = tuning.COLUMN_MODES  # maximum number of components of each of many columns
+    # what a warning of too few rows for a private start calls it
+    start_name: str = "method='sketch'"
 
     def bounded(self, learned: LearnedMixture) -> LearnedMixture:
         """Return the mixture within bounds, as the caller gets it: that is what a count of the fit is compared with."""

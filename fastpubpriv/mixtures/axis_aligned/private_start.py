@@ -10,11 +10,11 @@ private expectation-maximization go on, and a count of the fit is the last relea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -27,7 +27,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, em, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, Waves
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
     MeasuredFit,
@@ -133,7 +133,12 @@ class StartPlan:
         """Return the plan for n rows of `rest`."""
         noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
         relative = noise * math.sqrt(2.0 * dim) * k / n
-        share = early_share(relative, spending, diagonal=True)
+        return cls.of_noise(relative, spending, diagonal=True)
+
+    @classmethod
+    def of_noise(cls, relative: float, spending: Spending, *, diagonal: bool) -> StartPlan:
+        """Return the plan for the relative noise of the covariances in one round that costs all of `spending`."""
+        share = early_share(relative, spending, diagonal=diagonal)
         rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
         early = Fraction(share).limit_denominator(10**6)
         return cls(early=early, rounds=rounds, count=count_share(spending))
@@ -170,6 +175,17 @@ def check(
     task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
 ) -> None:
     """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
+    rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
+    check_round = partial(dp_em.check, known_std=task.known_std, shares=rounds)
+    for parts in range(1, task.n_components + 1):
+        check_round(task.run.account, n_rest, task.run.rows.dim, parts)
+    check_start(task, pairs, places, n_rest, scales, plan)
+
+
+def check_start(
+    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
+) -> None:
+    """Raise or warn, as `check` does, by all stages but the rounds."""
     # Checked for the maximum numbers: fewer histograms or components need less.
     run = task.run
     dim = run.rows.dim
@@ -183,11 +199,8 @@ def check(
     costs["sketch"].grid("sum", longest_sketch(k), n_rest)
     count = run.account.spending.part(plan.count)
     count.grid("count", count_draws(k), n_rest)
-    rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
-    check_round = partial(dp_em.check, known_std=task.known_std, shares=rounds)
     for parts in range(1, k + 1):
         costs["grams"].grid("shared", dim + 1, n_rest, parts=parts)
-        check_round(run.account, n_rest, dim, parts)
     # Then not even rows of one component, or all in one cell, would reach the thresholds.
     lacking = (event.count_threshold + 2.0 * event.count_noise_std) / places.n
     if pairs is not None:
@@ -197,7 +210,7 @@ def check(
         n = run.rows.n
         needed_rows = math.ceil(lacking * n)
         warn(
-            f"learn_axis_aligned_mixture: {n} rows in {dim} columns are too few for method='sketch' here: it takes about "
+            f"{run.account.name}: {n} rows in {dim} columns are too few for {task.start_name} here: it takes about "
             f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
             "rows (x_pub)",
         )
@@ -280,10 +293,8 @@ def usable(column: ColumnModes, deviation: float) -> bool:
     return column.is_known and (column.smooth or column.step <= tuning.FINE_STEP * deviation)
 
 
-def projection_of(
-    groups: Groups, frames: Frames, group: int, own: RoundMoments, most: int
-) -> Projection | None:
-    """Move a group's frame to its released moments; return a projection to at most `most` directions, or all few columns."""
+def move_frame(frames: Frames, group: int, own: RoundMoments) -> FloatArray:
+    """Move a group's frame to its released moments; return the correlations of the columns, with zero diagonal."""
     assert own.second is not None
     mean = shrinkage(own.first, own.mean_noise**2) * own.first
     change = np.diag(own.second) - 1.0
@@ -292,13 +303,26 @@ def projection_of(
     frames.rows[group] = own.rows
     frames.centers[group] += frames.deviations[group] * mean
     frames.deviations[group] *= root
-    deviations = frames.deviations[group]
-    both = zip(groups.columns, deviations, strict=True)
-    fine = np.array([usable(*each) for each in both])
     limit = tuning.MOST_SHARED
-    correlations = own.second / np.outer(root, root)
-    correlations = np.clip(correlations, -limit, limit) * np.outer(fine, fine)
+    correlations: FloatArray = np.clip(own.second / np.outer(root, root), -limit, limit)
     np.fill_diagonal(correlations, 0.0)
+    return correlations
+
+
+def usable_columns(groups: Groups, deviations: FloatArray) -> BoolArray:
+    """Return which columns (dim,) may have a part in directions, for the standard deviations of a group."""
+    both = zip(groups.columns, deviations, strict=True)
+    return np.array([usable(*each) for each in both])
+
+
+def projection_of(
+    groups: Groups, frames: Frames, group: int, own: RoundMoments, most: int
+) -> Projection | None:
+    """Move a group's frame to its released moments; return a projection to at most `most` directions, or all few columns."""
+    correlations = move_frame(frames, group, own)
+    deviations = frames.deviations[group]
+    fine = usable_columns(groups, deviations)
+    correlations *= np.outer(fine, fine)
     noise = math.hypot(own.off, 1.0 / math.sqrt(own.rows))
     matrix, spread = directions(correlations, noise, most, fine, groups.modes[group])
     if not len(matrix) or not np.isfinite(matrix).all():
@@ -411,20 +435,65 @@ class ProjectedShares:
         return shares_at(squares, constants)
 
 
-def fits_of(projection: Projection, data: Waves, most: int) -> list[sketch.WaveFit]:
+def release_waves(
+    run: Session, groups: Groups, frames: Frames, listed: list[Projection], cost: Spending
+) -> list[Waves]:
+    """Release the sketch; return the characteristic function of the group of each projection."""
+    statistic = SketchStatistic(groups, listed)
+    released = release_sketch(run, statistic, cost)
+    sketched = min(run.rows.n, MOST_COUNTED) / run.rows.n
+    ends = np.cumsum([each.size for each in listed])
+    values = np.split(released.value, ends[:-1])
+    waves = []
+    for projection, value in zip(listed, values, strict=True):
+        rows = frames.rows[projection.group] * sketched
+        std = math.hypot(released.noise_std / rows, math.sqrt(0.5 / rows))
+        waves.append(Waves(projection.frequencies, value / rows, std))
+    return waves
+
+
+@dataclass(frozen=True, slots=True)
+class WaveModel(Generic[Fitted]):
+    """How mixtures along directions are fitted: `fit` of a number of components, from the covariance of the coordinates, and the
+    decrease of the sum of squares, by the number of directions, from which another component is kept.
+    """
+
+    fit: Callable[[Waves, int, FloatArray], WaveFit[Fitted]]
+    worth: Callable[[int], float]
+
+
+AXIS_ALIGNED = WaveModel(sketch.fit_waves, sketch.worth_of_component)
+
+
+def fits_of(
+    projection: Projection, data: Waves, most: int, model: WaveModel[Fitted]
+) -> list[WaveFit[Fitted]]:
     """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
-    worth = sketch.worth_of_component(len(projection.matrix))
-    fits: list[sketch.WaveFit] = []
+    worth = model.worth(len(projection.matrix))
+    fits: list[WaveFit[Fitted]] = []
     best = 0
     for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):
         more = place - best
         if more > 2:
             break
-        fits.append(sketch.fit_waves(data, place + 1, projection.spread))
+        fits.append(model.fit(data, place + 1, projection.spread))
         gain = fits[best].score - fits[place].score
         if gain > worth * more:
             best = place
     return fits
+
+
+def chosen_fits(
+    listed: list[Projection], waves: list[Waves], more: int, model: WaveModel[Fitted]
+) -> list[tuple[int, Fitted]]:
+    """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
+    worths = [model.worth(len(each.matrix)) for each in listed]
+    both = zip(listed, waves, strict=True)
+    fits = [fits_of(*each, more + 1, model) for each in both]
+    scores = [[fit.score for fit in each] for each in fits]
+    numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
+    chosen = zip(numbers, fits, strict=True)
+    return [(number, fit[number - 1].mixture) for number, fit in chosen]
 
 
 ONE = Mixtures(*np.ones((3, 1, 1)))
@@ -446,24 +515,12 @@ def find_components(
             listed.append(projection)
     if not listed:
         return shares
-    statistic = SketchStatistic(groups, listed)
-    released = release_sketch(run, statistic, costs["sketch"])
-    sketched = min(run.rows.n, MOST_COUNTED) / run.rows.n
-    ends = np.cumsum([each.size for each in listed])
-    values = np.split(released.value, ends[:-1])
-    fits = []
-    for projection, value in zip(listed, values, strict=True):
-        rows = frames.rows[projection.group] * sketched
-        std = math.hypot(released.noise_std / rows, math.sqrt(0.5 / rows))
-        data = Waves(projection.frequencies, value / rows, std)
-        fits.append(fits_of(projection, data, more + 1))
-    scores = [[fit.score for fit in each] for each in fits]
-    sizes = [len(each.matrix) for each in listed]
-    numbers = sketch.numbers_of_components(scores, sizes, more + len(listed))
-    for projection, fit, number in zip(listed, fits, numbers, strict=True):
+    waves = release_waves(run, groups, frames, listed, costs["sketch"])
+    fits = chosen_fits(listed, waves, more, AXIS_ALIGNED)
+    for projection, (number, mixture) in zip(listed, fits, strict=True):
         if number > 1:
             shares.projections[projection.group] = projection
-            shares.fits[projection.group] = fit[number - 1].mixture
+            shares.fits[projection.group] = mixture
     return shares
 
 
@@ -488,16 +545,30 @@ def run_rounds(
         stds = np.ones(state.at.means.shape)
         at = Mixtures(state.at.weights, state.at.means, stds)
         state = replace(state, at=dp_em.parameters_of(at))
+    return rounds_from(run, state, one_round, plan)
+
+
+def rounds_from(
+    run: Session, state: StartState, one_round: Callable[..., StartState], plan: StartPlan
+) -> StartState:
+    """Release early rounds while components move, and one with everything that is left."""
     for number in range(plan.rounds):
         if number >= tuning.EARLY_ROUNDS and state.moved < tuning.SETTLED:
             break
-        state = one_round(state, share=plan.early, name=f"round {state.rounds}")
+        state = one_round(state, share=plan.early, name=f"round {number + 1}")
     # Shares of releases that were not needed are not lost: rhos add up even if shares depend on released values.
     spent = run.account.charged / run.account.allowance
     return one_round(state, share=1 - plan.count - spent, name=LAST)
 
 
-def count_of_fit(run: Session, learned: LearnedMixture, columns: list[ColumnModes]) -> MeasuredFit:
+def count_of_fit(
+    run: Session,
+    columns: list[ColumnModes],
+    *,
+    weights: FloatArray,
+    means: FloatArray,
+    covariances: FloatArray,
+) -> MeasuredFit:
     """Release the count of the fit, by the columns of values that are not rounded.
 
     Without such columns it is by all of them, and no reason follows: steps of rounded values look like a misfit.
@@ -507,12 +578,22 @@ def count_of_fit(run: Session, learned: LearnedMixture, columns: list[ColumnMode
     if len(counted) < len(columns):
         chosen = ChosenColumns(counted)
         run = run.on(each_row(run.rows, chosen, len(counted)))
-    covariances = learned.covariances[:, counted][:, :, counted]
-    means = learned.means[:, counted]
-    weights = learned.weights / learned.weights.sum()
+    covariances = covariances[:, counted][:, :, counted]
+    means = means[:, counted]
+    weights = weights / weights.sum()
     nobody = np.zeros((0, len(counted)))
     fit = measure(run, weights, means, covariances, public=nobody)
     return replace(fit, graded=bool(smooth))
+
+
+def release_columns(
+    task: Task, run: Session, pairs: Rows | None, place_rows: Rows, scales: int, cost: Spending
+) -> list[ColumnModes]:
+    """Release scales and places of the columns, and their cells by the rows of `run`; return the fit of each column."""
+    of_columns, tied, steps = candidates.shown_scales(task.run, pairs, scales, task.n_components)
+    places = candidates.shown_places(task.run.block(place_rows), of_columns)
+    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=cost)
+    return marginals(task, run, places, place_rows.n)
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -527,12 +608,9 @@ def learn(task: Task) -> LearnedMixture:
     plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
     check(task, pairs, place_rows, rest.n, shares.scales, plan)
     account.open()
-    scales, tied, steps = candidates.shown_scales(task.run, pairs, shares.scales, k)
-    places = candidates.shown_places(task.run.block(place_rows), scales)
     run = task.run.block(rest)
     costs = costs_of(account.spending)
-    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=costs["cells"])
-    columns = marginals(task, run, places, place_rows.n)
+    columns = release_columns(task, run, pairs, place_rows, shares.scales, costs["cells"])
     if not any(column.fit.size for column in columns):
         nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
         return em.measured(task, nothing, run)
@@ -549,7 +627,10 @@ def learn(task: Task) -> LearnedMixture:
     learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
     is_whole = all(column.is_known for column in columns)
     low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    fit = count_of_fit(run, task.bounded(learned), columns)
+    told = task.bounded(learned)
+    fit = count_of_fit(
+        run, columns, weights=told.weights, means=told.means, covariances=told.covariances
+    )
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 
@@ -557,7 +638,7 @@ def learn(task: Task) -> LearnedMixture:
 def seconds(n: int, dim: int, components: int, size: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
     rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
-    search = dim * em.SEARCH_SECONDS * min(components, tuning.MANY_COLUMNS[1]) / 2.0
+    search = dim * em.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
     sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * em.ROW_SECONDS
     return search + rounds + sketched + components
 

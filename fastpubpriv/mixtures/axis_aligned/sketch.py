@@ -13,7 +13,9 @@ It is fitted by damped Gauss-Newton steps from many starts; all of this reads re
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -142,11 +144,14 @@ class Waves:
     std: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WaveFit:
-    """A fitted mixture along directions, its batch axis of length one, and the penalized sum of squares of the fit."""
+Fitted = TypeVar("Fitted")
 
-    mixture: Mixtures
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaveFit(Generic[Fitted]):
+    """A fitted mixture along directions, and the penalized sum of squares of the fit."""
+
+    mixture: Fitted
     score: float
 
 
@@ -198,19 +203,22 @@ def _penalties(k: int, dim: int) -> FloatArray:
     return np.repeat([of_logits, 0.0, of_logs], [k, k * dim, k * dim])
 
 
-def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatArray]:
-    """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares; worse steps are rejected."""
-    k = start.weights.shape[1]
-    penalties = _penalties(k, start.means.shape[2])
-    at = _parameters(start)
-    at[:, :k] -= at[:, :k].mean(axis=1, keepdims=True)
+# Values (size, 2 count) of mixtures at the frequencies, and derivatives (size, 2 count, p) by their parameters (size, p).
+Model = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+
+
+def damped_steps(
+    data: Waves, start: FloatArray, model: Model, penalties: FloatArray, steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return parameters (size, p) after damped Gauss-Newton steps, and penalized sums of squares; worse steps are rejected."""
+    at = start
     damping = np.full(len(at), 1e-2)
     score = np.full(len(at), np.inf)
     tried = at
     curvature = np.zeros((len(at), at.shape[1], at.shape[1]))
     gradient = np.zeros(at.shape)
     for _ in range(steps + 1):
-        values, slopes = jacobian(_mixtures(tried, k), data.frequencies)
+        values, slopes = model(tried)
         off = (data.values - values) / data.std
         squares = np.square(off).sum(axis=1) + np.square(tried) @ penalties
         better = squares < score
@@ -224,18 +232,38 @@ def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatAr
         lifted = (damping[:, None] * diagonal + 1e-9)[:, :, None] * np.eye(at.shape[1])
         step = np.linalg.solve(curvature + lifted, gradient[:, :, None])[:, :, 0]
         tried = at + np.clip(step, -1.0, 1.0)
+    return at, score
+
+
+def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatArray]:
+    """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares."""
+    k = start.weights.shape[1]
+    at = _parameters(start)
+    at[:, :k] -= at[:, :k].mean(axis=1, keepdims=True)
+
+    def model(parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return jacobian(_mixtures(parameters, k), data.frequencies)
+
+    at, score = damped_steps(data, at, model, _penalties(k, start.means.shape[2]), steps)
     return _mixtures(at, k), score
 
 
-def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit:
-    """Return the best fit of k components from starts with means of covariance `spread`."""
-    size = len(spread)
+def starting_means(k: int, spread: FloatArray) -> FloatArray:
+    """Return k means of covariance `spread` for each start, (starts, k, len(spread))."""
     values, vectors = spectrum(spread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    count, few = tuning.WAVE_STARTS
+    count = tuning.WAVE_STARTS[0]
+    normals = draw_normals((count, k, len(spread)), random_state=em.PUBLIC_SEED + 9)
+    means: FloatArray = normals @ root.T
+    return means
+
+
+def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit[Mixtures]:
+    """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
+    few = tuning.WAVE_STARTS[1]
     short, long = tuning.WAVE_STEPS
-    normals = draw_normals((count, k, size), random_state=em.PUBLIC_SEED + 9)
-    starts = Mixtures(np.full((count, k), 1.0 / k), normals @ root.T, np.ones(normals.shape))
+    means = starting_means(k, spread)
+    starts = Mixtures(np.full(means.shape[:2], 1.0 / k), means, np.ones(means.shape))
     fits, scores = refined(data, starts, short)
     fits, scores = refined(data, fits[em.by_score(scores)[:few]], long)
     best = em.by_score(scores)[:1]
@@ -247,17 +275,17 @@ def worth_of_component(directions: int) -> float:
     return tuning.WORTH_OF_COMPONENT * (2 * directions + 1)
 
 
-def numbers_of_components(scores: list[list[float]], rows: list[int], most: int) -> list[int]:
+def numbers_of_components(scores: list[list[float]], worths: list[float], most: int) -> list[int]:
     """Return the number of components of each group, at most `most` together.
 
-    `scores` are sums of squares of each group's fits of 1, 2, ... components, `rows` the numbers of directions. Greedily, the
-    group whose one or two additional components lower the sum most gets them if each is worth its parameters.
+    `scores` are sums of squares of each group's fits of 1, 2, ... components, `worths` the decreases from which another component
+    of it is kept. Greedily, the group whose one or two additional components lower the sum most gets them if each is worth its
+    parameters.
     """
     numbers = [1] * len(scores)
     while True:
         gains = []
-        for group, (each, size) in enumerate(zip(scores, rows, strict=True)):
-            worth = worth_of_component(size)
+        for group, (each, worth) in enumerate(zip(scores, worths, strict=True)):
             for more in (1, 2):
                 larger = numbers[group] + more
                 if larger <= len(each) and sum(numbers) + more <= most:

@@ -47,8 +47,8 @@ from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import dp_em
-from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR
-from fastpubpriv.mixtures.separated import search_state, searches, soft_em
+from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR, Task
+from fastpubpriv.mixtures.separated import search_state, searches, soft_em, without_public
 from fastpubpriv.mixtures.separated.public_shapes import (
     SEED,
     column_scaling,
@@ -63,6 +63,7 @@ from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import Spending, noise_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -363,11 +364,11 @@ def _with_means(
 
 
 def check_components(
-    n_components: Any, min_weight: Any, n_pub: int, n_priv: int
+    n_components: Any, min_weight: Any, n_pub: int | None, n_priv: int
 ) -> tuple[int, float]:
     """Return the number of components and the least weight (default: half an equal share), checked against the sizes."""
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    if k > n_pub:
+    if n_pub is not None and k > n_pub:
         raise InputError(
             f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows"
         )
@@ -442,7 +443,7 @@ def result_of_leaves(
 def learn_separated_mixture(
     x_priv: Any,
     *,
-    x_pub: Any,
+    x_pub: Any = None,
     n_components: int,
     budget: Budget,
     min_weight: float | None = None,
@@ -465,14 +466,17 @@ def learn_separated_mixture(
     ----------
     {x_priv}
         A row with a missing or infinite entry belongs to no component but counts in n_priv.
-    {x_pub}
-        From the same mixture, not all equal, at least n_components of them; some of each component.
+    x_pub : (n_pub, dim) array-like, path, frame or table, optional
+        Public rows from the same mixture, not all equal, at least n_components of them; some of each component. If they have
+        another distribution, only accuracy suffers. Without them see the notes.
     n_components : int
-        Maximum number of components. Fewer are returned if the rest cannot be distinguished.
+        Maximum number of components, at most 64 without public rows. Fewer are returned if the rest cannot be distinguished.
     {budget}
-        PureDP is possible with "soft_em", which then starts from public rows alone, and with "public_pca".
+        PureDP is possible with "soft_em", which then starts from public rows alone, and with "public_pca". Without public rows it
+        must be ApproxDP.
     min_weight : float in (0, 1 / n_components], optional
-        Share of the rows in the smallest component; smaller groups are not split off. The default is half an equal share.
+        Share of the rows in the smallest component; smaller groups are not split off. The default is half an equal share, and
+        without public rows at most a tenth.
     method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
         components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
@@ -483,10 +487,10 @@ def learn_separated_mixture(
         valley of a released histogram, repeatedly; for components of any scale and 10, better 20 public rows each. "one_shot":
         private principal directions once, then the nearest of the centers of the public rows; for components of comparable scale
         and 2 to 10 public rows each. "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
-        else it depends on n_pub, dim, n_components, min_weight and the notion of the budget.
+        else it depends on n_pub, dim, n_components, min_weight and the notion of the budget. Without public rows it is "soft_em".
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
-        a hundred standard deviations. Same privacy.
+        a hundred standard deviations. Same privacy. "theory" needs public rows.
     {failure_prob}
         The bounds are those derived from the public rows.
     weight_floor : float in (0, 1)
@@ -518,7 +522,9 @@ def learn_separated_mixture(
     mode public shares of the budget pay for searches (three tenths for one that finds components by itself), for rounds (joint Gram
     matrices of all components, at the price of a single one), and for a choice by noisy scores among the starts of "soft_em". In
     mode "theory" the leaves are released together, with exact integer sensitivities for a row that stays in its leaf and one that
-    moves; their counts are free. In both modes a fiftieth (of an epsilon, a twentieth) pays for the count of the fit.
+    moves; their counts are free. In both modes a fiftieth (of an epsilon, a twentieth) pays for the count of the fit. Without
+    public rows two disjoint blocks of rows, fixed by public numbers, pay for the range with the whole (epsilon, delta) each; on the
+    other rows, Gaussian noise on counts, Gram matrices and sums of bounded statistics, whose rhos add up to at most the allowance.
 
     Notes
     -----
@@ -526,6 +532,13 @@ def learn_separated_mixture(
     changes and for the three counts of a ball query; the least radius of the partitioner, at which the printed search stops
     too early; in practical mode the search, and the learner of a leaf, which is a round of soft EM; in mode
     "theory" it is the lifted CoinPress of `estimate_gaussian`. "soft_em" is not the paper's.
+
+    Without public rows "soft_em" starts from private ones: scales, places and cells of each column; the groups of rows that single
+    columns separate; for each group one noisy Gram matrix, whose directions of largest variance are those in which means that lie
+    apart differ; and noisy sums of cosines and sines, which show the mixture along them. In simulations (2 to 20 columns, 2 to 4
+    components at least 6 deviations apart, condition numbers up to 30, 40,000 and 100,000 rows, epsilon = 1, delta = 1e-6) its
+    total variation is 1.1 to 1.3 times that with 100 public rows, in the geometric mean. Components nearer than about 4
+    deviations need public rows, or independent columns (`learn_axis_aligned_mixture`).
 
     Examples
     --------
@@ -538,44 +551,55 @@ def learn_separated_mixture(
     >>> result = learn_separated_mixture(private, x_pub=public, n_components=3, min_weight=0.2, budget=ZCDP(rho=0.5))
     >>> result.n_components, bool(np.allclose(result.weights, 1 / 3, atol=0.02))
     (3, True)
+
+    Without public rows:
+
+    >>> from fastpubpriv import ApproxDP
+    >>> alone = learn_separated_mixture(private, n_components=3, budget=ApproxDP(epsilon=1, delta=1e-6))
+    >>> bool(np.abs(np.sort(alone.means[:, 0]) - [0.0, 0.0, 20.0]).max() < 0.1), alone.status
+    (True, 'ok')
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     session.refuse_padding(
         rows, "learn_separated_mixture", "learn_axis_aligned_mixture with method='dp_em'"
     )
-    if public is None:
-        raise InputError(
-            "learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline"
-        )
-    k, weight = check_components(n_components, min_weight, len(public), rows.n)
+    n_pub = None if public is None else len(public)
+    k, weight = check_components(n_components, min_weight, n_pub, rows.n)
     session.require_squares("learn_separated_mixture", rows.dim, 40 * k + 24)
     method = searches.METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
-    column_variances(public)  # raises if all rows are equal
     shape = Shape(
         dim=rows.dim,
-        n_pub=len(public),
+        n_pub=n_pub or 0,
         n_components=k,
         min_weight=weight,
         mode=mode,
         failure_prob=failure_prob,
     )
-    chosen = searches.choose_method(method, shape, noise_of(budget))
-    if mode == "theory" and k > 1:
-        refuse_too_much(public)
-    equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
-    constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
-    if constant:
-        warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = session.asked(ledger, random_state, threads, progress)
-    learn = _learn_rounds if mode == "practical" else _learn_in_theory
     limits = ReportLimits(weight_floor, box)
-    learnt = learn(rows, public, shape, chosen, budget, limits, **options)
+    constant: list[str] = []
+    if public is None:
+        check_without_public(shape, method, budget, rows.n)
+        if min_weight is None:
+            shape = replace(shape, min_weight=min(tuning.LEAST_GROUP, weight))
+        result = _learn_without_public(rows, shape, budget, limits, **options)
+    else:
+        column_variances(public)  # raises if all rows are equal
+        chosen = searches.choose_method(method, shape, noise_of(budget))
+        if mode == "theory" and k > 1:
+            refuse_too_much(public)
+        equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
+        constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
+        if constant:
+            warn(f"learn_separated_mixture: {constant_text(constant)}")
+        learn = _learn_rounds if mode == "practical" else _learn_in_theory
+        result = learn(rows, public, shape, chosen, budget, limits, **options)
     facts = {"n_components_asked": k, "fallback_columns": constant}
-    result = replace(learnt, diagnostics={**learnt.diagnostics, **facts})
+    result = replace(result, diagnostics={**result.diagnostics, **facts})
     return session.warned(
         "learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ()
     )
@@ -586,6 +610,33 @@ class ReportLimits(NamedTuple):
 
     weight_floor: float
     box: Box | None
+
+
+def check_without_public(shape: Shape, method: str, budget: Budget, n: int) -> None:
+    """Raise if there can be no answer without public rows, by the arguments and the number of private rows."""
+    name = "learn_separated_mixture"
+    if shape.mode == "theory":
+        raise InputError(
+            f"{name} with mode='theory' needs public rows: pass x_pub=, or mode='practical'"
+        )
+    if method not in ("auto", searches.SOFT_EM.name):
+        raise InputError(
+            f"method={method!r} searches among public rows: pass x_pub=, or method='auto'"
+        )
+    if not has_delta(budget):
+        raise BudgetError(
+            f"without public rows {name} finds places by stable histograms, which need a delta: pass "
+            "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
+        )
+    if shape.n_components > without_public.MOST_COMPONENTS:
+        raise InputError(
+            f"n_components must be at most {without_public.MOST_COMPONENTS} without public rows, got {shape.n_components}: "
+            "pass x_pub="
+        )
+    if n < tuning.START_LEAST_ROWS:
+        raise InputError(
+            f"{name} without public rows needs at least {tuning.START_LEAST_ROWS} private rows, got {n}: pass x_pub="
+        )
 
 
 def _learn_in_theory(
@@ -701,36 +752,81 @@ def _learn_rounds(
                 "scaling": state.clustering.scaling,
                 "clustering_share": float(plan.searches[chosen.name]),
             }
-        k = len(state.at.weights)
-        weights = np.maximum(state.at.weights, limits.weight_floor / k)
+        facts["far_public_rows"] = n_pub - len(public)
         predicted = fit.gaussian_tv(*state.errors)
-        learnt = MixtureResult(
-            weights=weights / weights.sum(),
-            means=state.at.means,
-            covariances=state.at.covariances,
-            part_reasons=soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"]),
-            structure=("diagonal" if hidden else "full",) * k,
-            method=chosen.name,
-            tree=state.clustering.tree if leaves and state.clustering else None,
-            columns=rows.columns,
-            diagnostics={
-                "n_components_found": k,
-                "counts": state.counts.tolist(),
-                "count_noise_std": state.count_std,
-                "rounds": state.rounds,
-                "predicted_covariance_errors": np.hypot(
-                    state.noise, np.sqrt(dim * (dim + 1) / state.counts)
-                ).tolist(),
-                "covariance_noise": state.noise.tolist(),
-                "predicted_total_variations": predicted.tolist(),
-                "far_public_rows": n_pub - len(public),
-                **facts,
-            },
-            provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
-            **run.fields(n_pub),
-        )
+        learnt = _result_of_rounds(run, state, limits.weight_floor, n_pub, facts)
+        reasons = soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"])
+        learnt = replace(learnt, part_reasons=reasons, method=chosen.name)
+        if hidden:
+            learnt = replace(learnt, structure=("diagonal",) * len(reasons))
+        if leaves and state.clustering:
+            learnt = replace(learnt, tree=state.clustering.tree)
         learnt = bounded(learnt, limits.box)
         return fit.with_fit(run, learnt, public, predicted, asked=shape.n_components)
+
+
+def _learn_without_public(
+    rows: Rows, shape: Shape, budget: Budget, limits: ReportLimits, **options: Any
+) -> MixtureResult:
+    """Run all stages of a start from private rows alone, rounds of soft EM from it, and a count of the fit."""
+    name = "learn_separated_mixture"
+    k = shape.n_components
+    draws = without_public.most_draws(rows.n, shape.dim, k)
+    run = session.start(name, rows, budget, draws=draws, **options)
+    task = Task(
+        run=run,
+        n_components=k,
+        min_weight=shape.min_weight,
+        failure_prob=shape.failure_prob,
+        candidates=0,
+        start_name="a start without public rows",
+        box=limits.box,
+    )
+    plan = without_public.PrivatePlan.of(task)
+    plan.check(task)
+    expected = plan.rest.n * shape.min_weight
+    warn_if_hopeless(run, expected, plan.predicted(expected, run.account.spending))
+    prepare((plan.shares.rounds + 1) * rows.n, k * shape.dim**2)
+    with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
+        learned = without_public.learn(task, plan)
+        facts = {"start": learned.state.name, **learned.facts}
+        result = _result_of_rounds(run, learned.state, limits.weight_floor, 0, facts)
+        result = bounded(replace(result, part_reasons=learned.reasons), limits.box)
+        return replace(result, **learned.fit.fields)
+
+
+def _result_of_rounds(
+    run: Session, state: StartState, weight_floor: float, n_pub: int, facts: dict[str, Any]
+) -> MixtureResult:
+    """Return the result of the state after the last round, without reasons, as of "soft_em" with full covariances."""
+    dim = run.rows.dim
+    k = len(state.at.weights)
+    weights = np.maximum(state.at.weights, weight_floor / k)
+    predicted = fit.gaussian_tv(*state.errors)
+    source = "public rows" if n_pub else "released"
+    return MixtureResult(
+        weights=weights / weights.sum(),
+        means=state.at.means,
+        covariances=state.at.covariances,
+        part_reasons=((),) * k,
+        structure=("full",) * k,
+        method=searches.SOFT_EM.name,
+        columns=run.rows.columns,
+        diagnostics={
+            "n_components_found": k,
+            "counts": state.counts.tolist(),
+            "count_noise_std": state.count_std,
+            "rounds": state.rounds,
+            "predicted_covariance_errors": np.hypot(
+                state.noise, np.sqrt(dim * (dim + 1) / state.counts)
+            ).tolist(),
+            "covariance_noise": state.noise.tolist(),
+            "predicted_total_variations": predicted.tolist(),
+            **facts,
+        },
+        provenance={"center": source, "scale": source, "radius": "released"},
+        **run.fields(n_pub),
+    )
 
 
 @shared_docs

@@ -101,6 +101,18 @@ def budget_noise(dim: int, k: int, n: int, spending: Spending) -> float:
     return math.sqrt(dim * on**2 + dim * (dim - 1) * off**2) * k / n
 
 
+def predicted_errors(dim: int, rows: float, spending: Spending, share: Fraction) -> Prediction:
+    """Predict the errors of a component of `rows` rows after a last round of this share, by noise and sampling."""
+    clip = RowClip.of(dim)
+    on, off = (std / rows for std in round_noise(dim, clip, spending, share))
+    covariance = clip.factor(dim) * math.sqrt(dim * on**2 + dim * (dim - 1) * off**2)
+    mean = off * math.sqrt(dim / clip.lift)
+    return Prediction(
+        math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)),
+        math.hypot(mean, math.sqrt(dim / rows)),
+    )
+
+
 def early_share(noise: float, spending: Spending, *, diagonal: bool) -> float:
     """Share of an early round for the `budget_noise` that its noise may have, within bounds."""
     ratio = min(noise / spending.by_tail(*tuning.EARLY_NOISES), 1.0)  # its square does not overflow
@@ -190,14 +202,7 @@ class SoftPlan:
 
     def predicted(self, dim: int, rows: float) -> Prediction:
         """Predict the errors of a component of `rows` rows after the last round, by noise and sampling."""
-        clip = RowClip.of(dim)
-        on, off = (std / rows for std in round_noise(dim, clip, self.spending, self.last))
-        covariance = clip.factor(dim) * math.sqrt(dim * on**2 + dim * (dim - 1) * off**2)
-        mean = off * math.sqrt(dim / clip.lift)
-        return Prediction(
-            math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)),
-            math.hypot(mean, math.sqrt(dim / rows)),
-        )
+        return predicted_errors(dim, rows, self.spending, self.last)
 
     @classmethod
     def of(cls, method: SearchMethod, shape: Shape, n: int, spending: Spending) -> SoftPlan:

@@ -1,0 +1,440 @@
+"""Mixtures of full covariances from private rows alone: the start of `axis_aligned.private_start`, and rounds of `soft_em` from it.
+
+Range, groups, Gram matrices and sketch are those of axis-aligned components, and so are their costs. Two things differ. Columns may
+correlate within a component, so that correlations show directions only where means are far apart: then they are those of largest
+variance. And the mixture along them has full covariances S = L L', with the characteristic function
+
+    sum_j p_j exp(i w'mu_j - |L_j'w|^2 / 2).
+
+Rows of a group, given their coordinates t = A (x - c) along its directions, are taken to have one Gaussian distribution, that of
+the linear regression of x on t. This extends each component along the directions to all columns, and gives the mixture with
+whose responsibilities the first round begins. Privacy note: `mechanisms/notes/sketch.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.estimators.output_bounds import narrowed
+from fastpubpriv.gaussians.structures import Prediction
+from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch
+from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
+from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned.private_start import (
+    BlockShares,
+    Frames,
+    StartPlan,
+    WaveModel,
+)
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, Waves
+from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
+from fastpubpriv.mixtures.separated import soft_em
+from fastpubpriv.mixtures.separated.public_shapes import Parameters
+from fastpubpriv.mixtures.separated.soft_em import RoundMoments, StartState
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
+from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.session import Session
+from fastpubpriv.sources import Rows
+
+MOST_COMPONENTS = 64  # maximum number of components, as of axis-aligned ones
+
+# ---- Mixtures along directions.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Along:
+    """Mixtures along directions: weights (size, k), means (size, k, dim), lower Cholesky factors (size, k, dim, dim)."""
+
+    weights: FloatArray
+    means: FloatArray
+    roots: FloatArray
+
+    def __getitem__(self, places: IntArray) -> Along:
+        """Return the mixtures at these places."""
+        return Along(self.weights[places], self.means[places], self.roots[places])
+
+    @property
+    def covariances(self) -> FloatArray:
+        """Covariances (size, k, dim, dim)."""
+        covariances: FloatArray = self.roots @ self.roots.swapaxes(2, 3)
+        return covariances
+
+
+def parameters_of(at: Along) -> FloatArray:
+    """Return log weights, means, log diagonals of the factors, and the entries below their diagonals, (size, p)."""
+    below = np.tril_indices(at.means.shape[2], -1)
+    diagonals = np.einsum("skaa->ska", at.roots)
+    entries = at.roots[:, :, below[0], below[1]]
+    parts = [np.log(at.weights), at.means, np.log(diagonals), entries]
+    size = len(at.weights)
+    flat = [part.reshape(size, -1) for part in parts]
+    return np.concatenate(flat, axis=1)
+
+
+def mixtures_of(parameters: FloatArray, k: int, dim: int) -> Along:
+    """Return the mixtures of `parameters_of`."""
+    size = len(parameters)
+    ends = np.cumsum([k, k * dim, k * dim])
+    logits, means, logs, entries = np.split(parameters, ends, axis=1)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    stds = np.exp(np.clip(logs, *tuning.LOG_DEVIATIONS)).reshape(size, k, dim)
+    below = np.tril_indices(dim, -1)
+    roots = stds[..., None] * np.eye(dim)
+    roots[:, :, below[0], below[1]] = entries.reshape(size, k, len(below[0]))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Along(weights, means.reshape(size, k, dim), roots)
+
+
+def jacobian(at: Along, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the characteristic function (size, 2 count), and its derivatives (size, 2 count, p) by `parameters_of`."""
+    size, k, dim = at.means.shape
+    count = len(frequencies)
+    phases = at.means @ frequencies.T
+    scaled = np.einsum("skab,ma->skbm", at.roots, frequencies)  # L'w
+    squares = np.square(scaled).sum(axis=2)
+    weights = at.weights[:, :, None]
+    shares = weights * np.exp(-0.5 * squares)
+    cosines = shares * np.cos(phases)
+    sines = shares * np.sin(phases)
+    parts = np.concatenate([cosines, sines], axis=2)
+    turned = np.concatenate([-sines, cosines], axis=2)
+    values = parts.sum(axis=1)
+    by_logits = parts - weights * values[:, None, :]
+    twice = np.tile(frequencies.T, 2)
+    by_means = turned[:, :, None, :] * twice
+    doubled = np.tile(scaled, 2)
+    diagonals = np.einsum("skaa->ska", at.roots)[..., None]
+    by_logs = -parts[:, :, None, :] * doubled * twice * diagonals
+    row, column = np.tril_indices(dim, -1)
+    by_entries = -parts[:, :, None, :] * doubled[:, :, column] * twice[row]
+    parts_of = [part.reshape(size, -1, 2 * count) for part in (by_logits, by_means, by_logs)]
+    # no entries below the diagonal with one direction
+    last = by_entries.reshape(size, k * len(row), 2 * count)
+    slopes = [*parts_of, last]
+    return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
+
+
+def refined(data: Waves, start: Along, steps: int) -> tuple[Along, FloatArray]:
+    """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares."""
+    k, dim = start.means.shape[1:]
+    of_logits, of_logs = tuning.WAVE_PRIORS
+    entries = k * dim * (dim - 1) // 2
+    penalties = np.repeat([of_logits, 0.0, of_logs], [k, k * dim, k * dim + entries])
+    at = parameters_of(start)
+    at[:, :k] -= at[:, :k].mean(axis=1, keepdims=True)
+
+    def model(parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return jacobian(mixtures_of(parameters, k, dim), data.frequencies)
+
+    at, score = sketch.damped_steps(data, at, model, penalties, steps)
+    return mixtures_of(at, k, dim), score
+
+
+def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit[Along]:
+    """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
+    few = tuning.WAVE_STARTS[1]
+    short, long = tuning.WAVE_STEPS
+    means = sketch.starting_means(k, spread)
+    unit = np.eye(len(spread))
+    roots = np.broadcast_to(unit, (*means.shape[:2], *unit.shape))
+    weights = np.full(means.shape[:2], 1.0 / k)
+    fits, scores = refined(data, Along(weights, means, roots), short)
+    best = em.by_score(scores)[:few]
+    fits, scores = refined(data, fits[best], long)
+    best = em.by_score(scores)[:1]
+    return WaveFit(fits[best], float(scores[best[0]]))
+
+
+def worth_of_component(directions: int) -> float:
+    """Return the decrease of the sum of squares from which another component is kept: so much for each of its parameters."""
+    parameters = 1 + directions + directions * (directions + 1) // 2
+    return tuning.WORTH_OF_COMPONENT * parameters
+
+
+FULL = WaveModel(fit_waves, worth_of_component)
+
+# ---- Groups and directions.
+
+
+def with_clean_cuts(columns: list[ColumnModes]) -> list[ColumnModes]:
+    """Return the columns, without the cuts of those that misclassify more than a share CLEAN of the rows."""
+    without = np.zeros(0)
+    listed = []
+    for column in columns:
+        is_clean = column.confused <= tuning.CLEAN
+        listed.append(column if is_clean else replace(column, cuts=without))
+    return listed
+
+
+def leading_directions(correlations: FloatArray, usable: BoolArray, most: int) -> FloatArray:
+    """Return the `most` directions (l, dim) of largest variance of standardized rows, or all few columns, by usable columns.
+
+    `correlations` (dim, dim) have ones on the diagonal. The variance along each direction is EXTENT squared.
+    """
+    places = np.flatnonzero(usable)
+    values, vectors = spectrum(correlations[np.ix_(places, places)])
+    if len(correlations) > tuning.FEW_COLUMNS:
+        leading = min(most, tuning.FULL_DIRECTIONS, len(places))
+        values = values[len(places) - leading :]
+        vectors = vectors[:, len(places) - leading :]
+    rows = np.zeros((len(values), len(correlations)))
+    stds = np.sqrt(np.maximum(values, tuning.FLAT))
+    rows[:, places] = tuning.EXTENT * (vectors / stds).T
+    return rows
+
+
+def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatArray:
+    """Move a group's frame to its released moments; return the correlations of its columns, positive definite.
+
+    They are shrunk toward none by their noise, which is large in a small group of many columns.
+    """
+    correlations = private_start.move_frame(frames, group, own) + np.eye(frames.centers.shape[1])
+    variance = own.off**2 + 1.0 / own.rows
+    correlations = soft_em.shrunken_change(correlations, own.on**2, variance)
+    values, vectors = spectrum(correlations)
+    positive: FloatArray = (vectors * np.maximum(values, tuning.FLAT)) @ vectors.T
+    return positive
+
+
+def extended(projection: Projection, covariance: FloatArray, along: Along) -> Parameters:
+    """Return components along the directions of a group, extended to all columns by the regression on the coordinates."""
+    matrix = projection.matrix
+    spread = matrix @ covariance @ matrix.T
+    slopes = np.linalg.solve(spread, matrix @ covariance).T
+    less = spread - along.covariances[0]
+    means = projection.center + along.means[0] @ slopes.T
+    covariances = covariance - slopes @ less @ slopes.T
+    return Parameters(weights=along.weights[0], means=means, covariances=covariances)
+
+
+def find_directions(
+    groups: Groups, frames: Frames, moments: list[RoundMoments], more: int
+) -> tuple[list[FloatArray], list[Projection]]:
+    """Move the frames to the released moments; return the covariance of each group, and projections of those with directions."""
+    covariances = []
+    listed = []
+    for group, own in enumerate(moments):
+        correlations = group_correlations(frames, group, own)
+        deviations = frames.deviations[group]
+        covariances.append(correlations * np.outer(deviations, deviations))
+        usable = private_start.usable_columns(groups, deviations)
+        if more == 0 or not usable.any():
+            continue
+        matrix = leading_directions(correlations, usable, more) / deviations
+        if not np.isfinite(matrix).all():
+            continue
+        spread = tuning.EXTENT**2 * np.eye(len(matrix))
+        center = frames.centers[group].copy()
+        listed.append(Projection.of(group, center, matrix, spread))
+    return covariances, listed
+
+
+def gaussian(mean: FloatArray, covariance: FloatArray) -> Parameters:
+    """Return a mixture of one component."""
+    return Parameters(weights=np.ones(1), means=mean[None], covariances=covariance[None])
+
+
+def joined(parts: list[Parameters], shares: FloatArray) -> Parameters:
+    """Return one mixture of the groups' mixtures, for the shares of the rows in each group."""
+    of_groups = zip(shares, parts, strict=True)
+    weights = [share * part.weights for share, part in of_groups]
+    means = [part.means for part in parts]
+    covariances = [part.covariances for part in parts]
+    return Parameters(
+        weights=np.concatenate(weights),
+        means=np.concatenate(means),
+        covariances=np.concatenate(covariances),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
+
+    at: Parameters
+    directions: list[int]
+
+
+def find_mixture(
+    task: Task, run: Session, groups: Groups, frames: Frames, costs: dict[str, Spending]
+) -> Start:
+    """Release Gram matrices, and a sketch if groups may hold several components; return the start of the rounds."""
+    more = task.n_components - groups.size
+    moments = private_start.release_moments(run, groups, frames, costs["grams"])
+    covariances, listed = find_directions(groups, frames, moments, more)
+    parts = []
+    for center, covariance in zip(frames.centers, covariances, strict=True):
+        parts.append(gaussian(center, covariance))
+    fits: list[tuple[int, Along]] = []
+    if listed:
+        waves = private_start.release_waves(run, groups, frames, listed, costs["sketch"])
+        fits = private_start.chosen_fits(listed, waves, more, FULL)
+    for projection, (number, along) in zip(listed, fits, strict=True):
+        if number > 1:
+            group = projection.group
+            parts[group] = extended(projection, covariances[group], along)
+    shares = frames.rows / frames.rows.sum()
+    directions = [len(each.matrix) for each in listed]
+    return Start(joined(parts, shares), directions)
+
+
+# ---- The whole call.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The state after the last round, the reasons of its components with the count of the fit, and diagnostics."""
+
+    state: StartState
+    reasons: PartReasons
+    predicted: FloatArray  # (k,): total variation errors from noise and sampling
+    facts: dict[str, Any]
+    fit: MeasuredFit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivatePlan:
+    """The blocks of rows, and the shares of the budget, from public numbers."""
+
+    scales: int  # maximum number of scales of a column
+    pairs: Rows
+    places: Rows
+    rest: Rows
+    shares: StartPlan
+
+    @classmethod
+    def of(cls, task: Task) -> PrivatePlan:
+        """Return the plan of a call."""
+        rows = task.run.rows
+        account = task.run.account
+        k = task.n_components
+        blocks = BlockShares.of(rows.n, rows.dim, k, account.approx_left, known_std=False)
+        pairs, places, rest = blocks.split(rows)
+        assert pairs is not None
+        shares = shares_of(rest.n, rows.dim, k, account.spending)
+        return cls(blocks.scales, pairs, places, rest, shares)
+
+    def predicted(self, rows: float, spending: Spending) -> Prediction:
+        """Predict the errors of a component with `rows` of the rows of `rest`."""
+        return soft_em.predicted_errors(self.rest.dim, rows, spending, self.shares.least_last)
+
+    def check(self, task: Task) -> None:
+        """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
+        spending = task.run.account.spending
+        n = self.rest.n
+        for parts in range(1, task.n_components + 1):
+            for share in (self.shares.early, self.shares.least_last, WHOLE):
+                spending.part(share).grid("shared", self.rest.dim + 1, n, parts=parts)
+        given = self.pairs, self.places, n, self.scales, self.shares
+        private_start.check_start(task, *given)
+
+
+def shares_of(n: int, dim: int, k: int, spending: Spending) -> StartPlan:
+    """Return the shares of the releases on n rows of `rest`, with few early rounds where noise is large."""
+    noise = soft_em.budget_noise(dim, k, n, spending)
+    shares = StartPlan.of_noise(noise, spending, diagonal=False)
+    if noise > tuning.NOISY:
+        return replace(shares, rounds=tuning.EARLY_ROUNDS)
+    return shares
+
+
+def most_draws(n: int, dim: int, k: int) -> int:
+    """Return an upper bound on the noise draws of a run."""
+    rounds = soft_em.soft_draws(dim, k)
+    return rounds + private_start.most_draws(n, dim, k, known_std=False)
+
+
+def predict(
+    n: int, dim: int, k: int, weight: float, budget: ApproxDP
+) -> tuple[Prediction, dict[str, float]]:
+    """Return the predicted errors of a component of this share of n rows once it is found, and details for `plan`."""
+    spending = spending_of(budget, most_draws(n, dim, k))
+    cost = budget.epsilon, budget.delta
+    rest = n * BlockShares.of(n, dim, k, cost, known_std=False).rest
+    shares = shares_of(max(round(rest), 1), dim, k, spending)
+    rows = max(rest * weight, 1.0)
+    error = soft_em.predicted_errors(dim, rows, spending, shares.least_last)
+    details = {
+        "rows_of_rounds": rest,
+        "rounds": shares.rounds + 1.0,
+        "last_share": float(shares.least_last),
+    }
+    return error, details
+
+
+def nothing(run: Session, columns: list[ColumnModes], facts: dict[str, Any]) -> Found:
+    """Return the public N(0, 1), where no column shows any value, with the count of its fit."""
+    dim = run.rows.dim
+    at = gaussian(np.zeros(dim), np.eye(dim))
+    unknown = np.ones((2, 1))
+    counts = np.array([float(run.rows.n)])
+    state = StartState(name="nothing", at=at, noise=unknown[0], counts=counts, errors=unknown)
+    fit = private_start.count_of_fit(
+        run, columns, weights=at.weights, means=at.means, covariances=at.covariances
+    )
+    return Found(state, ((Reason.FALLBACK,),), unknown[0], facts | fit.facts_in(), fit)
+
+
+def learn(task: Task, plan: PrivatePlan) -> Found:
+    """Run all stages, after the debit."""
+    rest = plan.rest
+    dim = rest.dim
+    run = task.run.block(rest)
+    costs = private_start.costs_of(run.account.spending)
+    given = plan.pairs, plan.places, plan.scales, costs["cells"]
+    columns = private_start.release_columns(task, run, *given)
+    facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
+    steps = [column.step for column in columns]
+    facts["step"] = [each if math.isfinite(each) else None for each in steps]
+    if not any(column.fit.size for column in columns):
+        return nothing(run, columns, facts)
+    columns = with_clean_cuts(columns)
+    groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
+    frames = Frames.of(groups, rest.n)
+    start = find_mixture(task, run, groups, frames, costs)
+    facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": start.directions}
+    nobody = np.zeros((0, dim))
+    one_round: Callable[..., StartState] = partial(soft_em.advance, run, nobody)
+    state = StartState(name="sketch", at=start.at)
+    state = private_start.rounds_from(run, state, one_round, plan.shares)
+    state = soft_em.without_noise_correlations(state)
+    return judged(task, run, state, columns, facts)
+
+
+def judged(
+    task: Task, run: Session, state: StartState, columns: list[ColumnModes], facts: dict[str, Any]
+) -> Found:
+    """Release the count of the fit; return the state with its reasons."""
+    at = state.at
+    means = at.means
+    covariances = at.covariances
+    if task.box is not None:  # as the caller gets them
+        means = np.clip(means, *task.box)
+        covariances = narrowed(covariances, means, task.box)
+    fit = private_start.count_of_fit(
+        run, columns, weights=at.weights, means=means, covariances=covariances
+    )
+    is_whole = all(column.is_known for column in columns)
+    predicted = gaussian_tv(*state.errors)
+    # a mean may be off by a deviation
+    lost = (state.errors[0] > 1.0) | state.low
+    reason = None if is_whole else Reason.FALLBACK
+    stds = np.sqrt(np.einsum("kaa->ka", at.covariances))
+    learned = LearnedMixture(weights=at.weights, means=at.means, stds=stds, reason=reason)
+    learned = replace(learned, low=lost, predicted=predicted, fit=fit)
+    tied = [column.tied for column in columns]
+    steps = [column.step for column in columns]
+    reasons = em.component_reasons(learned, tied, steps, asked=task.n_components)
+    if not fit.graded:  # values of all columns are rounded: nothing tells whether the answer fits
+        reasons = tuple(own or (Reason.TIES,) for own in reasons)
+    return Found(state, reasons, predicted, facts | fit.facts_in(), fit)
