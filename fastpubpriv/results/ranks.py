@@ -21,11 +21,13 @@ from fastpubpriv.results.by_key import (
     Part,
     judged_parts,
     lines_of,
+    named_by,
     place_of,
     table_by,
     unseen_facts,
     unseen_parts,
 )
+from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
 from fastpubpriv.results.reasons import PartReasons
 
 Structure = Literal["continuous", "atom", "gap"]
@@ -248,7 +250,7 @@ class QuantileResult(Result):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GroupQuantiles(QuantileResult):
+class GroupQuantiles(QuantileResult, Comparable):
     """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
     (group, column) pair, in row-major order.
 
@@ -280,6 +282,9 @@ class GroupQuantiles(QuantileResult):
     quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
     noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
 
+    def _fits_together(self) -> bool:
+        return QuantileResult._fits_together(self) and named_by(self.by, self.groups)
+
     @classmethod
     def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
         return judged_parts(fields["groups"], fields["quantile"], fields.get("part_reasons", ()))
@@ -287,6 +292,16 @@ class GroupQuantiles(QuantileResult):
     def __getitem__(self, group: Part | Key) -> FloatArray:
         """Return the quantiles of a group, (dim, k); raise KeyError if it is not among `groups`."""
         return np.asarray(self.quantile[place_of(self.groups, group)])
+
+    def _numbers(self, level: float) -> Numbers:
+        lines = [f"{q:g}" for q in self.q.tolist()]
+        if self.dim > 1:
+            lines = [f"{name}: {q}" for name in self.labels for q in lines]
+        ends = self.confidence_interval(level)
+        by_group = (each.reshape(len(self.groups), -1) for each in (self.quantile, *ends))
+        estimated = Estimated(*by_group)
+        reasons = self.part_reasons
+        return Numbers("group", self.groups, "quantile", lines, estimated, reasons, 0.0)
 
     @property
     def _lines(self) -> tuple[str, ...]:
