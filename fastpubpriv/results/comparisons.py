@@ -225,16 +225,17 @@ class Comparison(Value):
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw each line with its interval (needs matplotlib); returns the figure."""
         estimates = [plots.Estimate("private", self.estimate, self.lower, self.upper)]
-        label = f"{self._in_words}, with {self.level:.0%} intervals"
+        label = f"{self.in_words}, with {self.level:.0%} intervals"
         zero = self.kind == "difference"
         return plots.plot_forest(estimates, self.lines, label=label, zero=zero, path=path)
 
     @property
-    def _in_words(self) -> str:
+    def in_words(self) -> str:
+        """What is compared: "mean: north minus south"."""
         return f"{self.of}: {self.first} {SIGNS[self.kind]} {self.second}"
 
     def __repr__(self) -> str:
-        shown = f"{self.kind}, {self._in_words!r}"
+        shown = f"{self.kind}, {self.in_words!r}"
         flag = "" if self.private else ", private=False"
         return f"Comparison({shown}, estimate={base.bracketed(self.estimate[: base.MOST_IN_REPR])}{flag})"
 
@@ -249,7 +250,7 @@ class Comparison(Value):
         if self.correlation == 0.0:
             errors = "their errors are independent"
         facts = [
-            ("Compared", self._in_words),
+            ("Compared", self.in_words),
             ("Interval", f"{base.percent(self.level)} each, from those of both; {errors}"),
             *explained(self.reasons, self.part_reasons),
             ("Spent", "nothing: both numbers had been released"),
