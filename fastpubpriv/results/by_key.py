@@ -405,8 +405,9 @@ class CountResult(Result):
         table = dataclasses.replace(table, left_out=hidden, crossed=crossed, rounded=True)
         intervals = f"{base.percent(level)} each, of the counts of {self._rows_in_use}"
         if crossed is not None:
-            width = np.ceil(deviations(self.noise_law, level) * self.noise_std)
-            intervals += f": ± {width:,.0f} rows, and √m times that for a margin of m cells; "
+            width = deviations(self.noise_law, level) * self.noise_std
+            width = np.ceil(width / self.round_to) * self.round_to
+            intervals += f": about ± {width:,.0f} rows, and √m times that for a margin of m cells; "
             intervals += "to_frame() has the ends, and the shares"
         facts = [("Interval", intervals), *self._facts_of_hidden(level)]
         if self.rows_used is not None:

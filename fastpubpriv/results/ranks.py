@@ -28,6 +28,7 @@ from fastpubpriv.results.by_key import (
     unseen_parts,
 )
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.interval_parts import MOST_SHOWN
 from fastpubpriv.results.reasons import PartReasons
 
 Structure = Literal["continuous", "atom", "gap"]
@@ -243,7 +244,18 @@ class QuantileResult(Result):
         meanings = (
             (word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words
         )
-        return self._labeled(columns), [interval, *meanings]
+        return self._labeled(columns), [*self._facts_of_rows(), interval, *meanings]
+
+    def _facts_of_rows(self) -> list[tuple[str, str]]:
+        """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
+        if self.rows_per_person == 1:
+            return []
+        numbers = (
+            f"{line} {ranks.total:,.0f}"
+            for line, ranks in zip(self._lines[:MOST_SHOWN], self.ranks, strict=False)
+        )
+        more = ", ..." if len(self._lines) > MOST_SHOWN else ""
+        return [("Rows used", f"{', '.join(numbers)}{more}, with the noise of a count")]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
         return Table("column", [label for label in self.labels for _ in self.q], columns)
