@@ -219,7 +219,8 @@ class CountResult(Result):
         # The rows in use are all but those of a cell of their own, whose noise is that of a count.
         ends = self._in_shares(counts, level, -self._correlation)
         lower, upper = (np.clip(end, 0.0, 1.0) for end in (ends.lower, ends.upper))
-        return np.minimum(lower, self.share), np.maximum(upper, self.share)
+        share = self.share
+        return np.minimum(lower, share), np.maximum(upper, share)
 
     def _in_shares(self, counts: Estimated, level: float, r: float) -> Estimated:
         """Return counts, or differences of them, over the rows in use; their errors and those of `rows_used` have correlation r."""
@@ -352,8 +353,11 @@ class CountResult(Result):
         """Return the table with an axis for each of two columns, and margins; None if there are not two, or too many values."""
         if len(self.by) != 2 or self.top is not None:
             return None
-        counts = self._by_levels(self.published)
         levels = list(self.levels)
+        # "(other)" and "(missing)" may be left out.
+        if min(map(len, levels)) > base.ROUNDED_COLUMNS + 2:
+            return None
+        counts = self._by_levels(self.published)
         if self._hidden.any():
             for axis, level in enumerate(levels):
                 listed = [place for place, part in enumerate(level) if part not in (OTHER, MISSING)]
