@@ -327,7 +327,7 @@ def nice_warnings(
 
 def comparisons_of(result: Shown, settings: dict[str, Any]) -> list[Comparison]:
     """Return the comparisons that --difference and --ratio ask for; raise InputError for a name that is not there."""
-    found = []
+    compared = []
     for kind in ("difference", "ratio"):
         parts = settings.get(kind)
         if parts is None:
@@ -340,8 +340,8 @@ def comparisons_of(result: Shown, settings: dict[str, Any]) -> list[Comparison]:
         half = len(parts) // 2
         pair = (", ".join(each) for each in (parts[:half], parts[half:]))
         first, second = (named.get(text, text) for text in pair)
-        found.append(getattr(result, kind)(first, second, settings["level"]))
-    return found
+        compared.append(getattr(result, kind)(first, second, settings["level"]))
+    return compared
 
 
 def result_dict(
