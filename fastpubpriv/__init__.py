@@ -73,6 +73,7 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.privacy import PureDP as PureDP
     from fastpubpriv.results.by_key import CountResult as CountResult
     from fastpubpriv.results.by_key import GroupMeans as GroupMeans
+    from fastpubpriv.results.comparisons import Comparison as Comparison
     from fastpubpriv.results.description import Description as Description
     from fastpubpriv.results.estimates import CovarianceResult as CovarianceResult
     from fastpubpriv.results.estimates import GaussianResult as GaussianResult
@@ -136,6 +137,7 @@ _NAMES = {
     "planning": ("OrderBounds", "Plan", "order_bounds", "plan"),
     "privacy": ("ZCDP", "ApproxDP", "Ledger", "PureDP"),
     "results.by_key": ("CountResult", "GroupMeans"),
+    "results.comparisons": ("Comparison",),
     "results.description": ("Description",),
     "results.estimates": ("CovarianceResult", "GaussianResult", "MeanResult", "PCAResult"),
     "results.histogram": ("HistogramResult",),

@@ -97,6 +97,18 @@ PLANTED: dict[str, dict[str, str]] = {
         "a row that its neighbors count": "test_columns.py::test_a_row_that_is_counted_by_its_neighbors_is_caught",
         "a missing shell": "test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
     },
+    "published numbers and comparisons": {
+        "all counts moved together": "test_published.py::test_planted_fault_moving_all_counts_together_is_caught",
+        "clipped counts": "test_published.py::test_planted_fault_clipped_counts_do_not_add_up",
+        "padding that counts as missing": "test_rows_in_use.py"
+        "::test_planted_fault_padding_that_counts_as_missing_is_seen",
+        "keys of one table taken as independent": "test_comparisons.py"
+        "::test_planted_fault_keys_of_one_table_are_not_independent",
+        "half-widths that are added": "test_comparisons.py"
+        "::test_planted_fault_half_widths_that_are_added_are_too_wide",
+        "a total without the noise of its count": "test_comparisons.py"
+        "::test_planted_fault_a_total_without_the_noise_of_its_count",
+    },
     "predictions and intervals": {
         "1: noise of vectors that is a tenth too large": "test_engine.py"
         "::test_noise_of_vectors_a_tenth_too_large_is_found",

@@ -203,7 +203,7 @@ GROUPS = (
         "counts",
         "Counts",
         "How many rows have each value of a column, or each combination of the values of several.",
-        top("value_counts", "crosstab", "CountResult"),
+        top("value_counts", "crosstab", "CountResult", "Comparison"),
     ),
     Group(
         "histograms",

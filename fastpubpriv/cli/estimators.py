@@ -128,7 +128,18 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     return opened
 
 
-@estimator("estimate_mean", "Private mean of {n:,} rows")
+COMPARISONS = "difference ratio"  # options that stand where others have none for `progress`
+
+
+def require_pairs(settings: Named) -> None:
+    """Raise UsageError, before anything is spent, unless what is compared are two names, of equal numbers of parts."""
+    for option in COMPARISONS.split():
+        parts = settings[option]
+        odd = parts is not None and len(parts) % 2 == 1
+        refuse(odd, f"--{option} takes two names with a comma between them, such as north,south")
+
+
+@estimator("estimate_mean", "Private mean of {n:,} rows", progress=COMPARISONS)
 def mean(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows in any unit and of any shape, from one public row or more.
 
@@ -143,12 +154,13 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
         For counts: two numbers between which all values of all columns are known to lie: intervals become finite and sharper.
     {by, groups}
 
-    $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --by state --rho 0.1
+    $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --by state --difference NY,NJ --rho 0.1
     $ fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
     $ fastpubpriv mean --private p.npy --public q.npy --epsilon 1 --delta 1e-7 --json out.json --plot out.png
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
         --ledger survey.ledger --ledger-total rho=1
     """
+    require_pairs(settings)
     if name_groups(settings, arguments):
         return
     n_pub, dim = opened.public.shape
@@ -182,7 +194,7 @@ def describe(opened: Any, settings: Named, arguments: Named) -> None:
     """
 
 
-@estimator("quantiles", "Private quantiles of {n:,} rows")
+@estimator("quantiles", "Private quantiles of {n:,} rows", progress=COMPARISONS)
 def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     """Medians, quartiles and other quantiles of private columns in any unit, from one public row or more.
 
@@ -195,7 +207,10 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --by carrier --rho 0.1
     $ fastpubpriv quantiles --private p.npy --public q.npy --q 0.1,0.5,0.9 --epsilon 1 --json out.json --plot out.png
     """
-    name_groups(settings, arguments)
+    require_pairs(settings)
+    compared = any(settings[option] is not None for option in COMPARISONS.split())
+    grouped = name_groups(settings, arguments)
+    refuse(compared and not grouped, "--difference and --ratio of quantiles belong to --by")
 
 
 @estimator(
@@ -310,7 +325,7 @@ def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     arguments["bins"] = fpp.ProductBins(grids=[grid] * opened.private.dim) if joint else grid
 
 
-@estimator("value_counts", "Private counts", by_path=True)
+@estimator("value_counts", "Private counts", by_path=True, progress=COMPARISONS)
 def counts(opened: Any, settings: Named, arguments: Named) -> None:
     """How many rows have each value of a column, of text or numbers.
 
@@ -323,14 +338,15 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     by : A,B,... :: Columns whose cells name the group of a row.
     {groups}
 
-    $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --rho 0.1
+    $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --ratio UA,B6 --rho 0.1
     $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6 --by month --groups 1,2,3 --rho 0.1
     $ fastpubpriv counts --private flights.parquet --column dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
     """
+    require_pairs(settings)
     name_groups(settings, arguments)
 
 
-@estimator("crosstab", "Private counts", by_path=True, columns="columns")
+@estimator("crosstab", "Private counts", by_path=True, columns="columns", progress=COMPARISONS)
 def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
     """How many rows have each combination of the values of several columns.
 
@@ -342,3 +358,4 @@ def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
         --keys month=1,2,3 --rho 0.1
     """
+    require_pairs(settings)

@@ -77,6 +77,10 @@ by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last 
 groups : NAME=a,b,...|a,b,..., repeated
     The groups, known without the private rows; for several columns of --by once for each, with its name. Default: those of the
     public rows.
+difference : A,B,..., optional
+    Also print the first of two groups, columns or keys minus the second, with an interval; it costs nothing. Of several columns of
+    groups or keys all parts: north,0,south,0.
+ratio : A,B,..., optional :: As --difference: the first divided by the second.
 bounds : LOW,HIGH :: Two numbers between which all values of all columns are known to lie; what is learned is kept inside.
 ledger : file, optional :: File that keeps what was spent on this data set; debited before the private rows are read.
 ledger_total : TOTAL, optional :: Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5.
@@ -283,7 +287,7 @@ TYPES = {
     "max_memory": "NUMBER",
     "q": "V,...",
     "n_components": "count",
-    **dict.fromkeys(("rounds", "top", "max_bytes"), "int >= 1"),
+    **dict.fromkeys(("rounds", "top", "round_to", "max_bytes"), "int >= 1"),
 }
 
 

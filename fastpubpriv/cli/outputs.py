@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from fastpubpriv.privacy import Neighbors
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
 from fastpubpriv.results.by_key import CountResult, GroupMeans
+from fastpubpriv.results.comparisons import Comparison, label_of
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.ranks import QuantileResult
@@ -324,9 +325,34 @@ def nice_warnings(
     return errors.warnings_to(receive)
 
 
-def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
+def comparisons_of(result: Shown, settings: dict[str, Any]) -> list[Comparison]:
+    """Return the comparisons that --difference and --ratio ask for; raise InputError for a name that is not there."""
+    compared = []
+    for kind in ("difference", "ratio"):
+        parts = settings.get(kind)
+        if parts is None:
+            continue
+        if isinstance(result, CountResult):
+            names: Any = [key[0] if len(key) == 1 else key for key in result.keys]
+        else:
+            names = getattr(result, "groups", result.labels)
+        named = {label_of(name): name for name in names}
+        half = len(parts) // 2
+        pair = (", ".join(each) for each in (parts[:half], parts[half:]))
+        first, second = (named.get(text, text) for text in pair)
+        compared.append(getattr(result, kind)(first, second, settings["level"]))
+    return compared
+
+
+def result_dict(
+    result: Shown, *, level: float, warned: list[str], compared: Sequence[Comparison] = ()
+) -> dict[str, Any]:
     """Return the dictionary of a result, with derived values (intervals, correlation) and the warnings that were shown."""
     more: dict[str, Any] = {}
+    if compared:
+        more["comparisons"] = [each.to_dict() for each in compared]
+    if isinstance(result, CountResult):
+        more["published"] = plain(result.published)
     if isinstance(result, GaussianResult):
         more["correlation"] = plain(result.correlation)
     if isinstance(result, MeanResult):
@@ -483,10 +509,18 @@ def deliver(
             )
             counted = (unit if persons else title).format(n=result.n_priv)
             print_result(result, level=level, title=counted, ledger=ledger)
+            for each in compared:
+                print_table(base.shown(each)[0], title=each.in_words)
             if not purchase.stored:
                 streams.wait_for_reader()
 
-        whole = lambda: json_text(result_dict(result, level=level, warned=warned))  # noqa: E731
+        compared: list[Comparison] = []
+        purchase.attempt(
+            "the comparison", lambda: compared.extend(comparisons_of(result, settings))
+        )
+        whole = lambda: json_text(  # noqa: E731
+            result_dict(result, level=level, warned=warned, compared=compared)
+        )
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal already explains what is unreliable.

@@ -39,6 +39,7 @@ from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.estimators.value_counts import (
     Keys,
+    Shown,
     count_keys,
     keys_of,
     require_columns,
@@ -237,7 +238,7 @@ def describe(
     if not isinstance(listed, Mapping):
         raise InputError("keys must map columns to lists of keys")
     qs = quantiles.shares_of_rows(q)
-    top = validation.integer("top", top, minimum=1)
+    shown = Shown(top=validation.integer("top", top, minimum=1))
     names, counted = columns_of_table(x_pub, listed, columns)
     numbers = None
     public = None
@@ -282,9 +283,8 @@ def describe(
             numeric, reasons = _numbers(run, public, shares, costs, qs, limits)
         of_texts: tuple[CountResult, ...] = ()
         if texts is not None:
-            of_texts = count_keys(
-                run.on(texts), [[each] for each in counted], costs["texts"], top, "counts of texts"
-            )
+            tables = [[each] for each in counted]
+            of_texts = count_keys(run.on(texts), tables, costs["texts"], shown, "counts of texts")
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}

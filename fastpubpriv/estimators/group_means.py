@@ -385,6 +385,7 @@ def learn(
         "mean": np.clip(fields["mean"], *ends),
         "count": moments.count,
         "count_noise_std": moments.count_std,
+        "middle": middle,
         "lowest": ends[0],
         "highest": ends[1],
         "part_reasons": tuple(chain(*reasons)),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
+from fastpubpriv.results.by_key import LEAST_STDS, MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
@@ -58,6 +58,7 @@ from fastpubpriv.threads.guard import naming
 
 MOST_CELLS = 1_000_000
 MOST_BYTES = WORD_BYTES * WORDS_MAX
+MOST_ROUNDING = 10**9
 ROW_COST = 32  # temporary memory per row and column for computing codes, in bytes
 
 
@@ -243,13 +244,28 @@ def sizes_of(tables: Sequence[Sequence[Keys]], rows: Rows) -> list[int]:
     return [math.prod(each.size for each in own) + (rows.presence is not None) for own in tables]
 
 
+class Shown(NamedTuple):
+    """How counts are shown: the number of the largest, None for all, and the multiple to which they are rounded."""
+
+    top: int | None = None
+    round_to: int = 1
+
+    @classmethod
+    def of(cls, top: Any, round_to: Any) -> Shown:
+        """Return the checked arguments of a public function."""
+        return cls(
+            None if top is None else validation.integer("top", top, minimum=1),
+            validation.integer("round_to", round_to, minimum=1, maximum=MOST_ROUNDING),
+        )
+
+
 def _count_known(
     name: str,
     private: Any,
     public: Any,
     keys: Sequence[Keys],
     budget: Budget,
-    top: int | None,
+    shown: Shown,
     **asked: Any,
 ) -> CountResult:
     """Release the counts of all combinations of keys: one histogram in which every row has one cell."""
@@ -263,14 +279,11 @@ def _count_known(
     spending = run.account.spending
     spending.grid("count", cells, rows.n)  # raises before the debit if there is no noise grid
     with run.paid():
-        return count_keys(run, [keys], spending.allowance, top, "counts of keys")[0]
-
-
-LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows
+        return count_keys(run, [keys], spending.allowance, shown, "counts of keys")[0]
 
 
 def count_keys(
-    run: Session, tables: Sequence[Sequence[Keys]], cost: Fraction, top: int | None, name: str
+    run: Session, tables: Sequence[Sequence[Keys]], cost: Fraction, shown: Shown, name: str
 ) -> tuple[CountResult, ...]:
     """Release, at once, the counts of all combinations of keys of the only table, or of the keys of several columns."""
     keys = [each for own in tables for each in own]
@@ -306,7 +319,8 @@ def count_keys(
                 rows_used=rows_used,
                 part_reasons=reasons,
                 noise_std=noise_std,
-                top=top,
+                top=shown.top,
+                round_to=shown.round_to,
                 noise_law=run.account.spending.law,
                 provenance={"keys": "public"},
                 **fields,
@@ -316,7 +330,7 @@ def count_keys(
 
 
 def _count_unknown(
-    x_priv: Any, column: str | int | None, budget: Budget, most: int, top: int | None, **asked: Any
+    x_priv: Any, column: str | int | None, budget: Budget, most: int, shown: Shown, **asked: Any
 ) -> CountResult:
     """Release the counts of the texts of a column whose noisy count reaches a threshold."""
     if not has_delta(budget):
@@ -363,7 +377,8 @@ def _count_unknown(
             part_reasons=((),) * len(order),
             noise_std=released.noise_std,
             noise_law=released.event.law,
-            top=top,
+            top=shown.top,
+            round_to=shown.round_to,
             rows_used=None if math.isnan(rows_used) else rows_used,
             threshold=released.threshold,
             provenance={"keys": "released"},
@@ -392,6 +407,7 @@ def value_counts(
     by: Any = None,
     groups: Any = None,
     top: int | None = None,
+    round_to: int = 1,
     max_bytes: int = 24,
     person: Any = None,
     rows_per_person: RowsPerPerson = 1,
@@ -420,6 +436,8 @@ def value_counts(
         The groups, known without the private rows; for several columns column -> list. By default the distinct cells of `x_pub`.
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
+    round_to : int
+        Round the counts for readers (`published`) and the ends of their intervals to multiples of this, such as 100.
     max_bytes : int
         Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
     {person, rows_per_person, ledger, random_state, threads, progress}
@@ -427,7 +445,7 @@ def value_counts(
     Returns
     -------
     CountResult
-        `keys`, `counts`, intervals, ranks and reasons for each.
+        `keys`, `counts`, `published` counts, shares, intervals, ranks and reasons for each; `difference` and `ratio` of two keys.
 
     Raises
     ------
@@ -455,7 +473,7 @@ def value_counts(
     >>> result.keys, bool(abs(result["north"] - 5000) < 100)
     ((('north',), ('south',)), True)
     """
-    top = None if top is None else validation.integer("top", top, minimum=1)
+    shown = Shown.of(top, round_to)
     most = validation.integer("max_bytes", max_bytes, minimum=1, maximum=MOST_BYTES)
     asked = session.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
@@ -466,7 +484,7 @@ def value_counts(
             *(keys_of(*each, x_pub, "groups") for each in given.items()),
             keys_of(column, keys, x_pub),
         ]
-        return _count_known("value_counts", x_priv, x_pub, levels, budget, top, **asked)
+        return _count_known("value_counts", x_priv, x_pub, levels, budget, shown, **asked)
     if is_series(x_priv):
         x_priv = (x_priv.rename("0") if x_priv.name in (None, "") else x_priv).to_frame()
     if column is None and is_frame(x_priv) and len(x_priv.columns) == 1:
@@ -478,11 +496,11 @@ def value_counts(
             f"column must be the name of a column, or its number in an array, got {type(column).__name__}"
         )
     if keys is None and x_pub is None:
-        return _count_unknown(x_priv, column, budget, most, top, **asked)
+        return _count_unknown(x_priv, column, budget, most, shown, **asked)
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
     return _count_known(
-        "value_counts", x_priv, x_pub, [keys_of(column, keys, x_pub)], budget, top, **asked
+        "value_counts", x_priv, x_pub, [keys_of(column, keys, x_pub)], budget, shown, **asked
     )
 
 
@@ -496,6 +514,7 @@ def crosstab(
     keys: Mapping[str, Any] | None = None,
     x_pub: Any = None,
     top: int | None = None,
+    round_to: int = 1,
     person: Any = None,
     rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
@@ -518,12 +537,14 @@ def crosstab(
         Public rows; the keys of a column that `keys` does not list are its distinct public values.
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
+    round_to : int
+        Round the counts for readers (`published`) and the ends of their intervals to multiples of this, such as 100.
     {person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
     CountResult
-        `keys`, `counts`, intervals, ranks and reasons for each; `to_table()` has an axis for each column.
+        As that of `value_counts`; `to_table()`, and `to_frame()["count"].unstack()`, have an axis for each column.
 
     Raises
     ------
@@ -552,9 +573,9 @@ def crosstab(
     given: Mapping[Any, Any] = {} if keys is None else keys
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
-    top = None if top is None else validation.integer("top", top, minimum=1)
+    shown = Shown.of(top, round_to)
     asked = session.asked(ledger, random_state, threads, progress)
     lists = [(name, given.get(name)) for name in columns]
     return _count_known(
-        "crosstab", x_priv, x_pub, [keys_of(*each, x_pub) for each in lists], budget, top, **asked
+        "crosstab", x_priv, x_pub, [keys_of(*each, x_pub) for each in lists], budget, shown, **asked
     )

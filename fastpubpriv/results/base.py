@@ -225,7 +225,9 @@ class TableColumn(NamedTuple):
 class Table:
     """Table of labeled rows; `index` names the labels. A column is a TableColumn or (name, values); names may repeat.
 
-    The columns `more`, and the rows that are true in `left_out`, are in data frames only, not in texts.
+    The columns `more`, and the rows that are true in `left_out`, are in data frames only, not in texts. `parts_of_labels` names the
+    entries of labels that are tuples; `crossed` is a form with an axis for each of two entries, which texts show instead. Texts for
+    a terminal round numbers, other texts where `rounded`.
     """
 
     index: str
@@ -233,6 +235,14 @@ class Table:
     columns: Sequence[TableColumn | tuple[str, Any]]
     more: Sequence[TableColumn] = ()
     left_out: Sequence[bool] = ()
+    parts_of_labels: Sequence[str] = ()
+    crossed: Table | None = None
+    rounded: bool = False
+
+    @property
+    def in_texts(self) -> Table:
+        """The form that texts show."""
+        return self if self.crossed is None else self.crossed
 
     @property
     def printed(self) -> list[int]:
@@ -250,12 +260,14 @@ class Table:
         given = [TableColumn(*column) for column in self.columns]
         if rounded:
             return given
-        return [
-            TableColumn(*pair)
-            for each in given
-            for pair in ((each.name, each.values), each.spread)
-            if pair is not None
-        ]
+        columns = []
+        for each in given:
+            columns.append(
+                TableColumn(each.name, each.values, each.scale if self.rounded else None)
+            )
+            if each.spread is not None:
+                columns.append(TableColumn(*each.spread))
+        return columns
 
 
 def with_ends(
@@ -353,6 +365,7 @@ def cells(
     table: Table, *, rounded: bool = False, where: str = "to_frame()"
 ) -> tuple[list[list[str]], list[str]]:
     """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
+    table = table.in_texts
     printed = table.printed
     columns = [
         each
@@ -537,7 +550,8 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     with np.errstate(all="ignore"):  # released numbers may be of any size
         table, _ = result._contents(LEVEL)
     labels = [
-        f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels
+        f"{table.index} {label}" if isinstance(label, int) else _cell(label)
+        for label in table.labels
     ]
     texts = []
     for reason in (each for each in reasons if each.level == "unreliable"):
@@ -676,9 +690,12 @@ class Value:
             ) from None
         table, _ = shown(self)
         columns = table.every
+        if table.parts_of_labels:
+            index = pandas.MultiIndex.from_tuples(table.labels, names=table.parts_of_labels)
+        else:
+            index = pandas.Index(list(table.labels), name=table.index)
         frame = pandas.DataFrame(
-            {place: list(column.values) for place, column in enumerate(columns)},
-            index=pandas.Index(list(table.labels), name=table.index),
+            {place: list(column.values) for place, column in enumerate(columns)}, index=index
         )
         frame.columns = pandas.Index([column.name for column in columns])
         return frame
@@ -686,6 +703,7 @@ class Value:
     def _repr_html_(self) -> str:
         # Column names come from data files, so every text is escaped.
         table, facts = shown(self)
+        table = table.in_texts
         (names, *rows), more = cells(table)
         heads = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = ""

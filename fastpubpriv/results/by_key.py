@@ -11,25 +11,37 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results.comparisons import (
+    SIGNS,
+    Comparable,
+    Comparison,
+    Estimated,
+    Kind,
+    Numbers,
+    answer_of,
+    compared,
+    label_of,
+    merged,
+    named_pair,
+    ratio_of,
+)
 from fastpubpriv.results.interval_parts import half_widths, width_columns, width_facts
+from fastpubpriv.results.publishable import publishable, whole_ends
 from fastpubpriv.results.reasons import PartReasons, Reason
 
 OTHER = "(other)"
 MISSING = "(missing)"
+ALL = "(all)"  # margins
+LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows
+# A count prints to two digits of its noise, and never to less than a row.
+LEAST_SCALE = 10.0
 FEW_STDS = 4.0  # standard errors of a number of rows below which there may be none
 Part = str | float
 Key = tuple[Part, ...]
-
-
-def label_of(key: Part | Key) -> str:
-    """Return a key as text; the parts of a tuple are joined by commas."""
-    if isinstance(key, tuple):
-        return ", ".join(map(label_of, key))
-    return key if isinstance(key, str) else f"{key:g}"
 
 
 def place_of(keys: Sequence[Part | Key], key: Any) -> int:
@@ -38,14 +50,16 @@ def place_of(keys: Sequence[Part | Key], key: Any) -> int:
 
 
 def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[TableColumn]) -> Table:
-    """Return a table with one row per key: keys of one column label the rows, those of several fill a column each."""
+    """Return a table with one row per key, which is its label: a tuple where several columns form a key."""
     if len(by) == 1:
         return Table(by[0], list(keys), columns)
-    parts = [
-        TableColumn(name, [key[j] if isinstance(key, tuple) else key for key in keys])
-        for j, name in enumerate(by)
-    ]
-    return Table("key", list(range(len(keys))), [*parts, *columns])
+    labels = [key if isinstance(key, tuple) else (key,) * len(by) for key in keys]
+    return Table(", ".join(by), labels, columns, parts_of_labels=by)
+
+
+def named_by(by: tuple[str, ...], keys: Sequence[Part | Key]) -> bool:
+    """Return whether keys that are tuples have an entry for each column of `by`, of which there must be one."""
+    return bool(by) and all(len(key) == len(by) for key in keys if isinstance(key, tuple))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -75,6 +89,8 @@ class CountResult(Result):
         Minimum noisy count that was released if keys were not listed; otherwise zero.
     top : int or None
         Number of largest counts that the table shows; None for all, in the order of the keys.
+    round_to : int
+        Multiple to which `published` counts and their interval ends are rounded.
 
     Examples
     --------
@@ -84,8 +100,8 @@ class CountResult(Result):
     >>> result.keys
     ((0.0,), (1.0,), ('(other)',), ('(missing)',))
     >>> lower, upper = result.confidence_interval(0.999999)
-    >>> bool(lower[1] <= 5000 <= upper[1])
-    True
+    >>> bool(lower[1] <= 5000 <= upper[1]), int(result.published.sum())
+    (True, 8040)
     """
 
     by: tuple[str, ...]
@@ -96,40 +112,86 @@ class CountResult(Result):
     rows_used: float | None = None
     threshold: float = 0.0
     top: int | None = None
+    round_to: int = 1
 
     _main = "keys"
     _parted = "counts"
 
     def _fits_together(self) -> bool:
-        return self.noise_std >= 0.0 and all(len(key) == len(self.by) for key in self.keys)
+        numbers = self.noise_std >= 0.0 and self.round_to >= 1
+        return numbers and named_by(self.by, self.keys)
 
     def __getitem__(self, key: Any) -> float:
         """Return the count of a key; raise KeyError if it is not among `keys`."""
         return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
 
     @property
-    def published(self) -> FloatArray:
-        """Counts for readers, (k,): `counts` clipped to [0, rows that there can be], as are the ends of their intervals."""
-        return np.clip(self.counts, 0.0, float(self._most_rows))
+    def published(self) -> IntArray:
+        """Counts for readers, (k,): whole, not negative, and where keys were listed with the sum of all rows in use.
+
+        Counts that noise alone explains are moved to the nearest ones that are not negative and have the same sum, others stay;
+        then all are rounded, to multiples of `round_to`. Use `counts`, which are unbiased, for arithmetic.
+        """
+        return self._published(self.round_to)
+
+    def _published(self, multiple: int) -> IntArray:
+        total = None if self.threshold > 0.0 else self._whole_rows
+        law = self.noise_law
+        return publishable(self.counts, self.noise_std, law, total, self._most_rows, multiple)
+
+    @property
+    def _whole_rows(self) -> int:
+        """Number of rows in use, rounded, between zero and the rows that there can be."""
+        rows = float(self.counts.sum())
+        if self.threshold > 0.0:
+            rows = float(self.n_priv) if self.rows_used is None else self.rows_used
+        return int(np.clip(np.nan_to_num(rows), 0.0, float(self._most_rows)).round())
 
     @property
     def share(self) -> FloatArray:
-        """Shares of the rows in use, (k,): counts / n_priv; with several rows per person counts / `rows_used`.
+        """Shares of the rows in use, (k,), without negative ones; where keys were listed, they add up to one.
 
-        NaN if that is unknown, or hidden in noise.
+        The rows in use are n_priv, and with several rows per person `rows_used`. NaN if that is unknown, or hidden in noise.
         """
-        return np.asarray(self.counts / np.maximum(rows_counted(self), 1.0))
+        if math.isnan(rows_counted(self)):
+            return np.full(len(self.counts), math.nan)
+        return np.asarray(np.minimum(self._published(1) / max(self._whole_rows, 1), 1.0))
 
     @property
     def named(self) -> IntArray:
         """Indices of the keys without "(other)" and "(missing)" in any part, in decreasing order of count."""
-        named = [
-            i
-            for i, key in enumerate(self.keys)
-            if not {OTHER, MISSING} & set(key) or self.threshold > 0.0
-        ]
-        places = np.array(named, dtype=np.int64)
+        places = np.flatnonzero(~self._unnamed)
         return places[np.argsort(-self.counts[places], kind="stable")]
+
+    @property
+    def _unnamed(self) -> BoolArray:
+        """Which keys have "(other)" or "(missing)" in a part, (k,)."""
+        if self.threshold > 0.0:
+            return np.zeros(len(self.keys), dtype=bool)
+        return np.array([not {OTHER, MISSING}.isdisjoint(key) for key in self.keys], dtype=bool)
+
+    @property
+    def _sampled(self) -> tuple[float, FloatArray]:
+        """Number of rows in use, all that there can be if it is not known, and the shares of these, (k,), as counted."""
+        most_rows = float(self._most_rows)
+        rows = rows_counted(self)
+        rows = most_rows if math.isnan(rows) else min(max(rows, 0.0), most_rows)
+        return rows, np.clip(self.counts / max(rows, 1.0), 0.0, 1.0)
+
+    def _sampling_variance(self, of: str) -> FloatArray:
+        """Variance of each count as one of a sample of the population, (k,); zero for these rows."""
+        if of == "rows":
+            return np.zeros(len(self.counts))
+        rows, shares = self._sampled
+        # Worst case: the rows of a person are identical.
+        return np.asarray(rows * shares * (1.0 - shares) * self.rows_per_person)
+
+    def _estimated(self, level: float, of: str, together: int = 1) -> Estimated:
+        """Return the counts with interval ends that are neither clipped nor rounded."""
+        level = validation.confidence_level(level)
+        z = deviations(self.noise_law, level, together)
+        width = z * np.hypot(self.noise_std, np.sqrt(self._sampling_variance(of)))
+        return Estimated(self.counts, self.counts - width, self.counts + width)
 
     def confidence_interval(
         self, level: float = 0.95, *, simultaneous: bool = False, of: str = "rows"
@@ -138,33 +200,100 @@ class CountResult(Result):
 
         With `of` "rows", intervals are for the counts in these rows and include privacy noise only; with "population", for the
         expected counts in as many rows of the population, including sampling error. With `simultaneous`, all intervals hold jointly
-        at this level by the union bound. Ends are clipped to [0, rows that there can be]. Laplace noise: the larger of both laws'
-        quantiles.
+        at this level by the union bound. Ends are whole numbers (multiples of `round_to`) in [0, rows that there can be], and
+        `published` lies between them. Laplace noise: the larger of both laws' quantiles.
         """
-        level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population"))
         together = (
             max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
         )
-        z = deviations(self.noise_law, level, together)
-        n = float(self._most_rows)
-        rows = n if math.isnan(rows_counted(self)) else min(max(rows_counted(self), 0.0), n)
-        share = np.clip(self.counts / max(rows, 1.0), 0.0, 1.0)
-        # Worst case: the rows of a person are identical.
-        sampling = (
-            np.sqrt(rows * share * (1.0 - share) * self.rows_per_person)
-            if of == "population"
-            else 0.0
+        _, lower, upper = self._estimated(level, of, together)
+        return whole_ends(lower, upper, self.published, self._most_rows, self.round_to)
+
+    def share_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (k,) each, of intervals for the shares in these rows; `share` lies between them.
+
+        With several rows per person, they include the noise of `rows_used`. NaN where shares are.
+        """
+        counts = self._estimated(level, "rows")
+        # The rows in use are all but those of a cell of their own, whose noise is that of a count.
+        ends = self._in_shares(counts, level, -self._correlation)
+        lower, upper = (np.clip(end, 0.0, 1.0) for end in (ends.lower, ends.upper))
+        share = self.share
+        return np.minimum(lower, share), np.maximum(upper, share)
+
+    def _in_shares(self, counts: Estimated, level: float, r: float) -> Estimated:
+        """Return counts, or differences of them, over the rows in use; their errors and those of `rows_used` have correlation r."""
+        rows = rows_counted(self)
+        if self.rows_used is None or math.isnan(rows):
+            return Estimated(*(each / np.maximum(rows, 1.0) for each in counts))
+        width = deviations(self.noise_law, level) * self.noise_std
+        of_rows = (np.full(len(counts.value), end) for end in (rows, rows - width, rows + width))
+        return ratio_of(counts, Estimated(*of_rows), r)
+
+    @property
+    def _correlation(self) -> float:
+        """Correlation of the noise of two counts: if keys were listed, all cells add up to the number of rows, which is public."""
+        cells = len(self.counts) + (self.rows_used is not None)
+        return 0.0 if self.threshold > 0.0 or cells < 2 else -1.0 / (cells - 1)
+
+    def difference(self, a: Any, b: Any, level: float = LEVEL, *, of: str = "rows") -> Comparison:
+        """Difference of the counts of two keys with an interval, from released numbers alone.
+
+        With `of` "rows" or "population" of the counts that `confidence_interval` is about, with "share" of the shares in these
+        rows. It is that of `counts`, not rounded. Raise InputError for a key that is not among `keys`.
+        """
+        return self._compared("difference", a, b, level, of)
+
+    def ratio(self, a: Any, b: Any, level: float = LEVEL, *, of: str = "rows") -> Comparison:
+        """Ratio of the counts of two keys, which is that of their shares, with an interval from released numbers alone.
+
+        The arguments are those of `difference`. The interval is infinite, and the reason "unresolved", if the second may be zero.
+        """
+        return self._compared("ratio", a, b, level, of)
+
+    def _compared(self, kind: Kind, a: Any, b: Any, level: float, of: str) -> Comparison:
+        level = validation.confidence_level(level)
+        of = validation.choice("of", of, ("rows", "population", "share"))
+        names = [key[0] if len(self.by) == 1 else key for key in self.keys]
+        places = named_pair(names, a, b, "key")
+        r = self._correlation_of(places) if of == "population" else self._correlation
+        counts = self._estimated(level, "population" if of == "population" else "rows")
+        pair = [Estimated(*(each[[place]] for each in counts)) for place in places]
+        answer = answer_of(kind, pair, r)
+        most = float(self._most_rows)
+        if kind == "difference" and of == "share":
+            # The noise of `rows_used` is as much that of one count as of the other.
+            answer = self._in_shares(answer, level, 0.0)
+            most = 1.0
+        titles = {"rows": "count", "population": "count of the population", "share": "share"}
+        return compared(
+            self,
+            kind,
+            answer,
+            (a, b),
+            of=titles[of],
+            lines=(f"{label_of(a)} {SIGNS[kind]} {label_of(b)}",),
+            level=level,
+            correlation=r,
+            reasons=merged([(self.part_reasons[place],) for place in places]),
+            within=(-most, most) if kind == "difference" else (0.0, math.inf),
         )
-        width = z * np.hypot(self.noise_std, sampling)
-        return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
+
+    def _correlation_of(self, places: tuple[int, int]) -> float:
+        """Correlation of the errors of two counts of a sample: that of the noise, and rows of one key are none of another."""
+        rows, shares = self._sampled
+        noise = self._correlation * np.square(self.noise_std)
+        sampling = -rows * self.rows_per_person * float(np.prod(shares[list(places)]))
+        variances = np.square(self.noise_std) + self._sampling_variance("population")[list(places)]
+        return float((noise + sampling) / np.sqrt(np.prod(variances)))
 
     def rank_interval(self, level: float = 0.95) -> tuple[IntArray, IntArray]:
         """Return simultaneous confidence bounds, (k,) each, for the rank of each key's count among the keys of this result.
 
         Rank 1 is the largest count. "(other)" and "(missing)" have no rank: both bounds are 0.
         """
-        lower, upper = self.confidence_interval(level, simultaneous=True)
+        _, lower, upper = self._estimated(level, "rows", max(len(self.counts), 1))
         first = np.zeros(len(self.keys), dtype=np.int64)
         last = np.zeros(len(self.keys), dtype=np.int64)
         named = self.named
@@ -182,39 +311,112 @@ class CountResult(Result):
         `x_pub` is ignored; it exists because other results draw public rows.
         """
         shown = self._shown_places()
+        shown = shown[~self._hidden[shown]]
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         names = [label_of(self.keys[place]) for place in shown]
-        estimates = [plots.Estimate("private", self.published[shown], lower, upper, style="bar")]
+        published = self.published[shown].astype(np.float64)
+        estimates = [plots.Estimate("private", published, lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
         return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
 
     def _shown_places(self) -> IntArray:
-        return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
+        if self.top is not None:
+            return self.named[: self.top]
+        # Keys with a part that nobody listed come last.
+        return np.argsort(self._unnamed, kind="stable")
+
+    @property
+    def _hidden(self) -> BoolArray:
+        """Which keys texts and plots leave out, (k,): those with "(other)" or "(missing)", if together they may have no rows."""
+        unnamed = self._unnamed
+        error = self.noise_std * math.sqrt(np.count_nonzero(unnamed))
+        few = abs(float(self.counts[unnamed].sum())) <= LEAST_STDS * error
+        return unnamed & few
+
+    def _facts_of_hidden(self, level: float) -> list[tuple[str, str]]:
+        """Return the fact that says how many rows have the keys that are left out, if there are any."""
+        hidden = self._hidden
+        if self.top is not None or not hidden.any():
+            return []
+        published = self.published[hidden].sum(keepdims=True)
+        counted = self.counts[hidden].sum(keepdims=True)
+        width = deviations(self.noise_law, level) * self.noise_std
+        width *= math.sqrt(np.count_nonzero(hidden))
+        lower, upper = whole_ends(
+            counted - width, counted + width, published, self._most_rows, self.round_to
+        )
+        ends = f"[{lower[0]:,.0f}, {upper[0]:,.0f}]"
+        return [(f"{OTHER}, {MISSING}", f"{published[0]:,} {ends} rows, not shown")]
+
+    def _crossed(self) -> Table | None:
+        """Return the table with an axis for each of two columns, and margins; None if there are not two, or too many values."""
+        if len(self.by) != 2 or self.top is not None:
+            return None
+        levels = list(self.levels)
+        # "(other)" and "(missing)" may be left out.
+        if min(map(len, levels)) > base.ROUNDED_COLUMNS + 2:
+            return None
+        counts = self._by_levels(self.published)
+        if self._hidden.any():
+            for axis, level in enumerate(levels):
+                listed = [place for place, part in enumerate(level) if part not in (OTHER, MISSING)]
+                counts = counts.take(listed, axis)
+                levels[axis] = tuple(level[place] for place in listed)
+        # The column with fewer values goes across, if only one of them fits.
+        names = self.by
+        if len(levels[1]) >= base.ROUNDED_COLUMNS:
+            counts = counts.T
+            levels = levels[::-1]
+            names = names[::-1]
+        down, across = levels
+        if len(across) >= base.ROUNDED_COLUMNS:
+            return None
+        with_margins = np.pad(counts, (0, 1))
+        with_margins[-1] = with_margins.sum(axis=0)
+        with_margins[:, -1] = with_margins.sum(axis=1)
+        heads = [*map(label_of, across), ALL]
+        columns = list(zip(heads, with_margins.T, strict=True))
+        return Table(" / ".join(names), [*map(label_of, down), ALL], columns)
+
+    def _columns(self, level: float) -> list[TableColumn]:
+        """Return the columns of the table, with all keys in their order."""
+        lower, upper = (ends.astype(np.int64) for ends in self.confidence_interval(level))
+        scale = np.full(len(self.keys), max(self.noise_std, LEAST_SCALE))
+        columns = base.with_ends("count", self.published, (lower, upper), scale)
+        rows = rows_counted(self)
+        if not math.isnan(rows):
+            scale = np.full(len(self.keys), max(self.noise_std, 1.0) / max(rows, 1.0))
+            names = ("share_lower", "share_upper")
+            ends = self.share_interval(level)
+            columns += base.with_ends("share", self.share, ends, scale, names)
+        if self.top is not None:
+            first, last = self.rank_interval(level)
+            columns += [TableColumn("rank_from", first), TableColumn("rank_to", last)]
+        return columns
 
     def _own(self, level: float) -> Contents:
         shown = self._shown_places()
-        lower, upper = (ends[shown] for ends in self.confidence_interval(level))
-        scale = np.full(len(shown), max(self.noise_std, 1.0))
-        columns = base.with_ends("count", self.published[shown], (lower, upper), scale)
-        if not math.isnan(rows_counted(self)):
-            share = np.clip(self.share[shown], 0.0, 1.0)
-            columns.append(TableColumn("share", share, scale / max(rows_counted(self), 1.0)))
-        if self.top is not None:
-            first, last = self.rank_interval(level)
-            columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
+        columns = [
+            TableColumn(name, values[shown], None if scale is None else scale[shown])
+            for name, values, scale, _ in self._columns(level)
+        ]
         columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
         keys = [self.keys[place] for place in shown.tolist()]
         table = table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
-        facts = [("Interval", f"{base.percent(level)} each, of the counts of {self._rows_in_use}")]
+        hidden = self._hidden[shown].tolist()
+        crossed = self._crossed()
+        table = dataclasses.replace(table, left_out=hidden, crossed=crossed, rounded=True)
+        intervals = f"{base.percent(level)} each, of the counts of {self._rows_in_use}"
+        if crossed is not None:
+            width = deviations(self.noise_law, level) * self.noise_std
+            width = np.ceil(width / self.round_to) * self.round_to
+            intervals += f": about ± {width:,.0f} rows, and √m times that for a margin of m cells; "
+            intervals += "to_frame() has the ends, and the shares"
+        facts = [("Interval", intervals), *self._facts_of_hidden(level)]
         if self.rows_used is not None:
-            facts = [
-                (
-                    "Rows used",
-                    f"{self.rows_used:,.0f}, with the noise of a count; shares are of these",
-                ),
-                *facts,
-            ]
+            text = f"{self.rows_used:,.0f}, with the noise of a count; shares are of these"
+            facts = [("Rows used", text), *facts]
         facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
         if self.threshold > 0.0:
             facts.append(("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows"))
@@ -222,10 +424,15 @@ class CountResult(Result):
 
     def to_table(self) -> FloatArray:
         """Return the counts as an array with one axis per column of `by`, indexed in the order of `levels`."""
-        levels = self.levels
-        table = np.zeros([len(each) for each in levels])
-        for key, count in zip(self.keys, self.counts.tolist(), strict=True):
-            table[tuple(level.index(part) for level, part in zip(levels, key, strict=True))] = count
+        return np.asarray(self._by_levels(self.counts))
+
+    def _by_levels(self, values: Any) -> Any:
+        """Return values of keys as an array with one axis per column of `by`; zero for a combination that is no key."""
+        places = [{part: place for place, part in enumerate(level)} for level in self.levels]
+        table = np.zeros([len(level) for level in places], dtype=values.dtype)
+        for key, value in zip(self.keys, values.tolist(), strict=True):
+            at = tuple(level[part] for level, part in zip(places, key, strict=True))
+            table[at] = value
         return table
 
     @property
@@ -292,7 +499,7 @@ def deviation_ends(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GroupMeans(Result):
+class GroupMeans(Result, Comparable):
     """Released means of groups; arrays are (groups, dim), in data units.
 
     A part is a (group, column) pair, in row-major order. A group "(other)" whose rows are within four noise standard deviations of
@@ -313,6 +520,8 @@ class GroupMeans(Result):
         [0, rows that there can be].
     count_noise_std : float
         Standard deviation of the noise in each count.
+    middle : float64
+        Centers of the boxes to which the rows of each group were clipped; released, and needed for the noise of sums.
     noise_std, sampling_std, clipping_std : float64
         Standard deviations of each mean from privacy noise, from sampling, and of the correction for clipped rows.
     tail_below, tail_above : float64
@@ -344,6 +553,7 @@ class GroupMeans(Result):
     mean: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
     count: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
     count_noise_std: float
+    middle: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
     noise_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
     sampling_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
     clipping_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
@@ -359,6 +569,9 @@ class GroupMeans(Result):
     _main = "groups"
     _parted = "mean"
     _sampling = ("sampling_std", "variance_std")
+
+    def _fits_together(self) -> bool:
+        return named_by(self.by, self.groups)
 
     @classmethod
     def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
@@ -402,6 +615,42 @@ class GroupMeans(Result):
         z = deviations(self.noise_law, validation.confidence_level(level))
         tail = np.maximum(self.tail_below, self.tail_above)
         return half_widths(z, self.noise_std, self.sampling_std, self.clipping_std, tail)
+
+    def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the sums of the columns over the rows of each group, and lower and upper ends of intervals, (groups, dim) each.
+
+        A sum is the count times the mean. The intervals are for the sums in these rows: they include noise (also that of the
+        count, of which a mean has a part), clipping and undetected rows, but no sampling. Where the privacy unit is a person,
+        these are at most `rows_per_person` rows of each. NaN and infinite where there is no mean.
+
+        >>> import numpy as np
+        >>> import fastpubpriv as fpp
+        >>> ward = np.arange(30_000) % 3
+        >>> rows = np.column_stack([np.random.default_rng(0).gamma(2.0, 5.0, 30_000), ward])
+        >>> result = fpp.estimate_mean(rows[9:], x_pub=rows[:9], by=-1, groups=[0, 1, 2], budget=fpp.ZCDP(rho=0.5))
+        >>> total, lower, upper = result.sum(0.999999)
+        >>> truth = [rows[9:][rows[9:, 1] == k, 0].sum() for k in (0, 1, 2)]
+        >>> bool(np.all((lower[:3, 0] < truth) & (truth < upper[:3, 0])))
+        True
+        """
+        z = deviations(self.noise_law, validation.confidence_level(level))
+        rows = np.maximum(self.count, 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Of count * middle + (sum of deviations from the middle); a mean has the noise of its count times its deviation.
+            of_count = self.middle**2 - (self.mean - self.middle) ** 2
+            variance = (rows * self.noise_std) ** 2 + of_count * self.count_noise_std**2
+            noise = np.sqrt(np.maximum(variance, 0.0))
+            width = z * np.hypot(noise, rows * self.clipping_std)
+            total = rows * self.mean
+            lower = total - np.hypot(width, rows * self.tail_below)
+            upper = total + np.hypot(width, rows * self.tail_above)
+        unknown = np.isnan(total)
+        return total, np.where(unknown, -math.inf, lower), np.where(unknown, math.inf, upper)
+
+    def _numbers(self, level: float) -> Numbers:
+        estimated = Estimated(self.mean, *self.confidence_interval(level))
+        reasons = self.part_reasons
+        return Numbers("group", self.groups, "mean", self.labels, estimated, reasons, 0.0)
 
     @property
     def standard_deviation(self) -> FloatArray:

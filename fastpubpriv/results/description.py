@@ -15,7 +15,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
-from fastpubpriv.results.by_key import CountResult, deviation_ends, label_of, rows_counted
+from fastpubpriv.results.by_key import CountResult, deviation_ends, rows_counted
+from fastpubpriv.results.comparisons import label_of
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.interval_parts import width_columns
 from fastpubpriv.results.ranks import QuantileResult
@@ -147,8 +148,7 @@ class Description(Result):
                 place = list(range(len(names), len(names) + len(keys)))
                 groups.append((f"{counts.by[0]}, shares of the rows", place))
             names += [label_of(counts.keys[key]) for key in keys]
-            numbers = counts.published, *counts.confidence_interval(level)
-            chosen.append([each[keys] / np.maximum(rows_counted(counts), 1.0) for each in numbers])
+            chosen.append([each[keys] for each in (counts.share, *counts.share_interval(level))])
         if chosen:
             share, lower, upper = np.concatenate(chosen, axis=1)
             estimates.append(

@@ -16,6 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, gaussians, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 from fastpubpriv.results.interval_parts import MOST_SHOWN, half_widths, width_columns, width_facts
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
@@ -151,7 +152,7 @@ class ColumnReport(Value):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MeanResult(Result):
+class MeanResult(Result, Comparable):
     """A released mean.
 
     Attributes
@@ -295,6 +296,12 @@ class MeanResult(Result):
         low = np.where(lower < 0.0, lower * most, lower * fewest)
         high = np.where(upper > 0.0, upper * most, upper * fewest)
         return self.mean * (most_rows - missing), low, high
+
+    def _numbers(self, level: float) -> Numbers:
+        columns = (each[:, None] for each in (self.mean, *self.confidence_interval(level)))
+        estimated = Estimated(*columns)
+        reasons = self.part_reasons or ((),) * self.dim
+        return Numbers("column", self.labels, "mean", ("mean",), estimated, reasons, None)
 
     def plot(
         self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None

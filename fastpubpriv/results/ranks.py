@@ -21,11 +21,14 @@ from fastpubpriv.results.by_key import (
     Part,
     judged_parts,
     lines_of,
+    named_by,
     place_of,
     table_by,
     unseen_facts,
     unseen_parts,
 )
+from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.interval_parts import MOST_SHOWN
 from fastpubpriv.results.reasons import PartReasons
 
 Structure = Literal["continuous", "atom", "gap"]
@@ -241,14 +244,25 @@ class QuantileResult(Result):
         meanings = (
             (word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words
         )
-        return self._labeled(columns), [interval, *meanings]
+        return self._labeled(columns), [*self._facts_of_rows(), interval, *meanings]
+
+    def _facts_of_rows(self) -> list[tuple[str, str]]:
+        """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
+        if self.rows_per_person == 1:
+            return []
+        numbers = (
+            f"{line} {ranks.total:,.0f}"
+            for line, ranks in zip(self._lines[:MOST_SHOWN], self.ranks, strict=False)
+        )
+        more = ", ..." if len(self._lines) > MOST_SHOWN else ""
+        return [("Rows used", f"{', '.join(numbers)}{more}, with the noise of a count")]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
         return Table("column", [label for label in self.labels for _ in self.q], columns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GroupQuantiles(QuantileResult):
+class GroupQuantiles(QuantileResult, Comparable):
     """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
     (group, column) pair, in row-major order.
 
@@ -280,6 +294,9 @@ class GroupQuantiles(QuantileResult):
     quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
     noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
 
+    def _fits_together(self) -> bool:
+        return QuantileResult._fits_together(self) and named_by(self.by, self.groups)
+
     @classmethod
     def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
         return judged_parts(fields["groups"], fields["quantile"], fields.get("part_reasons", ()))
@@ -287,6 +304,16 @@ class GroupQuantiles(QuantileResult):
     def __getitem__(self, group: Part | Key) -> FloatArray:
         """Return the quantiles of a group, (dim, k); raise KeyError if it is not among `groups`."""
         return np.asarray(self.quantile[place_of(self.groups, group)])
+
+    def _numbers(self, level: float) -> Numbers:
+        lines = [f"{q:g}" for q in self.q.tolist()]
+        if self.dim > 1:
+            lines = [f"{name}: {q}" for name in self.labels for q in lines]
+        ends = self.confidence_interval(level)
+        by_group = (each.reshape(len(self.groups), -1) for each in (self.quantile, *ends))
+        estimated = Estimated(*by_group)
+        reasons = self.part_reasons
+        return Numbers("group", self.groups, "quantile", lines, estimated, reasons, 0.0)
 
     @property
     def _lines(self) -> tuple[str, ...]:

@@ -70,9 +70,8 @@ def answer(command, *arguments):
 
 def result_in(data, kind):
     """The result in what a command has written."""
-    return kind.from_json(
-        json.dumps({k: v for k, v in data.items() if k not in ("warnings", "confidence_interval")})
-    )
+    derived = ("warnings", "confidence_interval", "published", "comparisons")
+    return kind.from_json(json.dumps({k: v for k, v in data.items() if k not in derived}))
 
 
 @pytest.fixture
@@ -263,6 +262,35 @@ def test_counts_and_crosstab(outputs):
     found = answer("crosstab", *given, "--quiet")
     assert (found["by"], len(found["keys"])) == (["carrier", "delay"], 20)
     assert "share" in call("crosstab", *given, "--top", "3").stdout
+    rounded = answer("crosstab", *given, "--round-to", "20", "--quiet")["published"]
+    assert not any(count % 20 for count in rounded)
+
+
+def test_comparisons_of_groups_and_keys(outputs):
+    options, read = outputs
+    keys = ("--column", "carrier", "--keys", "UA,B6", "--rho", "1")
+    said = call("counts", *keys, "--ratio", "UA,B6", "--difference", "B6,UA", *options).stdout
+    assert "count: UA divided by B6" in said
+    assert "count: B6 minus UA" in said
+    difference, ratio = read()["comparisons"]
+    result = result_in(read(), CountResult)
+    assert difference["estimate"] == result.difference("B6", "UA").estimate.tolist()
+    assert ratio["upper"] == result.ratio("UA", "B6").upper.tolist()
+    given = ("--columns", "distance", "--rho", "1")
+    call("mean", *given, "--by", "delay", "--groups", "1,2", "--difference", "1,2", *options)
+    assert read()["comparisons"][0]["of"] == "mean"
+    both = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--keys", "delay=0,1")
+    found = answer("crosstab", *both, "--rho", "1", "--ratio", "UA,0,B6,0", "--quiet")
+    assert found["comparisons"][0]["first"] == "UA, 0"
+
+
+def test_comparisons_that_cannot_be_are_refused_in_words():
+    odd = ("--column", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA")
+    assert "takes two names" in said(call("counts", *odd, code=2))
+    alone = ("--columns", "distance", "--rho", "1", "--difference", "UA,B6")
+    assert "belong to --by" in said(call("quantiles", *alone, code=2))
+    unknown = ("--column", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA,B7")
+    assert "no key is called 'B7'" in said(call("counts", *unknown, code=1))
 
 
 THREE, BOTH, WIDE = (

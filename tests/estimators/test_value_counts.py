@@ -191,7 +191,8 @@ def test_intervals_hold_and_ranks_are_right(budget):
         first, last = result.rank_interval(0.9)
         ranked.append(np.all((first[:20] <= order) & (order <= last[:20])))
         assert first[20:].tolist() == last[20:].tolist() == [0, 0]
-    assert 0.87 <= np.mean(alone) <= (0.93 if budget != "pure" else 0.97)
+    # ends are whole numbers further out, of noise of 3 rows
+    assert 0.87 <= np.mean(alone) <= (0.97 if budget != "pure" else 0.98)
     assert np.mean(together) >= 0.8
     assert np.mean(ranked) >= 0.8
 
@@ -215,6 +216,7 @@ def test_tables_plots_and_json():
         columns=["ward", "night"],
         keys={"ward": WARDS, "night": [0]},
     )
+    assert whole.to_frame().index.names == ["ward", "night"]
     assert whole.to_frame().shape == (15, 8)
     figure = whole.plot()
     assert len(figure.axes[0].patches) == 15

@@ -25,6 +25,22 @@ def complete(result: Any) -> list[float]:
     return [] if result.complete_rows is None else list(result.complete_rows_interval(0.9))
 
 
+def comparisons(names: Callable[[Any], Any]) -> dict[str, Use]:
+    """The uses that compare the first two of some names, if there are two."""
+
+    def use(method: str) -> Use:
+        def called(result: Any) -> list[Any]:
+            pair = names(result)[:2]
+            if len(pair) < 2:
+                return []
+            answer = getattr(result, method)(*pair, 0.9)
+            return [answer.estimate, answer.lower, answer.upper]
+
+        return called
+
+    return {method: use(method) for method in ("difference", "ratio")}
+
+
 GAUSSIAN: dict[str, Use] = {
     "correlation": lambda result: result.correlation,
     "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),
@@ -50,6 +66,7 @@ SAME = {"SelectionResult": MIXTURE.keys()}
 # Class -> public property or method -> what it gives.
 USES: dict[str, dict[str, Use]] = {
     "MeanResult": {
+        **comparisons(lambda result: result.labels),
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
         "interval_parts": lambda result: result.interval_parts(0.9),
@@ -58,16 +75,21 @@ USES: dict[str, dict[str, Use]] = {
         "complete_rows_interval": complete,
     },
     "CountResult": {
+        **comparisons(lambda result: [key[0] if len(key) == 1 else key for key in result.keys]),
         "published": lambda result: result.published,
-        "share": lambda result: result.share, "named": lambda result: result.named,
+        "share": lambda result: result.share, "share_interval": lambda result: list(result.share_interval(0.9)),
+"named": lambda result: result.named,
         "levels": lambda result: [list(each) for each in result.levels], "to_table": lambda result: result.to_table(),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
     },
     "GroupQuantiles": {
+        **comparisons(lambda result: result.groups),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
     },
     "GroupMeans": {
+        **comparisons(lambda result: result.groups),
+        "sum": lambda result: list(result.sum(0.9)),
         "standard_deviation": lambda result: result.standard_deviation,
         "deviation_interval": lambda result: list(result.deviation_interval(0.9)),
         "standard_error": lambda result: result.standard_error,

@@ -55,6 +55,7 @@ MADE = {
         fpp.crosstab, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), columns=["age", SECOND],
         keys={"age": [1, -1], SECOND: [1, -1]}, budget=ZCDP(1),
     ),
+    "Comparison": lambda: MADE["GroupMeans"]().ratio(1.0, -1.0),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
         fpp.stable_histogram, ROWS, bins=[fpp.BinGrid(width=1.0), fpp.DyadicBins()], budget=STRONG

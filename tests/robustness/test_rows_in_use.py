@@ -9,6 +9,7 @@ from helpers.errors import raises
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, InputError, Ledger
+from fastpubpriv.estimators import value_counts as value_counts_module
 from fastpubpriv.estimators.user_level import persons_with_more
 from fastpubpriv.estimators.value_counts import MOST_BYTES
 from fastpubpriv.privacy import Neighbors
@@ -32,6 +33,7 @@ def table(n, rng):
 VISITS = table(len(WHO), RNG).assign(id=WHO)
 PUBLIC = table(100, RNG)
 LEVEL = 0.999
+CODE_OF = value_counts_module.code_of
 
 
 def rows_in_use(k):
@@ -141,6 +143,53 @@ def test_the_longest_texts_leave_no_room_for_rows_that_are_not_there():
         **options,
     )
     assert ledger.spent.is_zero
+
+
+TABLES = {
+    "one column": (fpp.value_counts, {"column": "g", "keys": list(SHARES)}),
+    "two columns": (
+        fpp.crosstab,
+        {"columns": ["g", "h"], "keys": {"g": list(SHARES), "h": [0, 1]}},
+    ),
+    "groups": (
+        fpp.value_counts,
+        {"column": "g", "keys": list(SHARES), "by": "h", "groups": [0, 1]},
+    ),
+}
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("name", TABLES)
+def test_shares_of_keys_add_up_and_no_row_is_missing(name, k):
+    function, given = TABLES[name]
+    rows = VISITS.assign(h=RNG.integers(0, 2, len(VISITS)))
+    result = function(rows, **given, **asked(k))
+    # Rows that a person does not have are absent: no key counts them, and no share divides by them.
+    assert abs(result.share.sum() - 1.0) < 1e-9
+    missing = [place for place, key in enumerate(result.keys) if "(missing)" in key]
+    assert abs(result.counts[missing].sum()) < 5.0 * result.noise_std * len(missing) ** 0.5
+    assert abs(result.published.sum() - rows_in_use(k)) <= 5.0 * result.noise_std
+    assert result.summary().split("Answers about")[1].split("\n")[0].strip() == result.about
+
+
+def test_planted_fault_padding_that_counts_as_missing_is_seen(monkeypatch):
+    monkeypatch.setattr(value_counts_module, "code_of", padded_as_missing)
+    given = {"column": "g", "keys": list(SHARES), **asked(5)}
+    result = fpp.value_counts(VISITS, **given)
+    assert result.counts[-1] > 5.0 * result.noise_std
+
+
+def padded_as_missing(keys, *, joint=True, present=False):
+    """Codes that are -1, that of the last cell, for no row: padding is in the cell of missing values."""
+    codes = CODE_OF(keys, joint=joint, present=False)
+    return lambda chunk: codes(chunk[:, :-1] if present else chunk)
+
+
+def test_quantiles_say_how_many_rows_they_are_of():
+    result = fpp.quantiles(VISITS, x_pub=PUBLIC, columns=["x"], q=0.5, **asked(3))
+    fact = dict(result._contents(0.95)[1])["Rows used"]
+    used = float(fact.split()[1].rstrip(",").replace(",", ""))
+    assert abs(used - rows_in_use(3)) < 0.03 * used
 
 
 def test_real_gaps_are_still_missing():

@@ -111,14 +111,16 @@ def of_counts(result: fpp.CountResult, level: float) -> Iterator[Reach]:
     """Counts of rows: noise alone; of the population: the binomial variance too. Rows of one person may be alike."""
     z = half_widths(result.noise_law, level)
     most = result.n_priv * result.rows_per_person
-    half = z * result.noise_std
-    said = cut((result.counts - half, result.counts + half), 0.0, most)
-    yield Reach("count", result.confidence_interval(level), said)
-    share = np.clip(result.share, 0.0, 1.0)
+
+    def whole(half: Any) -> Ends:
+        ends = np.floor(result.counts - half), np.ceil(result.counts + half)
+        return with_point(cut(ends, 0.0, most), result.published)
+
+    yield Reach("count", result.confidence_interval(level), whole(z * result.noise_std))
     counted = np.clip(result.counts.sum(), 0.0, most)
+    share = np.clip(result.counts / max(counted, 1.0), 0.0, 1.0)
     sampling = np.sqrt(counted * share * (1.0 - share) * result.rows_per_person)
-    half = z * root_of_squares(result.noise_std, sampling)
-    said = cut((result.counts - half, result.counts + half), 0.0, most)
+    said = whole(z * root_of_squares(result.noise_std, sampling))
     yield Reach("count of population", result.confidence_interval(level, of="population"), said)
 
 

@@ -182,9 +182,9 @@ def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
     plant(
         monkeypatch,
         by_key.CountResult,
-        "confidence_interval",
-        "if of == 'population' else 0.0",
-        "* 0.0",
+        "_sampling_variance",
+        "rows * shares *",
+        "0.0 * shares *",
     )
     assert (
         terms.sampling_of_counts(terms.call_of("value_counts", "column='w', keys=[0.0, 1.0]"))
