@@ -137,8 +137,16 @@ TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
 # ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-univariate`).
 # Relative rows of the blocks: scales (unless known), places, cells, choice.
-LINE_SHARES = (15, 15, 40, 30)
-LINE_KNOWN_SHARES = (20, 45, 35)
+LINE_SHARES = (15, 15, 70)
+LINE_KNOWN_SHARES = (20, 80)
+LOCAL_SHARE = 8.0
+LOCAL_ROWS = 64
+NEAR_SCALES = 4.0
+PUBLIC_DOUBLINGS = 20
+CELL_STDS = 4.0
+PUBLIC_CELLS = 160.0
+FINEST = 0.5
+CONTAMINATED = 0.01
 LINE_SCALES, LINE_LEAST_ROWS = 20, 16  # maximum number of scales; minimum rows of a call
 # scales that are used if none was found
 ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]

@@ -18,8 +18,7 @@ from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import candidates as univariate
-from fastpubpriv.mixtures.axis_aligned import dp_em, em, private_start
+from fastpubpriv.mixtures.axis_aligned import dp_em, em, one_column, private_start
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
@@ -192,7 +191,7 @@ MOST_CANDIDATES = 5000
 
 
 METHODS: Registry[AxisMethod] = Registry(
-    univariate.METHOD, private_start.METHOD, dp_em.PUBLIC_LIST, dp_em.METHOD, METHOD, auto=True
+    one_column.METHOD, private_start.METHOD, dp_em.METHOD, METHOD, auto=True
 )
 
 
@@ -203,14 +202,14 @@ def chosen_method(
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     if method == "auto":
-        if not has_public:
-            method = "univariate" if dim == 1 else "sketch"
-        elif dim == 1 and n_priv < tuning.ITERATE_FROM:
-            method = "public_list"
-        else:
+        if dim == 1:
+            method = "cells"
+        elif has_public:
             method = "dp_em"
+        else:
+            method = "sketch"
     chosen = METHODS[method]
-    if chosen.needs_delta and not has_delta(budget):
+    if (chosen.needs_delta or (chosen is one_column.METHOD and not has_public)) and not has_delta(budget):
         raise BudgetError(
             "without public rows places are found by stable histograms, which need a delta: pass "
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
@@ -404,7 +403,7 @@ def learn_axis_aligned_mixture(
                     "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
                 )
     # A selection is pure DP, so no delta is spent.
-    spent = without_delta(budget) if chosen.choice_only else budget
+    spent = one_column.spent_on_cells(budget, 2**16) if chosen is one_column.METHOD and public is not None else budget
     run = session.start(
         "learn_axis_aligned_mixture",
         view,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,9 +123,9 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
     counts = np.add.reduceat(cells.counts, begins)
     most = float(np.diff(np.append(begins, len(cells.counts))).max())
     merged = np.concatenate([[-np.inf], edges[keep], [np.inf]])
-    return replace(
-        cells, edges=merged, counts=counts, noise_std=cells.noise_std * math.sqrt(most)
-    ), True
+    public = None if cells.public is None else np.add.reduceat(cells.public, begins)
+    noise_std = cells.noise_std * math.sqrt(most)
+    return replace(cells, edges=merged, counts=counts, noise_std=noise_std, public=public), True
 
 
 def tied_in(cells: CellHistogram) -> float:
@@ -141,9 +142,31 @@ _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
 def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatArray]:
-    """Return the expected counts of the atoms (atoms, cells), and the same weighted by precision."""
-    shapes = cells.total * em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
-    return shapes, shapes * (1.0 / (cells.noise_std**2 + np.maximum(cells.counts, 0.0)))
+    """Return the Gram matrix of the atoms' masses (atoms, atoms) by the precisions of shares, and their products with these.
+
+    The shares of public rows in cells count beside those of the noisy counts.
+    """
+    masses = em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
+    precision = cells.total / (cells.noise_std**2 + np.maximum(cells.counts, 0.0))
+    weighted = precision * cells.counts
+    precision *= cells.total
+    if cells.public is not None:
+        # Few rows in a cell: one more keeps empty cells from being certain.
+        rows = cells.public.sum()
+        public = rows / (cells.public + 1.0)
+        weighted += public * cells.public
+        precision += public * rows
+    return (masses * precision) @ masses.T, masses @ weighted
+
+
+def distinct_rows(subsets: IntArray, atoms: int) -> IntArray:
+    """Return the distinct rows of sorted subsets (size, k) of so many atoms, in lexicographic order."""
+    code = np.zeros(len(subsets), dtype=np.int64)
+    for column in subsets.T:
+        # Ranks in place of codes, which would overflow.
+        _, code = np.unique(code * atoms + column, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return subsets[first]
 
 
 def _explained(
@@ -171,9 +194,7 @@ def _explained(
 
 def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
-    shapes, weighted = linear(cells, mixtures)
-    gram = weighted @ shapes.T
-    product = weighted @ cells.counts
+    gram, product = linear(cells, mixtures)
     octave = np.rint(np.log2(mixtures.stds[:, 0]))
     place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
@@ -181,7 +202,7 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
     for _ in range(components):
         base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
-        grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
+        grown = distinct_rows(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], mixtures.size)
         shares, gain = _explained(gram, product, grown)
         # The best subsets, without those that differ from a better one only by a neighboring atom.
         distinct_ones: dict[tuple[tuple[float, float], ...], int] = {}
@@ -298,7 +319,7 @@ def atoms(cells: CellHistogram) -> Mixtures:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner = cells.edges[1:-1]
     counts = cells.counts[1:-1]
-    held = counts > 0.5 * cells.noise_std
+    held = (counts > 0.5 * cells.noise_std) | (cells.of_public[1:-1] > 0.0)
     places = np.flatnonzero(held) if held.any() else np.arange(len(counts))
     middles = ((inner[1:] + inner[:-1]) / 2.0)[places]
     widths = np.diff(inner)[places]
@@ -341,9 +362,16 @@ def distinct(
 
 
 def searched(
-    cells: CellHistogram, components: int, *, std: float | None = None
+    cells: CellHistogram,
+    components: int,
+    *,
+    std: float | None = None,
+    starts: Sequence[Mixtures] = (),
 ) -> list[RefinedFit]:
-    """Return the best distinct fits to the noisy counts for each number of components; none if the linear algebra fails."""
+    """Return the best distinct fits to the counts for each number of components; none if the linear algebra fails.
+
+    `starts` are further mixtures to start from, of 1, 2, ... components.
+    """
     # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
@@ -359,9 +387,10 @@ def searched(
                     np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
                 )
             for level in beam(scaled, singles, components):
+                k = level.weights.shape[1]
+                level = em.joined([level, *(s.mapped(0.0, 1.0 / unit) for s in starts[k - 1 : k])])
                 fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
                 order = em.by_score(fit.score)
-                k = level.weights.shape[1]
                 usable = np.isfinite(fit.score[order])
                 if k > 1:
                     usable &= significant(scaled, fit.mixtures[order])
@@ -411,16 +440,17 @@ def candidates(
     return em.joined(parts)[:size], facts
 
 
-def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) -> Mixtures:
-    """Return the best fit to the counts of `total` rows by a BIC-like criterion, or an empty batch."""
+def best_fit(
+    heads: list[RefinedFit], total: int, *, fixed_std: bool = False
+) -> tuple[Mixtures, FloatArray]:
+    """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
-    if not heads:
-        return nothing()
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
     best = min(
         heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
     )
-    return best.mixtures[em.by_score(best.score)[:1]]
+    index = int(em.by_score(best.score)[0])
+    return best.mixtures[[index]], best.spread[index]
 
 
 def nothing() -> Mixtures:
@@ -574,21 +604,3 @@ def learn(task: Task) -> LearnedMixture:
     return replace(learned, unseen=narrow, fit=fit)
 
 
-METHOD = AxisMethod(
-    name="univariate",
-    learn=learn,
-    draws=lambda n, dim, components, known_std: (tuning.LINE_SCALES + 1) * n + 2**16,
-    details=lambda components, budget: {
-        "distant_components_rows": float(rows_for_distant(components, budget))
-    },
-    seconds=lambda n, dim, components, size: (
-        em.SEARCH_SECONDS * components
-        + 60.0 * n * em.ROW_SECONDS
-        + size * size / 2.0 * em.PAIR_SECONDS / 10.0
-    ),
-    candidates=400,
-    shares=tuning.LINE_SHARES,
-    one_column=True,
-    needs_delta=True,
-    least_rows=tuning.LINE_LEAST_ROWS,
-)

@@ -143,7 +143,9 @@ def marginals(
             )
             std = 1.0 if task.known_std else None
             heads = [] if blind else candidates.searched(cells, most, std=std)
-            fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
+            fit = candidates.nothing()
+            if heads:
+                fit, _ = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
             cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
             share = tied[j]
             if rounded:

@@ -101,12 +101,21 @@ def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellHistogram:
-    """Noisy counts of the cells between ascending `edges` from -inf to inf; `total` is the public number of counted rows."""
+    """Noisy counts of the cells between ascending `edges` from -inf to inf; `total` is the public number of counted rows.
+
+    `public` are the exact counts of public rows in the same cells, none by default.
+    """
 
     edges: FloatArray
     counts: FloatArray
     noise_std: float
     total: int
+    public: FloatArray | None = None
+
+    @property
+    def of_public(self) -> FloatArray:
+        """Counts of public rows, (cells,)."""
+        return np.zeros(len(self.counts)) if self.public is None else self.public
 
     @property
     def resolution(self) -> float:
@@ -141,11 +150,22 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     return mass
 
 
+def contaminated(mass: FloatArray) -> FloatArray:
+    """Return masses (..., cells) of which a small share is spread over all cells: some public rows may lie anywhere."""
+    return (1.0 - tuning.CONTAMINATED) * mass + tuning.CONTAMINATED / mass.shape[-1]
+
+
 def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
-    """Return -2 log likelihood of the counts, up to a constant, under normal approximations; `mass` is (size, cells)."""
+    """Return -2 log likelihood of the counts, up to a constant; `mass` is (size, cells).
+
+    Noisy counts are approximately normal, and counts of public rows multinomial.
+    """
     expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
+    if cells.public is not None:
+        held = cells.public > 0.0
+        score -= 2.0 * np.log(contaminated(mass))[:, held] @ cells.public[held]
     return np.where(np.isfinite(score), score, np.inf)
 
 
@@ -178,11 +198,17 @@ def _normal_equations(
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
         blocks.append(-shares * tilted)
-    # Derivatives of expected counts in the parameters of `RefinedFit`, (rows, p, cells).
+    # Derivatives of masses in the parameters of `RefinedFit`, (rows, p, cells).
+    slopes = np.concatenate(blocks, axis=1)
     expected = cells.total * mass
-    slopes = cells.total * np.concatenate(blocks, axis=1)
-    precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
+    precision = cells.total / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
     residuals = precision * (cells.counts - expected)
+    precision *= cells.total
+    if cells.public is not None:
+        # Scores and information of the multinomial counts of public rows.
+        share = (1.0 - tuning.CONTAMINATED) / contaminated(mass)
+        residuals += share * cells.public
+        precision += share * (1.0 - tuning.CONTAMINATED) * cells.public.sum()
     curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
     # The log weights are identified up to a constant only, so their weighted sum is fixed.
