@@ -16,16 +16,15 @@ from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon
+from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import dp_em, em, one_column, private_start
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
-from fastpubpriv.mixtures.select import warn_few
 from fastpubpriv.mixtures.separated.public_shapes import without_far
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Registry
@@ -187,7 +186,6 @@ METHOD = AxisMethod(
 
 
 MOST_COMPONENTS = 64
-MOST_CANDIDATES = 5000
 
 
 METHODS: Registry[AxisMethod] = Registry(
@@ -209,14 +207,21 @@ def chosen_method(
         else:
             method = "sketch"
     chosen = METHODS[method]
-    if (chosen.needs_delta or (chosen is one_column.METHOD and not has_public)) and not has_delta(budget):
+    lacks_range = chosen.needs_delta or (chosen.range_from_public and not has_public)
+    if lacks_range and not has_delta(budget):
         raise BudgetError(
             "without public rows places are found by stable histograms, which need a delta: pass "
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
         )
-    if chosen.one_column and dim > 1:
+    if chosen.columns == "one" and dim > 1:
         raise InputError(
-            f"method={method!r} is for one column, got {dim}: pass columns=, or method='sketch'"
+            f"method={method!r} is for one column, got {dim}: pass columns=, or method='auto'"
+        )
+    if chosen.columns == "several" and dim == 1:
+        raise InputError(f"method={method!r} is for several columns, got one: pass method='auto'")
+    if chosen.range_from_public and not has_public and n_priv < tuning.LINE_LEAST_ROWS:
+        raise InputError(
+            f"without public rows at least {tuning.LINE_LEAST_ROWS} private rows are needed, got {n_priv}: pass more, or x_pub"
         )
     chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
     return chosen
@@ -227,9 +232,10 @@ def method_for_rows(rows: Rows, method: str, *, has_public: bool, budget: Budget
     chosen = chosen_method(
         method, dim=rows.dim, n_priv=rows.n, has_public=has_public, budget=budget
     )
-    if chosen is not dp_em.METHOD:
+    starts_near = has_public and chosen.range_from_public
+    if chosen is not dp_em.METHOD and not starts_near:
         session.refuse_padding(
-            rows, f"method={chosen.name!r}", "learn_axis_aligned_mixture with method='dp_em'"
+            rows, f"method={chosen.name!r}", "learn_axis_aligned_mixture with public rows (x_pub)"
         )
     return chosen
 
@@ -247,7 +253,6 @@ def learn_axis_aligned_mixture(
     covariance: Any = None,
     method: AxisMixtureMethod = "auto",
     min_weight: float | None = None,
-    candidates: int | None = None,
     failure_prob: float = FAILURE_PROB,
     bounds: Any = None,
     columns: Any = None,
@@ -374,23 +379,9 @@ def learn_axis_aligned_mixture(
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
     chosen = method_for_rows(rows, method, has_public=public is not None, budget=budget)
-    size = chosen.candidates
-    if candidates is not None:
-        size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     chosen.prepare(
         n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None
     )
-    if accuracy is not None and chosen.candidates and not chosen.refuses_inaccurate:
-        share = chosen.shares[-1] / sum(chosen.shares)
-        warn_few(
-            "learn_axis_aligned_mixture",
-            n,
-            size,
-            accuracy,
-            choice_epsilon(budget),
-            failure_prob,
-            share=share,
-        )
     view: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(dim), lower=True)
@@ -402,23 +393,29 @@ def learn_axis_aligned_mixture(
                 raise InputError(
                     "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
                 )
-    # A selection is pure DP, so no delta is spent.
-    spent = one_column.spent_on_cells(budget, 2**16) if chosen is one_column.METHOD and public is not None else budget
+    with np.errstate(all="ignore"):
+        typical = None if public is None else without_far(public, n_components)
+    draws = chosen.draws(n, dim, n_components, known_std=factor is not None)
+    spent = budget
+    if chosen.range_from_public and typical is not None:
+        is_enough = one_column.shows_range(typical, known_std=factor is not None)
+        if is_enough or not one_column.finds_range(rows, budget):
+            # Counts of public cells alone: without a delta where Laplace noise is smaller.
+            spent = one_column.spent_on_cells(budget, draws)
+        else:
+            typical = None
     run = session.start(
         "learn_axis_aligned_mixture",
         view,
         spent,
-        draws=chosen.draws(n, dim, n_components, known_std=factor is not None),
+        draws=draws,
         **session.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
-    with np.errstate(all="ignore"):
-        typical = None if public is None else without_far(public, n_components)
     task = Task(
         run=run,
         n_components=n_components,
         min_weight=weight,
         failure_prob=failure_prob,
-        candidates=size,
         accuracy=accuracy,
         public=typical,
         known_std=factor is not None,
@@ -426,27 +423,29 @@ def learn_axis_aligned_mixture(
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
-        learnt = _result(run, learned, chosen, factor, public, names, n_components)
+        learnt = _result(task, learned, chosen, factor, public, names)
         result = bounded(learnt, box, known_covariance=factor is not None)
     return session.warned("learn_axis_aligned_mixture", result)
 
 
 def _result(
-    run: session.Session,
+    task: Task,
     learned: LearnedMixture,
     method: AxisMethod,
     factor: FloatArray | None,
     public: FloatArray | None,
     names: tuple[str, ...] | None,
-    asked: int,
 ) -> MixtureResult:
     """Return the result in data units, with the reasons of each component."""
+    run = task.run
     n_pub = 0 if public is None else len(public)
     dim = run.rows.dim
     tied = list(learned.diagnostics.get("tied_share", [0.0] * dim))
     steps = list(learned.diagnostics.get("step", [math.inf] * dim))
-    if public is not None and factor is None and not any(tied):
+    has_scale = learned.reason != Reason.FEW_PUBLIC_ROWS
+    if public is not None and factor is None and not any(tied) and has_scale:
         tied, steps = public_ties(public)
+    is_near = task.public is not None and (method.needs_public or method.range_from_public)
     components = len(learned.weights)
     if factor is None:
         means = learned.means
@@ -468,11 +467,11 @@ def _result(
             **({} if learned.fit is None else learned.fit.facts_in(order)),
             "tied_share": tied,
             "step": [each if math.isfinite(each) else None for each in steps],
-            "n_components_asked": asked,
+            "n_components_asked": task.n_components,
         },
         columns=names,
         provenance={
-            "range": "public rows" if n_pub and method.needs_public else "released",
+            "range": "public rows" if is_near else "released",
             "scales": "argument" if factor is not None else "released",
         },
         **run.fields(n_pub),

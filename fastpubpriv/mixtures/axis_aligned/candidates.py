@@ -1,51 +1,40 @@
-"""Mixtures on the line from private rows alone: scales, locations, counts of cells, and a choice among candidate mixtures.
+"""Search for mixtures on the line that fit counts of cells, and the private search for where cells should be fine.
 
-Four disjoint blocks of interleaved rows, so that each stage has the whole budget. Paper C's Algorithms 3 and 2 find
-scales and locations with stable histograms, which need no range. The range is released then, so the third block is
-counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram would lose every bin with fewer than
-about thirty rows. Cells finer than the rounding of values are alternately full and empty; they are merged. Computing candidates
-from the counts is post-processing, without a privacy cost.
+Without public rows, paper C's Algorithms 3 and 2 find scales and locations with stable histograms, which need no range. The range
+is released then, so other rows are counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram
+would lose every bin with fewer than about thirty rows. Cells finer than the rounding of values are alternately full and empty; they
+are merged. Mixtures are computed from the counts, and those of public rows if there are any, without a privacy cost.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import (
-    AxisMethod,
     CellHistogram,
-    LearnedMixture,
     Mixtures,
     RefinedFit,
-    Task,
 )
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.results.public_draws import sobol_points
-from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 
 def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
-    """Return which mixtures (size,) have only components that are significant given the noise and the number of cells."""
+    """Return which mixtures (size,) have only components that are significant given noise and number of cells, or public rows."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
     spanned = np.maximum(
@@ -56,9 +45,9 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
     normal = -ndtri(tail)
     single = -np.log(2.0 * tail) / math.sqrt(2.0)
     least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(single - normal, 0.0))
-    is_significant: BoolArray = np.all(
-        (mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1
-    )
+    is_seen = mixtures.weights * cells.total > least
+    is_seen |= mixtures.weights * cells.of_public.sum() > tuning.SEEN_ROWS
+    is_significant: BoolArray = np.all((mixtures.weights == 0.0) | is_seen, axis=1)
     return is_significant
 
 
@@ -362,16 +351,9 @@ def distinct(
 
 
 def searched(
-    cells: CellHistogram,
-    components: int,
-    *,
-    std: float | None = None,
-    starts: Sequence[Mixtures] = (),
+    cells: CellHistogram, components: int, *, std: float | None = None
 ) -> list[RefinedFit]:
-    """Return the best distinct fits to the counts for each number of components; none if the linear algebra fails.
-
-    `starts` are further mixtures to start from, of 1, 2, ... components.
-    """
+    """Return the best distinct fits to the counts for each number of components; none if the linear algebra fails."""
     # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
@@ -388,7 +370,6 @@ def searched(
                 )
             for level in beam(scaled, singles, components):
                 k = level.weights.shape[1]
-                level = em.joined([level, *(s.mapped(0.0, 1.0 / unit) for s in starts[k - 1 : k])])
                 fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
                 order = em.by_score(fit.score)
                 usable = np.isfinite(fit.score[order])
@@ -406,38 +387,6 @@ def searched(
     except np.linalg.LinAlgError:
         return []
     return heads
-
-
-def candidates(
-    heads: list[RefinedFit], *, size: int, fixed_std: bool = False
-) -> tuple[Mixtures, dict[str, Any]]:
-    """Return at most `size` candidate mixtures for the counts: the fits, then perturbations of them."""
-    # Perturbations are JITTER standard errors of the fit, with more of them around better fits (weights e^(-score / 4)).
-    if not heads:
-        return nothing(), {"starts": 0}
-    facts = {
-        "starts": sum(head.mixtures.size for head in heads),
-        "misfit": float(min(head.score.min() for head in heads)),
-    }
-    rooms = [np.exp(-np.minimum(head.score - facts["misfit"], 400.0) / 4.0) for head in heads]
-    total = sum(float(room.sum()) for room in rooms)
-    left = max(size - facts["starts"], 0)
-    parts = [head.mixtures for head in heads]
-    with np.errstate(all="ignore"):
-        for head, room in zip(heads, rooms, strict=True):
-            fits = head.mixtures
-            for index in range(fits.size):
-                count = int(left * float(room[index]) / total)
-                if not count:
-                    continue
-                # Without the first point, which is a corner of the cube.
-                normal = ndtri(
-                    sobol_points(head.spread.shape[2], count.bit_length())[1 : count + 1]
-                )
-                step = tuning.JITTER * normal @ head.spread[index].T
-                around = fits[np.full(count, index)]
-                parts.append(em.moved(around, step, least=0.0, fixed_std=fixed_std))
-    return em.joined(parts)[:size], facts
 
 
 def best_fit(
@@ -537,70 +486,3 @@ def check_stages(run: Session, pairs: Rows | None, places: Rows, most: int) -> S
     if pairs is not None:
         check_histograms(run, scale_partitions(pairs.dim), pairs.n)
     return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)
-
-
-def learn(task: Task) -> LearnedMixture:
-    """Run all stages: scales from pairs, places from bins, counts of cells, candidates, choice."""
-    run = task.run
-    account = run.account
-    *before, place_rows, cell_rows, choice_rows = interleave_rows(
-        run.rows, *(tuning.LINE_KNOWN_SHARES if task.known_std else tuning.LINE_SHARES)
-    )
-    pairs = DistantPairs(before[0]) if before else None
-    check_stages(run, pairs, place_rows, tuning.LINE_SCALES)
-    account.beside.grid("count", 1, cell_rows.n)
-    check_rows(choice_rows.n, 1)
-    account.open()
-    (scales,), tied, steps = shown_scales(run, pairs, tuning.LINE_SCALES, task.n_components)
-    # If no scale is found, rows are few or equal; cells of widely spaced sizes then locate them.
-    (places,) = shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
-    reason = None if scales and places else Reason.FALLBACK
-    edges = partition(places, counted=place_rows.n, total=cell_rows.n)
-    edges = edges if scales else np.union1d(edges, octaves())
-    counted = run.block(cell_rows).release(
-        CellCounts(edges=[edges[1:-1]]),
-        name="cells",
-        cost=account.beside,
-        cells=len(edges) - 1,
-    )
-    cells = CellHistogram(edges, counted.value, counted.noise_std, cell_rows.n)
-    std = 1.0 if task.known_std else None
-    rounded = False
-    if std is None:
-        cells, rounded = without_comb(cells, steps[0])
-        tied = [max(tied[0], tied_in(cells))] if rounded else tied
-    heads = searched(cells, task.n_components, std=std)
-    listed, facts = candidates(heads, size=task.candidates, fixed_std=task.known_std)
-    best = best_fit(heads, cells.total, fixed_std=task.known_std)
-    if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
-        # Rows that share a value are all inside or all outside a Scheffe set, so that the choice among densities is meaningless.
-        listed = best
-    learned = em.choose(
-        run.block(choice_rows),
-        listed,
-        reason=reason,
-        diagnostics={
-            "tied_share": tied,
-            "step": steps,
-            "scales": scales,
-            "places": sum(len(place.index) for place in places),
-            **facts,
-        },
-    )
-    # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
-    widest = math.inf
-    if not scales:
-        widest = max(
-            tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0],
-            8.0 * float(np.spacing(np.abs(learned.means).max())),
-        )
-    narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
-    fit = None
-    # The fit is not tested for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
-    if learned.reason is None and not rounded and not tied[0] > 0.0:
-        fit = em.fit_of_cells(
-            cells, steps[0], learned.weights, learned.means[:, 0], learned.stds[:, 0]
-        )
-    return replace(learned, unseen=narrow, fit=fit)
-
-

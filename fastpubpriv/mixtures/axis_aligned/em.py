@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
@@ -82,17 +82,6 @@ def joined(batches: Sequence[Mixtures]) -> Mixtures:
     return Mixtures(wide("weights", "constant"), wide("means", "edge"), wide("stds", "edge"))
 
 
-def perturbed(at: Mixtures, error: FloatArray, normal: FloatArray, *, known_std: bool) -> Mixtures:
-    """Return mixtures moved by multiples `normal` (size, k, 2 dim + 1) of `error` (..., k), the error of a mean in stds."""
-    dim = at.means.shape[-1]
-    weights = at.weights * np.exp(np.clip(error * normal[..., -1], -1.0, 1.0))
-    means = at.means + at.stds * error[..., None] * normal[..., :dim]
-    stds = np.broadcast_to(at.stds, means.shape)
-    if not known_std:
-        stds = stds * np.exp(error[..., None] * normal[..., dim : 2 * dim] / math.sqrt(2.0))
-    return Mixtures(weights / weights.sum(axis=-1, keepdims=True), means, stds)
-
-
 def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
     """Return slices of a batch whose (size, components, width) arrays have at most `most` entries."""
     size = max(1, most // (batch.weights.shape[1] * width))
@@ -152,7 +141,8 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
 
 def contaminated(mass: FloatArray) -> FloatArray:
     """Return masses (..., cells) of which a small share is spread over all cells: some public rows may lie anywhere."""
-    return (1.0 - tuning.CONTAMINATED) * mass + tuning.CONTAMINATED / mass.shape[-1]
+    spread: FloatArray = (1.0 - tuning.CONTAMINATED) * mass + tuning.CONTAMINATED / mass.shape[-1]
+    return spread
 
 
 def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
@@ -309,7 +299,7 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     )
 
 
-# EM for axis-aligned mixtures on public rows, with many starts and bootstraps in one batch.
+# EM for axis-aligned mixtures on public rows, with many starts in one batch.
 
 # minimum std over a column's: differences of doubles still have three digits there
 STD_FLOOR = 1e-12
@@ -364,14 +354,13 @@ def fit(
     rows: FloatArray,
     centers: FloatArray,
     *,
-    counts: FloatArray | None = None,
     steps: int = 60,
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Mixtures:
     """Run EM from every start on standardized public rows (n, dim), with initial means `centers` (size, k, dim)."""
-    # `counts` (size, n) are bootstrap weights of the rows. A prior of weight `prior` rows, that a component's standard deviation is
-    # the harmonic mean over all components, prevents collapse onto a few rows at any scale.
+    # A prior of weight `prior` rows, that a component's standard deviation is the harmonic mean over all components, prevents
+    # collapse onto a few rows at any scale.
     size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
     batch = Mixtures(
@@ -382,13 +371,11 @@ def fit(
     done = []
     for part in slices(batch, len(rows), _ROW_BATCH):
         one = batch[part]
-        times = None if counts is None else counts[part]
         for _ in range(steps):
             typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
             one = step(
                 one,
                 rows,
-                times,
                 prior=prior,
                 spread=np.minimum(typical, spread),
                 fixed_std=fixed_std,
@@ -400,7 +387,6 @@ def fit(
 def step(
     batch: Mixtures,
     rows: FloatArray,
-    counts: FloatArray | None,
     *,
     prior: float,
     spread: float | FloatArray,
@@ -409,8 +395,6 @@ def step(
     """Run one iteration for every mixture of a batch; `spread`, (size, 1, dim) or a number, is the prior's standard deviation."""
     joint = log_joint(batch, rows)
     share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
-    if counts is not None:
-        share = share * counts[:, :, None]
     held = np.maximum(share.sum(axis=1), 1e-30)
     turned = share.transpose(0, 2, 1)
     means = np.matmul(turned, rows) / held[:, :, None]
@@ -573,7 +557,6 @@ class Task:
     n_components: int
     min_weight: float
     failure_prob: float
-    candidates: int
     accuracy: float | None = None
     public: FloatArray | None = None
     known_std: bool = False  # every component has standard deviation one in every coordinate
@@ -594,11 +577,11 @@ class AxisMethod(Method[...]):
     candidates: int = 0  # default length of the list
     # relative numbers of rows by stage; the last stage chooses among the candidates
     shares: tuple[int, ...] = (1,)
-    one_column: bool = False
-    # the only release is a selection: of an (epsilon, delta) budget only epsilon is spent
-    choice_only: bool = False
+    columns: Literal["any", "one", "several"] = "any"  # numbers of columns
+    # whether the range comes from public rows, or else from releases that need a delta
+    range_from_public: bool = False
     refuses_inaccurate: bool = False  # `prepare` raises if the desired accuracy is not guaranteed
-    # details for `plan`, from components and budget
+    # details for `plan` without public rows, from components and budget
     details: Callable[[int, ApproxDP], dict[str, float]] | None = None
 
 
