@@ -171,6 +171,7 @@ DOUBLINGS = 24  # cells of doubling width on each side of an island
 # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
 UNEVEN = 0.5
 LEAST_TEETH = 4.0
+HALVED_STEPS = 4  # halvings of the bound on the step between values at which a comb is looked for
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells
 BEAM = 32  # number of subsets of atoms kept and refined for each size
 # minimum weight of a component: less is within the noise and makes the normal equations singular

@@ -85,16 +85,28 @@ def unevenness(
     return float(share @ np.clip(uneven, 0.0, 1.0)), 1.0 / float(share @ share)
 
 
-def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool]:
-    """Return the cells, merged to a width of `step` centered on teeth if they show a comb of at most that step; and whether."""
+def step_of_comb(cells: CellHistogram, bound: float) -> tuple[float, float] | None:
+    """Return step and phase of a comb that the cells show, the step being `bound` or a half, a quarter and so on of it."""
     edges = cells.edges[1:-1]
-    if not 0.0 < step < math.inf or len(edges) < 4:
-        return cells, False
+    if not 0.0 < bound < math.inf or len(edges) < 4:
+        return None
     heavy = int(np.argmax(cells.counts[1:-1]))
-    phase = (edges[heavy] + edges[heavy + 1]) / 2.0 - step / 2.0
-    uneven, teeth = unevenness(cells, edges, step, phase)
-    if uneven < tuning.UNEVEN or teeth < tuning.LEAST_TEETH:
-        return cells, False
+    for halvings in range(tuning.HALVED_STEPS + 1):
+        step = math.ldexp(bound, -halvings)
+        phase = (edges[heavy] + edges[heavy + 1]) / 2.0 - step / 2.0
+        uneven, teeth = unevenness(cells, edges, step, phase)
+        if uneven >= tuning.UNEVEN and teeth >= tuning.LEAST_TEETH:
+            return step, float(phase)
+    return None
+
+
+def without_comb(cells: CellHistogram, bound: float) -> tuple[CellHistogram, float]:
+    """Return the cells, merged to one tooth each if they show a comb of a step of at most `bound`; and that step, 0 without."""
+    comb = step_of_comb(cells, bound)
+    if comb is None:
+        return cells, 0.0
+    step, phase = comb
+    edges = cells.edges[1:-1]
     # Keep the edge nearest to each line of the coarse grid, and all edges between cells that are already wide enough.
     lines = np.rint((edges - phase) / step)
     nearest: dict[float, int] = {}
@@ -114,7 +126,7 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
     merged = np.concatenate([[-np.inf], edges[keep], [np.inf]])
     public = None if cells.public is None else np.add.reduceat(cells.public, begins)
     noise_std = cells.noise_std * math.sqrt(most)
-    return replace(cells, edges=merged, counts=counts, noise_std=noise_std, public=public), True
+    return replace(cells, edges=merged, counts=counts, noise_std=noise_std, public=public), step
 
 
 def tied_in(cells: CellHistogram) -> float:

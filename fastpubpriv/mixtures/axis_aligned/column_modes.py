@@ -134,9 +134,10 @@ def marginals(
         # the error state is per thread, and released numbers may be of any size
         with np.errstate(all="ignore"):
             cells = CellHistogram(edges[j], values[j], counts.noise_std, run.rows.n)
-            rounded = False
+            comb = 0.0
             if not task.known_std:
-                cells, rounded = candidates.without_comb(cells, steps[j])
+                cells, comb = candidates.without_comb(cells, steps[j])
+            rounded = comb > 0.0
             blind = (
                 not places[j]
                 and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
@@ -156,7 +157,7 @@ def marginals(
                 confused,
                 bool(places[j]),
                 tied=share,
-                step=steps[j],
+                step=comb if rounded else steps[j],
                 smooth=not (rounded or share > 0.0),
             )
 

@@ -25,8 +25,8 @@ from fastpubpriv.mixtures.axis_aligned import candidates, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
 from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
-from fastpubpriv.privacy.spending import Spending, spending_of
+from fastpubpriv.privacy.calibrated_budget import has_delta, laplace_epsilon, without_delta
+from fastpubpriv.privacy.spending import LaplaceSpending, Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
@@ -229,18 +229,19 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
     place = np.searchsorted(edges[1:-1], public[:, 0], side="right")
     of_public = np.bincount(place, minlength=len(edges) - 1).astype(np.float64)
     cells = counted_cells(run, edges, cost, of_public)
-    rounded = False
+    comb = 0.0
     if not task.known_std and step == 0.0:
-        cells, rounded = candidates.without_comb(cells, gap)
+        cells, comb = candidates.without_comb(cells, gap)
     learned = fit_of(task, cells)
     if learned.nothing:
         return learned
     if not has_scale:
         learned = replace(learned, reason=Reason.FEW_PUBLIC_ROWS)
     at = learned.weights, learned.means[:, 0], learned.stds[:, 0]
-    learned = replace(learned, unseen=candidates.unseen(cells, *at[1:]))
+    unseen = candidates.unseen(cells, *at[1:]) | (at[2] < tuning.STEPS_WIDE * step)
+    learned = replace(learned, unseen=unseen)
     # Edges lie between the values of a lattice, so that its cells show no comb.
-    fit = None if rounded else em.fit_of_cells(cells, 0.0 if step > 0.0 else gap, *at)
+    fit = None if comb > 0.0 else em.fit_of_cells(cells, 0.0 if step > 0.0 else gap, *at)
     return em.measured(task, learned) if fit is None else replace(learned, fit=fit)
 
 
@@ -262,10 +263,12 @@ def learn_anywhere(task: Task) -> LearnedMixture:
     edges = candidates.partition(places, counted=place_rows.n, total=cell_rows.n)
     edges = edges if scales else np.union1d(edges, candidates.octaves())
     cells = counted_cells(run.block(cell_rows), edges, account.beside)
-    rounded = False
+    comb = 0.0
     if not task.known_std:
-        cells, rounded = candidates.without_comb(cells, steps[0])
-        tied = [max(tied[0], candidates.tied_in(cells))] if rounded else tied
+        cells, comb = candidates.without_comb(cells, steps[0])
+    if comb > 0.0:
+        tied = [max(tied[0], candidates.tied_in(cells))]
+        steps = [comb]
     learned = fit_of(task, cells)
     facts = {
         "tied_share": tied,
@@ -289,7 +292,7 @@ def learn_anywhere(task: Task) -> LearnedMixture:
     at = learned.weights, learned.means[:, 0], learned.stds[:, 0]
     learned = replace(learned, unseen=candidates.unseen(cells, *at[1:], widest=widest))
     # The fit is not tested for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
-    if learned.reason is not None or rounded or tied[0] > 0.0:
+    if learned.reason is not None or comb > 0.0 or tied[0] > 0.0:
         return learned
     return replace(learned, fit=em.fit_of_cells(cells, steps[0], *at))
 
@@ -331,7 +334,7 @@ def predict(
         counted = float(n)
         wanted = cells_wanted(n, n_pub, components, noise_std)
     else:
-        noise_std = spending_of(without_delta(budget), draws).std("count")
+        noise_std = LaplaceSpending(laplace_epsilon(budget, draws)).std("count")
         counted = n * tuning.LINE_SHARES[-1] / sum(tuning.LINE_SHARES)
         wanted = tuning.LINE_CELLS
     rows = counted / components

@@ -539,7 +539,7 @@ def learn_separated_mixture(
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     session.refuse_padding(
-        rows, "learn_separated_mixture", "learn_axis_aligned_mixture with method='dp_em'"
+        rows, "learn_separated_mixture", "learn_axis_aligned_mixture"
     )
     if public is None:
         raise InputError(
@@ -911,7 +911,7 @@ def no_public_baseline(
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
     session.refuse_padding(
-        rows, "no_public_baseline", "learn_axis_aligned_mixture with method='dp_em'"
+        rows, "no_public_baseline", "learn_axis_aligned_mixture"
     )
     k = validation.integer(
         "n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n)
