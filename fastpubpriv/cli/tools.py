@@ -47,8 +47,8 @@ def plan(task: str, **settings: Any) -> None:
     error : float, optional
         Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean. gaussian and
         separated-mixture: relative Frobenius error of a covariance. axis-aligned-mixture: distance of a component's mean, in its
-        standard deviations. select-hypothesis: total variation beyond three times that of the best candidate. train: excess of the squared error, in parts of a label's variance, or of
-        the log-loss.
+        standard deviations. select-hypothesis: total variation beyond three times that of the best candidate. train: excess of
+        the squared error, in parts of a label's variance, or of the log-loss.
     notion : "zcdp", "approx" or "pure", optional
         Notion of a budget that is solved for. Default: approx with --delta, else zcdp.
     n_pub : count or 0, optional :: Public rows. Default: none.

@@ -145,9 +145,9 @@ NEAR_SCALES = 4.0  # distance from a public row, in its scale, beyond which widt
 PUBLIC_DOUBLINGS = 20  # doublings beyond the outermost public rows
 # Rows of an average cell, in standard deviations of the noise; maximum number of cells near public rows, and minimum per component.
 CELL_STDS = 4.0
+PUBLIC_ROWS_PER_CELL = 4.0  # if public rows show more than private ones
 PUBLIC_CELLS = 160.0
 LEAST_CELLS = 8.0
-WIDEST_PUBLIC = 1e150  # maximum span of public rows: variances must be representable
 CONTAMINATED = 0.01  # share of the public rows that may lie anywhere
 SEEN_ROWS = 5.0  # public rows above which a component is significant whatever the noise
 

@@ -52,7 +52,7 @@ def plan_axis_aligned_mixture(
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Forecast the error of a mean, or for "list_decoding" the slack of the selection; time, and length of a list, in the details."""
+    """Forecast the error of a mean, for "list_decoding" the slack of the selection; time, and length of a list, in the details."""
     components = validation.integer(
         "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
     )

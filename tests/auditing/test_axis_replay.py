@@ -54,6 +54,7 @@ RUNS = {
     "cells near public rows, approx": (1, APPROX, {"with_public": True}),
     "cells near public rows, Gaussian noise": (1, ApproxDP(0.005, 5e-4), {"with_public": True}),
     "cells near public rows, known variance": (1, PureDP(1), {"with_public": True, "variance": 4.0}),
+    "cells near three public rows, and a count": (1, ZCDP(0.125), {"x_pub": np.array([[1.0], [4.0], [9.5]])}),
     "cells near equal public rows": (1, PureDP(1), {"x_pub": np.full((3, 1), 2.0)}),
     "sketch, 2 columns": (2, APPROX, {}), "sketch, 7 columns": (7, APPROX, {}),
     "sketch, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]]}),

@@ -446,7 +446,8 @@ def _result(
     tied = list(learned.diagnostics.get("tied_share", [0.0] * dim))
     steps = list(learned.diagnostics.get("step", [math.inf] * dim))
     has_scale = learned.reason != Reason.FEW_PUBLIC_ROWS
-    if public is not None and factor is None and not any(tied) and has_scale:
+    shows_ties = task.public is not None and has_scale and factor is None
+    if public is not None and shows_ties and not any(tied):
         tied, steps = public_ties(public)
     is_near = task.public is not None and (method.needs_public or method.range_from_public)
     components = len(learned.weights)

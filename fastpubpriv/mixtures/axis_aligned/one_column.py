@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.errors import BudgetError
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, em
@@ -39,9 +39,8 @@ LATTICE_ERROR = 2.0**-38
 LEAST_LATTICE = 2.0**8
 
 
-
 def lattice_step(values: FloatArray) -> float:
-    """Return the step of the coarsest lattice that holds ascending distinct values; 0 for two of them, or if it is that of doubles."""
+    """Return the step of the coarsest lattice that holds ascending distinct values; 0 for two of them, or for that of doubles."""
     gaps = np.diff(values)
     if len(gaps) < 2:
         return 0.0
@@ -124,7 +123,7 @@ def edges_without_scale(value: float) -> FloatArray:
 
 def cells_wanted(n: int, m: int, k: int, noise_std: float) -> float:
     """Return the number of cells in which n private rows stand out from the noise, or m public rows are told apart."""
-    visible = max(n / (tuning.CELL_STDS * noise_std), m / 2.0)
+    visible = max(n / (tuning.CELL_STDS * noise_std), m / tuning.PUBLIC_ROWS_PER_CELL)
     return max(min(visible, tuning.PUBLIC_CELLS), tuning.LEAST_CELLS * k)
 
 
@@ -211,7 +210,7 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
     k = task.n_components
     n = run.rows.n
     values = np.unique(public)
-    has_scale = task.known_std or len(values) > 1
+    has_scale = shows_range(public, known_std=task.known_std)
     tied, (gap,) = public_ties(public)
     step = 0.0
     if not task.known_std:
@@ -308,13 +307,8 @@ def learn(task: Task) -> LearnedMixture:
 
 
 def shows_range(public: FloatArray, *, known_std: bool) -> bool:
-    """Return whether public rows (m, 1) show where cells should be fine; raise InputError if they are too far apart."""
-    span = float(np.ptp(public))
-    if not span < tuning.WIDEST_PUBLIC:
-        raise InputError(
-            "x_pub spans more than a double can square: divide the columns by a constant"
-        )
-    return known_std or span > 0.0
+    """Return whether public rows (m, 1) show where cells should be fine, which takes two different values or a known deviation."""
+    return known_std or float(np.ptp(public)) > 0.0
 
 
 def finds_range(rows: Rows, budget: Budget) -> bool:

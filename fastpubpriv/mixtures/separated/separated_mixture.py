@@ -538,9 +538,7 @@ def learn_separated_mixture(
     (3, True)
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
-    session.refuse_padding(
-        rows, "learn_separated_mixture", "learn_axis_aligned_mixture"
-    )
+    session.refuse_padding(rows, "learn_separated_mixture", "learn_axis_aligned_mixture")
     if public is None:
         raise InputError(
             "learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline"
@@ -910,9 +908,7 @@ def no_public_baseline(
     2
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    session.refuse_padding(
-        rows, "no_public_baseline", "learn_axis_aligned_mixture"
-    )
+    session.refuse_padding(rows, "no_public_baseline", "learn_axis_aligned_mixture")
     k = validation.integer(
         "n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n)
     )
