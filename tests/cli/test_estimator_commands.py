@@ -265,7 +265,7 @@ THREE, BOTH, WIDE = (
 REFUSED = [
     ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"), ("gaussian", "", "no privacy budget"),
     ("mixture", "--components 16 --rho 1", "number of public rows"), ("mixture", "--rho 1", "--components"),
-    ("axis-mixture", f"{BOTH} --method dp_em", "x_pub"), ("counts", "--column carrier --rho 1", "a delta is needed"),
+    ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"), ("counts", "--column carrier --rho 1", "a delta is needed"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
     ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),

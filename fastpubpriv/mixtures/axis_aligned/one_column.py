@@ -25,8 +25,8 @@ from fastpubpriv.mixtures.axis_aligned import candidates, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
 from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.calibrated_budget import has_delta, laplace_epsilon, without_delta
-from fastpubpriv.privacy.spending import LaplaceSpending, Spending, spending_of
+from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
@@ -328,7 +328,8 @@ def predict(
         counted = float(n)
         wanted = cells_wanted(n, n_pub, components, noise_std)
     else:
-        noise_std = LaplaceSpending(laplace_epsilon(budget, draws)).std("count")
+        # Of an ideal sampler, since a large epsilon has none that keeps pure privacy.
+        noise_std = spending_of(without_delta(budget), 0).std("count")
         counted = n * tuning.LINE_SHARES[-1] / sum(tuning.LINE_SHARES)
         wanted = tuning.LINE_CELLS
     rows = counted / components
