@@ -136,12 +136,12 @@ def spent_on_cells(budget: Budget, draws: int) -> Budget:
         return budget
     epsilon = without_delta(budget)
     try:
-        laplace = spending_of(epsilon, draws).std("count")
+        noise_std = spending_of(epsilon, draws).std("count")
     except BudgetError:
         # Tails of Laplace noise would add a delta: a large epsilon cannot be kept as pure privacy.
         return budget
-    gaussian = spending_of(budget, draws).std("count")
-    return epsilon if laplace < gaussian else budget
+    with_delta = spending_of(budget, draws).std("count")
+    return epsilon if noise_std < with_delta else budget
 
 
 def cost_of_cells(spending: Spending) -> Spending:
