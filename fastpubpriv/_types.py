@@ -29,7 +29,7 @@ def column_of(chunk: np.ndarray[Any, Any] | Columns, index: int) -> np.ndarray[A
 
 # tests/robustness/test_typed_errors.py checks that functions accept exactly these values at run time.
 Accounting = Literal["exact", "paper"]
-AxisMixtureMethod = Literal["auto", "univariate", "sketch", "public_list", "dp_em", "list_decoding"]
+AxisMixtureMethod = Literal["auto", "cells", "sketch", "dp_em", "list_decoding"]
 Clipping = Literal["auto", "counts", "gaussian"]
 CovarianceMethod = Literal[
     "auto",

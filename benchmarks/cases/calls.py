@@ -29,6 +29,7 @@ from fastpubpriv import (
     linear_regression,
     logistic_regression,
     quantiles,
+    select_hypothesis,
     stable_histogram,
     weighted_mean,
 )
@@ -244,17 +245,18 @@ def choice_call(n: int) -> Case:
     """Case of selection under pure epsilon among 1,000 candidates, each with 512 public draws, compared pairwise."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((n, 3))
-    public = rng.standard_normal((40, 3))
+    weights = np.full((1000, 2), 0.5)
+    means = 0.3 * rng.standard_normal((1000, 2, 3))
+    variances = np.exp(0.3 * rng.standard_normal((1000, 2, 3)))
     given = {
-        "x_pub": public,
-        "n_components": 2,
+        "hypotheses": (weights, means, variances),
         "budget": PureDP(1.0),
-        "method": "public_list",
+        "draws": 512,
         "progress": False,
     }
     return Case(
         f"a pure choice among 1,000 mixtures, {size(n)} x 3, all cores",
-        quiet(lambda: learn_axis_aligned_mixture(x, **given)),
+        quiet(lambda: select_hypothesis(x, **given)),
         {},
     )
 

@@ -78,10 +78,10 @@ FUNCTIONS = {
     "learn_axis_aligned_mixture, sketch": "f.learn_axis_aligned_mixture(x, n_components=1, budget=approx, **quiet)",
     "learn_axis_aligned_mixture, x_pub": f"f.learn_axis_aligned_mixture(x, n_components=2, budget=zcdp, {_PUB})",
     "learn_axis_aligned_mixture, x_pub, pure": (
-        f"f.learn_axis_aligned_mixture(x, n_components=2, budget=pure, method='public_list', {_PUB})"
+        f"f.learn_axis_aligned_mixture(x, n_components=2, budget=pure, {_PUB})"
     ),
-    "learn_axis_aligned_mixture, x_pub, pure, 100 candidates": (
-        f"f.learn_axis_aligned_mixture(x, n_components=2, candidates=100, budget=pure, method='public_list', {_PUB})"
+    "learn_axis_aligned_mixture, one column, x_pub": (
+        "f.learn_axis_aligned_mixture(line, n_components=2, budget=pure, x_pub=line[:20], **quiet)"
     ),
     "learn_axis_aligned_mixture, dp_em": (
         f"f.learn_axis_aligned_mixture(x, n_components=2, budget=zcdp, method='dp_em', {_PUB})"

@@ -128,7 +128,7 @@ def draw(found: list[Row], options: Options) -> Any:
 
 NOTES = f"""\
 Learning mixtures on the line with no range given (Aden-Ali, Ashtiani, Liaw 2021, made practical): median total variation
-delta = {DELTA:g}; private rows alone; method 'univariate'
+delta = {DELTA:g}; private rows alone; method 'cells'
 means within 1e9: drawn uniformly, with standard deviations over two decades, anew in every run
 first_version: thresholded histograms of one scale at a time with a share of epsilon each, and no cells counted afterwards
 {SEED_NOTE}"""

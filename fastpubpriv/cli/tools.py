@@ -46,9 +46,9 @@ def plan(task: str, **settings: Any) -> None:
     {rho, epsilon, delta}
     error : float, optional
         Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean. gaussian and
-        separated-mixture: relative Frobenius error of a covariance. axis-aligned-mixture and select-hypothesis: total variation
-        beyond three times that of the best candidate. train: excess of the squared error, in parts of a label's variance, or of
-        the log-loss.
+        separated-mixture: relative Frobenius error of a covariance. axis-aligned-mixture: distance of a component's mean, in its
+        standard deviations. select-hypothesis: total variation beyond three times that of the best candidate. train: excess of
+        the squared error, in parts of a label's variance, or of the log-loss.
     notion : "zcdp", "approx" or "pure", optional
         Notion of a budget that is solved for. Default: approx with --delta, else zcdp.
     n_pub : count or 0, optional :: Public rows. Default: none.
@@ -60,7 +60,7 @@ def plan(task: str, **settings: Any) -> None:
     cond_max : float, optional :: gaussian with few public rows: maximum condition number.
     n_components : count, optional :: Mixtures: maximum number of Gaussians.
     min_weight : float, optional :: separated-mixture: least weight of a Gaussian. Default: 1 / (2 components).
-    candidates : count, optional :: select-hypothesis and axis-aligned-mixture: length of the list.
+    candidates : count, optional :: select-hypothesis: length of the list.
     n_labeled : count or 0, optional :: train: public rows whose label is known. Default: all.
     loss : "squared", "logistic" or "huber", optional :: train: loss. Default: squared.
     r_squared : float, optional :: train: share of the labels' variance that a model explains. Default: 0.5.

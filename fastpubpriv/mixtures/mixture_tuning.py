@@ -125,20 +125,36 @@ COUNT_SHARE = Fraction(1, 20)
 TYPICAL_ROUNDS = 6  # number of rounds in predictions, which hardly depend on it
 LLOYD_ROUNDS = 5  # iterations without public rows
 
-# ---- Lists from public rows (`python -m benchmarks.papers c-public`).
-ITERATE_FROM = 1_500  # rows of one column from which EM is more accurate than a list
-# starts and Bayesian bootstraps of the fits; iterations
-PLAIN_STARTS = 20
-BOOTSTRAPS = 100
-BOOTSTRAP_STEPS = 60
+# ---- Fits of public rows by EM (`python -m benchmarks.papers c-public`).
+PLAIN_STARTS = 20  # starts of one scale
 PRIOR = 0.3  # weight, in rows, of the prior that a std is the harmonic mean over the components
-DEPTH = 6.0  # difference of log likelihood in nats at which a fit gets 1 / e as many perturbations
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
-# ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-univariate`).
-# Relative rows of the blocks: scales (unless known), places, cells, choice.
-LINE_SHARES = (15, 15, 40, 30)
-LINE_KNOWN_SHARES = (20, 45, 35)
+# ---- One column: cells around public rows (`python -m benchmarks.papers c-public`).
+# The scale of a public row is that of the LOCAL_SHARE k-th part of these rows nearest to it; of more than LOCAL_ROWS k rows, so
+# many evenly spaced ranks are used.
+LOCAL_SHARE = 8.0
+LOCAL_ROWS = 64
+# Width of cells over that scale: finest, factor of each attempt at fewer cells, and largest.
+FINEST = 0.5
+COARSER = 1.4
+COARSEST = 8.0
+# Scale of a public row over their median, and the part of their range, above which it is far from all others.
+ALONE = 32.0
+NEAR_SCALES = 4.0  # distance from a public row, in its scale, beyond which widths of cells double
+PUBLIC_DOUBLINGS = 20  # doublings beyond the outermost public rows
+# Rows of an average cell, in standard deviations of the noise; maximum number of cells near public rows, and minimum per component.
+CELL_STDS = 4.0
+PUBLIC_ROWS_PER_CELL = 4.0  # if public rows show more than private ones
+PUBLIC_CELLS = 160.0
+LEAST_CELLS = 8.0
+CONTAMINATED = 0.01  # share of the public rows that may lie anywhere
+SEEN_ROWS = 5.0  # public rows above which a component is significant whatever the noise
+
+# ---- One column from private rows alone (`python -m benchmarks.papers c-univariate`).
+# Relative rows of the blocks: scales (unless known), places, cells.
+LINE_SHARES = (15, 15, 70)
+LINE_KNOWN_SHARES = (20, 80)
 LINE_SCALES, LINE_LEAST_ROWS = 20, 16  # maximum number of scales; minimum rows of a call
 # scales that are used if none was found
 ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]
@@ -155,9 +171,9 @@ DOUBLINGS = 24  # cells of doubling width on each side of an island
 # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
 UNEVEN = 0.5
 LEAST_TEETH = 4.0
+HALVED_STEPS = 4  # halvings of the bound on the step between values at which a comb is looked for
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells
 BEAM = 32  # number of subsets of atoms kept and refined for each size
-JITTER = 0.7  # size of perturbations of a fit in standard errors, also of public rows
 # minimum weight of a component: less is within the noise and makes the normal equations singular
 LEAST_WEIGHT = 1e-3
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final

@@ -21,7 +21,6 @@ from fastpubpriv.mechanisms.selection import (
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
-    MOST_CANDIDATES,
     MOST_COMPONENTS,
     chosen_method,
 )
@@ -43,7 +42,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 
-AXIS_ALIGNED_UNIT = "total variation beyond 3 times the best candidate's (dp_em, sketch: standard deviations, a mean's l2 error)"
+AXIS_ALIGNED_UNIT = "standard deviations, a mean's l2 error (list_decoding: total variation beyond 3 times the best candidate's)"
 
 
 def plan_axis_aligned_mixture(
@@ -51,20 +50,15 @@ def plan_axis_aligned_mixture(
     dim: int,
     n_components: int,
     n_pub: int = 0,
-    candidates: int | None = None,
     method: AxisMixtureMethod = "auto",
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Forecast the slack of the selection, or for "dp_em" and "sketch" the error of a mean; list length and time in the details."""
+    """Forecast the error of a mean, for "list_decoding" the slack of the selection; time, and length of a list, in the details."""
     components = validation.integer(
         "n_components", n_components, minimum=1, maximum=MOST_COMPONENTS
     )
     wanted = AXIS_ALIGNED_METHODS.choose(method)
-    if candidates is not None:
-        candidates = validation.integer(
-            "candidates", candidates, minimum=2, maximum=MOST_CANDIDATES
-        )
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
 
     def chosen_for(n_priv: int, budget: Budget) -> Any:
@@ -75,24 +69,26 @@ def plan_axis_aligned_mixture(
         chosen = chosen_for(
             max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget
         )
-        size = chosen.candidates if candidates is None else candidates
-        rows = choice_rows(n_priv, chosen.shares)
-        details = {
-            "candidates": float(size),
-            "choice_rows": float(rows),
-            "seconds": chosen.seconds(n_priv, dim, components, size),
-        }
+        size = chosen.candidates
+        details = {"seconds": chosen.seconds(n_priv, dim, components, size)}
         if chosen.predict is not None:
             error, more = chosen.predict(n_priv, dim, components, n_pub, budget)
             return error, details | more
-        details["without_privacy"] = slack_at(size, rows, math.inf, failure_prob)
+        rows = choice_rows(n_priv, chosen.shares)
+        details |= {
+            "candidates": float(size),
+            "choice_rows": float(rows),
+            "without_privacy": slack_at(size, rows, math.inf, failure_prob),
+        }
         return slack_at(size, rows, choice_epsilon(budget), failure_prob), details
 
     def more(n_priv: int, budget: Budget) -> dict[str, float]:
         chosen = chosen_for(n_priv, budget)
         if not has_delta(budget):
             return {}
-        own = {} if chosen.details is None else chosen.details(components, budget)
+        own = {}
+        if chosen.details is not None and not n_pub:
+            own = chosen.details(components, budget)
         # What the algorithm of paper C requires takes about a second, and is undefined for very long lists.
         with contextlib.suppress(InfeasibleError, BudgetError, InputError):
             sizes = mixture_sizes(components, dim, closeness, budget, failure_prob=failure_prob)

@@ -248,9 +248,9 @@ def plan(
         Private rows; privacy budget; target error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
         Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
-        given that it was identified; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the
-        best total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
-        deviations of its component). That of "train" is the excess of the loss over that of the best coefficients: of
+        given that it was identified; that of "axis_aligned_mixture" is the expected distance of the mean of an average component,
+        in its standard deviations; that of "select_hypothesis", and of method "list_decoding", is the slack beyond three times the
+        best total variation in the list. That of "train" is the excess of the loss over that of the best coefficients: of
         the squared error, in units of the labels' variance, or of the log-loss.
         Those of "quantiles" and "counts" are shares of the rows.
     notion, delta
@@ -270,7 +270,7 @@ def plan(
           `failure_prob`.
         - "separated_mixture": `n_components` (required), `min_weight`, `n_pub` (at least one for each component, or 0 for
           none, for which the budget needs a delta), `method`, `mode`, `failure_prob`.
-        - "axis_aligned_mixture": `n_components` (required), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
+        - "axis_aligned_mixture": `n_components` (required), `n_pub`, `method`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (required); `failure_prob`.
         - "train": `n_pub` (at least 2), `n_labeled`, how many of these have a label, default all, `loss` ("squared", "logistic" or

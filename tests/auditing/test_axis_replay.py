@@ -12,7 +12,7 @@ from helpers.neighbors import pair_at, replaced
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
-from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em
+from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, one_column
 from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -47,13 +47,17 @@ def runner(dim, budget, **options):
 
 
 RUNS = {
-    "univariate": (1, APPROX, {}), "univariate, known variance": (1, APPROX, {"variance": 4.0}),
-    "univariate, large epsilon": (1, ApproxDP(30, 1e-5), {"candidates": 40}),
+    "cells": (1, APPROX, {}), "cells, known variance": (1, APPROX, {"variance": 4.0}),
+    "cells, large epsilon": (1, ApproxDP(30, 1e-5), {}),
+    "cells near public rows, pure": (1, PureDP(1), {"with_public": True}),
+    "cells near public rows, zcdp": (1, ZCDP(0.125), {"with_public": True}),
+    "cells near public rows, approx": (1, APPROX, {"with_public": True}),
+    "cells near public rows, Gaussian noise": (1, ApproxDP(0.005, 5e-4), {"with_public": True}),
+    "cells near public rows, known variance": (1, PureDP(1), {"with_public": True, "variance": 4.0}),
+    "cells near three public rows, and a count": (1, ZCDP(0.125), {"x_pub": np.array([[1.0], [4.0], [9.5]])}),
+    "cells near equal public rows": (1, PureDP(1), {"x_pub": np.full((3, 1), 2.0)}),
     "sketch, 2 columns": (2, APPROX, {}), "sketch, 7 columns": (7, APPROX, {}),
     "sketch, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]]}),
-    "public list, pure": (1, PureDP(1), {"with_public": True, "candidates": 60}),
-    "public list, zcdp": (1, ZCDP(0.125), {"with_public": True, "candidates": 60, "method": "public_list"}),
-    "public list, 2 columns": (2, PureDP(1), {"with_public": True, "candidates": 20}),
     "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}), "dp_em, approx": (2, APPROX, {"with_public": True}),
     "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
     "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
@@ -83,7 +87,7 @@ def test_random_neighbors(dim, budget, options, times):
 
 
 @pytest.mark.parametrize("place", [0, 1, 44, 119, 120, 279, 280, 399])
-def test_every_block_of_the_univariate_learner(place):
+def test_every_block_of_the_cells_without_public_rows(place):
     # The first and last row of each block, replaced by hostile and by far values.
     rows = (
         np.random.default_rng(3).normal(size=(400, 1))
@@ -102,7 +106,7 @@ def test_list_decoding_and_stages_keep_their_promises():
     # Each stage has the whole budget and the run costs it once.
     rows = np.random.default_rng(4).normal(size=(4000, 1))
     report = record_replay(runner(1, APPROX), *pair_at(rows, -1, 1e9), budget=APPROX)
-    assert report.calls == 4
+    assert report.calls == 3
     assert Fraction(99, 100) < report.declared_cost <= 1
 
 
@@ -111,21 +115,21 @@ def pair(value=77.0):
 
 
 def test_catches_an_answer_that_bypasses_release(monkeypatch):
-    original = candidates.learn
+    original = one_column.learn
 
     def leaky(task):
         learned = original(task)
         private = next(iter(task.run.rows.chunks()))
         return replace(learned, means=learned.means + 1e-12 * private[300, 0])
 
-    monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(candidates.METHOD, learn=leaky))
+    monkeypatch.setitem(axis_aligned.METHODS, "cells", replace(one_column.METHOD, learn=leaky))
     raises(
         ReplayError, "leaked past release", record_replay, runner(1, APPROX), *pair(), budget=APPROX
     )
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
-    original = candidates.CellCounts.release
+    original = one_column.CellCounts.release
 
     def centered(self, payer, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
@@ -133,17 +137,19 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
         return original(moved, payer, rows, executor, **options)
 
     record_replay(runner(1, APPROX), *pair(1e6), budget=APPROX)
-    monkeypatch.setattr(candidates.CellCounts, "release", centered)
+    monkeypatch.setattr(one_column.CellCounts, "release", centered)
     raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), *pair(1e6), budget=APPROX)
+    run = runner(1, PureDP(1), with_public=True)
+    raises(ReplayError, "sensitivity", record_replay, run, *pair(1e6), budget=PureDP(1))
 
 
 def test_catches_blocks_that_overlap(monkeypatch):
     def overlapping(rows, *shares):
         return tuple(rows.slice(0, rows.n) for _ in shares)
 
-    monkeypatch.setattr(candidates, "interleave_rows", overlapping)
+    monkeypatch.setattr(one_column, "interleave_rows", overlapping)
     raises(ReplayError, "disjoint", record_replay, runner(1, APPROX), *pair(), budget=APPROX)
-    monkeypatch.setattr(candidates, "interleave_rows", views.interleave_rows)
+    monkeypatch.setattr(one_column, "interleave_rows", views.interleave_rows)
     record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
 

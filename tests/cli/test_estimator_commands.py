@@ -120,19 +120,13 @@ def test_axis_mixture_without_range_and_public_rows(outputs):
     said = call(
         "axis-mixture", "--components", 2, "--epsilon", 1, "--delta", "1e-6", *options
     ).stdout
-    assert "2 of 2 components, by univariate" in " ".join(said.split())
+    assert "2 of 2 components, by cells" in " ".join(said.split())
     assert np.abs(np.sort(np.array(read()["means"])[:, 0]) - [1e6 - 2.0, 1e6 + 3.0]).max() < 0.6
 
 
-@pytest.mark.parametrize(
-    ("extra", "method"),
-    [((), "dp_em"), (("--method", "public_list", "--candidates", 100), "public_list")],
-)
-def test_axis_mixture_of_public_rows_and_pure_budget(extra, method):
-    data = answer(
-        "axis-mixture", "--public", "few_line.npy", "--components", 2, "--epsilon", 1, *extra
-    )
-    assert (data["method"], data["spent"]["notion"]) == (method, "PureDP")
+def test_axis_mixture_of_public_rows_and_pure_budget():
+    data = answer("axis-mixture", "--public", "few_line.npy", "--components", 2, "--epsilon", 1)
+    assert (data["method"], data["spent"]["notion"]) == ("cells", "PureDP")
 
 
 def test_histogram(outputs):
@@ -299,7 +293,7 @@ THREE, BOTH, WIDE = (
 REFUSED = [
     ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"), ("gaussian", "", "no privacy budget"),
     ("mixture", "--components 16 --rho 1", "number of public rows"), ("mixture", "--rho 1", "--components"),
-    ("axis-mixture", f"{BOTH} --method dp_em", "x_pub"), ("counts", "--column carrier --rho 1", "a delta is needed"),
+    ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"), ("counts", "--column carrier --rho 1", "a delta is needed"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
     ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),

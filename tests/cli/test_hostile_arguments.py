@@ -96,7 +96,6 @@ REFUSED = [
     *(f"histogram --private p.npy --epsilon 1 --delta 1e-6 --width 1 --levels {n}" for n in ("0", "100", DIGITS)),
     *(f"axis-mixture --private one.npy --epsilon 1 --delta 1e-6 --components {k}" for k in ("0", "1000", DIGITS)),
     *(f"axis-mixture --private one.npy --epsilon 1 --delta 1e-6 --components 2 --accuracy {a}" for a in ("1e-300", "nan", "0")),
-    *(f"axis-mixture --private one.npy --epsilon 1 --delta 1e-6 --components 2 --candidates {n}" for n in ("-1", "1", DIGITS)),
     *(plan_of(task) + f"--n-priv {n} --rho 0.5" for task in TASKS for n in (DIGITS, MORE_DIGITS, "1e400", "0", "-5", "0.5")),
     *(plan_of(task) + f"--error {error} --rho 0.5" for task in TASKS for error in ("0", "-1", "nan", "1e400")),
     *(plan_of("mean") + f"--n-priv 1000 --rho {rho}" for rho in ("1e400", "1e-300", "0")),

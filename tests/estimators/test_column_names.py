@@ -94,7 +94,6 @@ FUNCTIONS = {
         fpp.learn_axis_aligned_mixture,
         n_components=1,
         budget=ApproxDP(6, 1e-6),
-        method="dp_em",
     ),
 }
 

@@ -78,15 +78,14 @@ def separated() -> Iterator[Case]:
 def axis_aligned() -> Iterator[Case]:
     public_plane = {"x_pub": PLANE_PUBLIC}
     runs: dict[str, tuple[np.ndarray, Any, dict[str, Any]]] = {
-        "univariate": (LINE, APPROX, {}),
+        "cells": (LINE, APPROX, {}),
         "sketch": (PLANE, APPROX, {}),
         "sketch, known covariance": (
             PLANE, ApproxDP(8, 1e-6), {"covariance": [[4.0, 1.0], [1.0, 1.0]]},
         ),
     }  # fmt: skip
     for name, budget in BUDGETS.items():
-        options = {"x_pub": LINE_PUBLIC, "method": "public_list", "candidates": 60}
-        runs[f"public_list, {name}"] = (LINE, budget, options)
+        runs[f"cells near public rows, {name}"] = (LINE, budget, {"x_pub": LINE_PUBLIC})
         runs[f"dp_em, {name}"] = (PLANE, budget, {**public_plane, "method": "dp_em"})
     for name, (rows, budget, options) in runs.items():
         call = {"n_components": 2, "budget": budget, **options}

@@ -20,7 +20,6 @@ from benchmarks.papers.mixture_cases import (
 )
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
-from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
@@ -32,11 +31,11 @@ from fastpubpriv.results.mixture import MixtureResult
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
 @pytest.mark.parametrize("name", CASES)
-def test_univariate_finds_the_cases(name):
+def test_one_column_without_public_rows_finds_the_cases(name):
     truth = CASES[name]
     rows = truth.draw(np.random.default_rng(1), 20_000)
     result = learn(rows[:, 0], len(truth.weights))
-    assert result.method == "univariate"
+    assert result.method == "cells"
     assert result.status == "ok"
     assert distance_on_line(truth, released(result)) < 0.04
     assert result.spent == APPROX
@@ -67,7 +66,7 @@ def test_known_variances_and_covariances():
     result = learn(rows, 2, variance=[2.25])
     assert np.allclose(result.variances, 2.25, rtol=1e-12)
     assert np.abs(np.sort(result.means[:, 0]) - [1e7, 1e7 + 6.0]).max() < 0.4
-    assert [release["name"] for release in result.releases] == ["places", "cells", "choice"]
+    assert [release["name"] for release in result.releases] == ["places", "cells"]
     # Known covariance need not be axis aligned.
     rng = np.random.default_rng(5)
     covariance = np.array([[4.0, 3.0], [3.0, 9.0]])
@@ -78,45 +77,6 @@ def test_known_variances_and_covariances():
     assert np.allclose(result.covariances, covariance)
     order = np.argsort(result.means[:, 0])
     assert np.abs(np.linalg.solve(factor, (result.means[order] - centers).T)).max() < 0.3
-
-
-BY_COLUMNS = {
-    1: Truth.line([0.3, 0.7], [-3.0, 3.0], [1.0, 1.0]),
-    2: Truth(np.full(3, 1 / 3), np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]]), np.ones((3, 2))),
-}
-
-
-def error_by_default(dim, draws):
-    """Error of the worst component where a pure budget and public rows leave the method to the learner; median of some draws."""
-    truth = BY_COLUMNS[dim]
-    errors = []
-    for seed in range(draws):
-        rng = np.random.default_rng([12, seed])
-        private = truth.draw(rng, 10_000)
-        public = truth.draw(rng, 30)
-        result = learn(
-            private, len(truth.weights), budget=PureDP(1), x_pub=public, random_state=seed
-        )
-        errors.append(axis_matched(result, truth).max())
-    return np.median(errors)
-
-
-@pytest.mark.parametrize("dim", BY_COLUMNS)
-def test_a_pure_budget_iterates_on_public_rows(dim, monkeypatch):
-    """Iterations end many times closer than the best of a list of public fits, in several columns and in one of many rows."""
-    assert error_by_default(dim, draws=5) < 0.1
-    listed = list_decoding_method.METHODS["public_list"]
-    monkeypatch.setattr(list_decoding_method, "chosen_method", lambda *_, **__: listed)
-    assert error_by_default(dim, draws=1) > 0.15
-
-
-def test_public_list_spends_epsilon_alone():
-    rng = np.random.default_rng(7)
-    public = rng.normal(size=(30, 1))
-    rows = rng.normal(size=(500, 1))
-    ledger = Ledger(APPROX)
-    assert learn(rows, 1, x_pub=public, method="public_list", ledger=ledger).spent == PureDP(1)
-    assert ledger.spent.amounts == (1, 0)
 
 
 @pytest.mark.parametrize("accuracy", [0.9, 0.6])
@@ -162,16 +122,15 @@ def test_stages_that_find_nothing_are_empty_or_a_fallback():
     # Nothing at all is the public standard normal.
     result = learn(np.full(16, np.nan), 1, budget=ApproxDP(2.0**-6, 1e-6))
     assert result.reasons == ("fallback",)
-    if result.diagnostics["candidates"] == 0:
+    if result.diagnostics["starts"] == 0:
         assert result.means.tolist() == [[0.0]]
         assert result.variances.tolist() == [[1.0]]
 
 
 @pytest.mark.parametrize(("facts", "method"), [
-    ((1, 1000, False, APPROX), "univariate"), ((2, 1000, False, APPROX), "sketch"),
-    ((1, tuning.ITERATE_FROM - 1, True, APPROX), "public_list"), ((1, tuning.ITERATE_FROM, True, APPROX), "dp_em"),
-    ((1, tuning.ITERATE_FROM, True, PureDP(1)), "dp_em"), ((3, 100, True, PureDP(1)), "dp_em"),
-    ((3, 100, True, ZCDP(1)), "dp_em"),
+    ((1, 1000, False, APPROX), "cells"), ((2, 1000, False, APPROX), "sketch"),
+    ((1, 10, True, APPROX), "cells"), ((1, 10**6, True, ZCDP(1)), "cells"), ((1, 100, True, PureDP(1)), "cells"),
+    ((3, 100, True, PureDP(1)), "dp_em"), ((3, 100, True, ZCDP(1)), "dp_em"),
 ])  # fmt: skip
 def test_auto_decides_by_public_facts(facts, method):
     dim, n, public, budget = facts
@@ -181,12 +140,14 @@ def test_auto_decides_by_public_facts(facts, method):
 @pytest.mark.parametrize(("options", "kind", "words"), [
     ({"budget": PureDP(1)}, BudgetError, "delta"), ({"budget": ZCDP(1)}, BudgetError, "delta"),
     ({"n_components": 0}, InputError, "at least 1"), ({"n_components": 65}, InputError, "at most 64"),
-    ({"method": "dp_em"}, InputError, "x_pub"), ({"method": "public_list"}, InputError, "x_pub"),
+    ({"method": "dp_em"}, InputError, "several columns, got one: pass method='auto'"),
+    ({"method": "sketch"}, InputError, "several columns, got one: pass method='auto'"),
+    *(({"method": gone}, InputError, "'auto'") for gone in ("public_list", "univariate", "anchors")),
     ({"method": "list_decoding"}, InputError, "accuracy"),
     ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
     ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
     ({"accuracy": 1.5}, InputError, "accuracy"), ({"min_weight": 0.6}, InputError, "min_weight"),
-    ({"candidates": 6000}, InputError, "candidates"), ({"variance": -1.0}, InputError, "variance must be above 0"),
+    ({"variance": -1.0}, InputError, "variance must be above 0"),
     ({"variance": [1.0, 2.0]}, InputError, "variance"), ({"covariance": np.eye(2)}, InputError, "covariance"),
     ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
     ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
@@ -209,16 +170,15 @@ def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
         "one column",
         learn_axis_aligned_mixture,
         np.zeros((100, 2)),
-        method="univariate",
+        method="cells",
         **refused,
     )
-    lost = pytest.warns(AccuracyWarning, match=r"fallback .*: component 0")
-    with lost, pytest.warns(AccuracyWarning, match="do not guarantee"):
-        learn(np.random.default_rng(0).normal(size=500), 1, accuracy=0.1)
+    with pytest.warns(AccuracyWarning, match=r"fallback .*: component 0"):
+        learn(np.random.default_rng(0).normal(size=500), 1)
 
 
 @pytest.mark.parametrize(("method", "dim", "options"), [
-    ("univariate", 1, {}), ("univariate", 1, {"variance": 1.0}), ("sketch", 2, {}),
+    ("cells", 1, {}), ("cells", 1, {"variance": 1.0}), ("sketch", 2, {}),
     ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
 ])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):

@@ -15,12 +15,10 @@ from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
 from fastpubpriv import ZCDP, learn_separated_mixture
-from fastpubpriv.mechanisms.hypotheses import Chosen
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
 from fastpubpriv.mixtures.separated import searches, soft_em
 from fastpubpriv.mixtures.separated.search_state import Search
-from fastpubpriv.privacy import SelectionEvent
 
 pytestmark = pytest.mark.statistical
 
@@ -87,14 +85,11 @@ def test_catches_cells_without_detail(monkeypatch):
 
 
 def test_catches_a_missing_choice(monkeypatch):
-    # The first candidate, whatever the rows say: one Gaussian where there are three.
-    from fastpubpriv.mixtures.axis_aligned import em
+    # The first fit, whatever the cells say: one Gaussian where there are three.
+    def first(heads, total, *, fixed_std):
+        return heads[0].mixtures[:1], heads[0].spread[0]
 
-    def first(self, account, rows, executor, *, name, cost):
-        event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.size)
-        return Chosen(index=0, event=event)
-
-    monkeypatch.setattr(em.HypothesisChoice, "release", first)
+    monkeypatch.setattr(candidates, "best_fit", first)
     assert (
         median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3)
         > 10 * UNIVARIATE["three"][20_000]

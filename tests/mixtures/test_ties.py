@@ -72,7 +72,7 @@ def test_rounded_values_of_a_wide_mixture_are_no_atoms(n, step):
     assert found.status == "ok"
     assert found.means[:, 0] == pytest.approx([-3.0 * step, 60.0 * step], abs=3.0 * step)
     assert found.weights[0] == pytest.approx(0.7, abs=0.03)
-    public = learn(values[60:], 2, budget=ZCDP(0.5), method="dp_em", x_pub=values[:60].copy())
+    public = learn(values[60:], 2, budget=ZCDP(0.5), x_pub=values[:60].copy())
     assert public.status == "ok"
 
 
@@ -81,7 +81,7 @@ def test_noise_makes_no_components():
     rng = np.random.default_rng(0)
     for seed in range(6):
         values = rng.normal(0.0, 1.0, 5_000)
-        found = learn(values, 4, budget=ApproxDP(0.3, 1e-6), candidates=50, random_state=seed)
+        found = learn(values, 4, budget=ApproxDP(0.3, 1e-6), random_state=seed)
         assert np.abs(found.means).max() < 5.0
 
 

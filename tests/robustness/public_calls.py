@@ -362,18 +362,17 @@ CALLS = {
             heavy=name == "list_decoding",
             hostile={
                 "n_components": [1, 2, 3, 7, 65, 0, -1, 1.5],
-                "candidates": [None, 2, 3, 17, 60, 5001, 0, 1.5],
-                "method": ["auto", "univariate", "sketch", "public_list", "dp_em", "list_decoding", "x"],
+                "method": ["auto", "cells", "sketch", "dp_em", "list_decoding", "x"],
             },
         )
         for name, rows, k, options, notions in (
-            ("univariate", LINE, 2, {"candidates": 20}, APPROX),
-            ("univariate, known", LINE, 2, {"candidates": 20, "variance": 1.0}, APPROX),
+            ("cells", LINE, 2, {}, APPROX),
+            ("cells, known", LINE, 2, {"variance": 1.0}, APPROX),
             ("sketch", ROWS, 2, {}, APPROX),
             ("sketch, known", ROWS, 3, {"variance": 1.0}, APPROX),
-            ("public_list", LINE, 2, {"x_pub": PUBLIC_LINE, "candidates": 20}, ALL),
+            ("cells, public", LINE, 2, {"x_pub": PUBLIC_LINE}, ALL),
             ("dp_em", ROWS, 2, {"x_pub": PUBLIC}, ALL),
-            ("list_decoding", MANY, 1, {"accuracy": 0.9, "variance": 1.0, "candidates": None}, APPROX),
+            ("list_decoding", MANY, 1, {"accuracy": 0.9, "variance": 1.0}, APPROX),
         )
     },
 }  # fmt: skip

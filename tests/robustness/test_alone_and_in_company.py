@@ -93,7 +93,7 @@ def estimators_of(dim):
     one_public = rng.normal(size=(m, dim))
     listed = np.full((4, K), 0.5), rng.normal(size=(4, K, dim)), np.ones((4, K, dim))
     covariance = np.eye(dim) + 0.1
-    few = {"n_components": K, "candidates": 4, "budget": AMPLE_DELTA}
+    few = {"n_components": K, "budget": AMPLE_DELTA}
     whole = {"n_components": K, "min_weight": 0.3, "budget": AMPLE, "x_pub": public}
     grids = [BinGrid(width=0.5, levels=2), *[None] * (dim - 1)]
     products = (

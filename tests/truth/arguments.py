@@ -703,9 +703,8 @@ MIXTURES = {
             "variance": [1.0],
             "covariance": [np.eye(2)],
             "method": ["dp_em", "sketch"],
-            ("method", "candidates"): [("sketch", 20), ("public_list", 20)],
             ("method", "accuracy"): [("sketch", 0.5)],  # list decoding: test_rare_methods.py
-            ("columns", "method", "n_components"): [(FIRST, "univariate", 2)],
+            ("columns", "method", "n_components"): [(FIRST, "cells", 2)],
         },
         places,
         widest=6,

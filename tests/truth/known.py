@@ -99,9 +99,7 @@ KNOWN: tuple[Known, ...] = (
     Known("learn_separated_mixture", "coverage component", ("mode='theory'",), MIXTURES),
     Known("learn_separated_mixture", "far", ("mode='theory'",), MIXTURES),
     Known("learn_axis_aligned_mixture", "never ok component", (), MIXTURES),
-    Known(
-        "learn_axis_aligned_mixture", "far", ("method='public_list'", "x_pub=p.head(5)"), MIXTURES
-    ),
+    Known("learn_axis_aligned_mixture", "far", ("x_pub=p.head(5)",), MIXTURES),
     # Choosing the rows of each person takes a part of the budget that the answer does not name.
     Known("learn_axis_aligned_mixture", "spent", ("rows_per_person",), PERSONS),
 )

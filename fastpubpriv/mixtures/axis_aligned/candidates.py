@@ -1,10 +1,9 @@
-"""Mixtures on the line from private rows alone: scales, locations, counts of cells, and a choice among candidate mixtures.
+"""Search for mixtures on the line that fit counts of cells, and the private search for where cells should be fine.
 
-Four disjoint blocks of interleaved rows, so that each stage has the whole budget. Paper C's Algorithms 3 and 2 find
-scales and locations with stable histograms, which need no range. The range is released then, so the third block is
-counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram would lose every bin with fewer than
-about thirty rows. Cells finer than the rounding of values are alternately full and empty; they are merged. Computing candidates
-from the counts is post-processing, without a privacy cost.
+Without public rows, paper C's Algorithms 3 and 2 find scales and locations with stable histograms, which need no range. The range
+is released then, so other rows are counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram
+would lose every bin with fewer than about thirty rows. Cells finer than the rounding of values are alternately full and empty; they
+are merged. Mixtures are computed from the counts, and those of public rows if there are any, without a privacy cost.
 """
 
 from __future__ import annotations
@@ -12,39 +11,30 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import (
-    AxisMethod,
     CellHistogram,
-    LearnedMixture,
     Mixtures,
     RefinedFit,
-    Task,
 )
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.results.public_draws import sobol_points
-from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 
 def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
-    """Return which mixtures (size,) have only components that are significant given the noise and the number of cells."""
+    """Return which mixtures (size,) have only components that are significant given noise and number of cells, or public rows."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
     spanned = np.maximum(
@@ -55,9 +45,9 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
     normal = -ndtri(tail)
     single = -np.log(2.0 * tail) / math.sqrt(2.0)
     least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(single - normal, 0.0))
-    is_significant: BoolArray = np.all(
-        (mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1
-    )
+    is_seen = mixtures.weights * cells.total > least
+    is_seen |= mixtures.weights * cells.of_public.sum() > tuning.SEEN_ROWS
+    is_significant: BoolArray = np.all((mixtures.weights == 0.0) | is_seen, axis=1)
     return is_significant
 
 
@@ -95,16 +85,28 @@ def unevenness(
     return float(share @ np.clip(uneven, 0.0, 1.0)), 1.0 / float(share @ share)
 
 
-def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool]:
-    """Return the cells, merged to a width of `step` centered on teeth if they show a comb of at most that step; and whether."""
+def step_of_comb(cells: CellHistogram, bound: float) -> tuple[float, float] | None:
+    """Return step and phase of a comb that the cells show, the step being `bound` or a half, a quarter and so on of it."""
     edges = cells.edges[1:-1]
-    if not 0.0 < step < math.inf or len(edges) < 4:
-        return cells, False
+    if not 0.0 < bound < math.inf or len(edges) < 4:
+        return None
     heavy = int(np.argmax(cells.counts[1:-1]))
-    phase = (edges[heavy] + edges[heavy + 1]) / 2.0 - step / 2.0
-    uneven, teeth = unevenness(cells, edges, step, phase)
-    if uneven < tuning.UNEVEN or teeth < tuning.LEAST_TEETH:
-        return cells, False
+    for halvings in range(tuning.HALVED_STEPS + 1):
+        step = math.ldexp(bound, -halvings)
+        phase = (edges[heavy] + edges[heavy + 1]) / 2.0 - step / 2.0
+        uneven, teeth = unevenness(cells, edges, step, phase)
+        if uneven >= tuning.UNEVEN and teeth >= tuning.LEAST_TEETH:
+            return step, float(phase)
+    return None
+
+
+def without_comb(cells: CellHistogram, bound: float) -> tuple[CellHistogram, float]:
+    """Return the cells, merged to one tooth each if they show a comb of a step of at most `bound`; and that step, 0 without."""
+    comb = step_of_comb(cells, bound)
+    if comb is None:
+        return cells, 0.0
+    step, phase = comb
+    edges = cells.edges[1:-1]
     # Keep the edge nearest to each line of the coarse grid, and all edges between cells that are already wide enough.
     lines = np.rint((edges - phase) / step)
     nearest: dict[float, int] = {}
@@ -122,9 +124,9 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
     counts = np.add.reduceat(cells.counts, begins)
     most = float(np.diff(np.append(begins, len(cells.counts))).max())
     merged = np.concatenate([[-np.inf], edges[keep], [np.inf]])
-    return replace(
-        cells, edges=merged, counts=counts, noise_std=cells.noise_std * math.sqrt(most)
-    ), True
+    public = None if cells.public is None else np.add.reduceat(cells.public, begins)
+    noise_std = cells.noise_std * math.sqrt(most)
+    return replace(cells, edges=merged, counts=counts, noise_std=noise_std, public=public), step
 
 
 def tied_in(cells: CellHistogram) -> float:
@@ -141,9 +143,31 @@ _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
 def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatArray]:
-    """Return the expected counts of the atoms (atoms, cells), and the same weighted by precision."""
-    shapes = cells.total * em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
-    return shapes, shapes * (1.0 / (cells.noise_std**2 + np.maximum(cells.counts, 0.0)))
+    """Return the Gram matrix of the atoms' masses (atoms, atoms) by the precisions of shares, and their products with these.
+
+    The shares of public rows in cells count beside those of the noisy counts.
+    """
+    masses = em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
+    precision = cells.total / (cells.noise_std**2 + np.maximum(cells.counts, 0.0))
+    weighted = precision * cells.counts
+    precision *= cells.total
+    if cells.public is not None:
+        # Few rows in a cell: one more keeps empty cells from being certain.
+        rows = cells.public.sum()
+        public = rows / (cells.public + 1.0)
+        weighted += public * cells.public
+        precision += public * rows
+    return (masses * precision) @ masses.T, masses @ weighted
+
+
+def distinct_rows(subsets: IntArray, atoms: int) -> IntArray:
+    """Return the distinct rows of sorted subsets (size, k) of so many atoms, in lexicographic order."""
+    code = np.zeros(len(subsets), dtype=np.int64)
+    for column in subsets.T:
+        # Ranks in place of codes, which would overflow.
+        _, code = np.unique(code * atoms + column, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return subsets[first]
 
 
 def _explained(
@@ -171,9 +195,7 @@ def _explained(
 
 def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
-    shapes, weighted = linear(cells, mixtures)
-    gram = weighted @ shapes.T
-    product = weighted @ cells.counts
+    gram, product = linear(cells, mixtures)
     octave = np.rint(np.log2(mixtures.stds[:, 0]))
     place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
@@ -181,7 +203,7 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
     for _ in range(components):
         base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
-        grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
+        grown = distinct_rows(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], mixtures.size)
         shares, gain = _explained(gram, product, grown)
         # The best subsets, without those that differ from a better one only by a neighboring atom.
         distinct_ones: dict[tuple[tuple[float, float], ...], int] = {}
@@ -298,7 +320,7 @@ def atoms(cells: CellHistogram) -> Mixtures:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner = cells.edges[1:-1]
     counts = cells.counts[1:-1]
-    held = counts > 0.5 * cells.noise_std
+    held = (counts > 0.5 * cells.noise_std) | (cells.of_public[1:-1] > 0.0)
     places = np.flatnonzero(held) if held.any() else np.arange(len(counts))
     middles = ((inner[1:] + inner[:-1]) / 2.0)[places]
     widths = np.diff(inner)[places]
@@ -343,7 +365,7 @@ def distinct(
 def searched(
     cells: CellHistogram, components: int, *, std: float | None = None
 ) -> list[RefinedFit]:
-    """Return the best distinct fits to the noisy counts for each number of components; none if the linear algebra fails."""
+    """Return the best distinct fits to the counts for each number of components; none if the linear algebra fails."""
     # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
@@ -359,9 +381,9 @@ def searched(
                     np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
                 )
             for level in beam(scaled, singles, components):
+                k = level.weights.shape[1]
                 fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
                 order = em.by_score(fit.score)
-                k = level.weights.shape[1]
                 usable = np.isfinite(fit.score[order])
                 if k > 1:
                     usable &= significant(scaled, fit.mixtures[order])
@@ -379,48 +401,17 @@ def searched(
     return heads
 
 
-def candidates(
-    heads: list[RefinedFit], *, size: int, fixed_std: bool = False
-) -> tuple[Mixtures, dict[str, Any]]:
-    """Return at most `size` candidate mixtures for the counts: the fits, then perturbations of them."""
-    # Perturbations are JITTER standard errors of the fit, with more of them around better fits (weights e^(-score / 4)).
-    if not heads:
-        return nothing(), {"starts": 0}
-    facts = {
-        "starts": sum(head.mixtures.size for head in heads),
-        "misfit": float(min(head.score.min() for head in heads)),
-    }
-    rooms = [np.exp(-np.minimum(head.score - facts["misfit"], 400.0) / 4.0) for head in heads]
-    total = sum(float(room.sum()) for room in rooms)
-    left = max(size - facts["starts"], 0)
-    parts = [head.mixtures for head in heads]
-    with np.errstate(all="ignore"):
-        for head, room in zip(heads, rooms, strict=True):
-            fits = head.mixtures
-            for index in range(fits.size):
-                count = int(left * float(room[index]) / total)
-                if not count:
-                    continue
-                # Without the first point, which is a corner of the cube.
-                normal = ndtri(
-                    sobol_points(head.spread.shape[2], count.bit_length())[1 : count + 1]
-                )
-                step = tuning.JITTER * normal @ head.spread[index].T
-                around = fits[np.full(count, index)]
-                parts.append(em.moved(around, step, least=0.0, fixed_std=fixed_std))
-    return em.joined(parts)[:size], facts
-
-
-def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) -> Mixtures:
-    """Return the best fit to the counts of `total` rows by a BIC-like criterion, or an empty batch."""
+def best_fit(
+    heads: list[RefinedFit], total: int, *, fixed_std: bool = False
+) -> tuple[Mixtures, FloatArray]:
+    """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
-    if not heads:
-        return nothing()
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
     best = min(
         heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
     )
-    return best.mixtures[em.by_score(best.score)[:1]]
+    index = int(em.by_score(best.score)[0])
+    return best.mixtures[[index]], best.spread[index]
 
 
 def nothing() -> Mixtures:
@@ -507,88 +498,3 @@ def check_stages(run: Session, pairs: Rows | None, places: Rows, most: int) -> S
     if pairs is not None:
         check_histograms(run, scale_partitions(pairs.dim), pairs.n)
     return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)
-
-
-def learn(task: Task) -> LearnedMixture:
-    """Run all stages: scales from pairs, places from bins, counts of cells, candidates, choice."""
-    run = task.run
-    account = run.account
-    *before, place_rows, cell_rows, choice_rows = interleave_rows(
-        run.rows, *(tuning.LINE_KNOWN_SHARES if task.known_std else tuning.LINE_SHARES)
-    )
-    pairs = DistantPairs(before[0]) if before else None
-    check_stages(run, pairs, place_rows, tuning.LINE_SCALES)
-    account.beside.grid("count", 1, cell_rows.n)
-    check_rows(choice_rows.n, 1)
-    account.open()
-    (scales,), tied, steps = shown_scales(run, pairs, tuning.LINE_SCALES, task.n_components)
-    # If no scale is found, rows are few or equal; cells of widely spaced sizes then locate them.
-    (places,) = shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
-    reason = None if scales and places else Reason.FALLBACK
-    edges = partition(places, counted=place_rows.n, total=cell_rows.n)
-    edges = edges if scales else np.union1d(edges, octaves())
-    counted = run.block(cell_rows).release(
-        CellCounts(edges=[edges[1:-1]]),
-        name="cells",
-        cost=account.beside,
-        cells=len(edges) - 1,
-    )
-    cells = CellHistogram(edges, counted.value, counted.noise_std, cell_rows.n)
-    std = 1.0 if task.known_std else None
-    rounded = False
-    if std is None:
-        cells, rounded = without_comb(cells, steps[0])
-        tied = [max(tied[0], tied_in(cells))] if rounded else tied
-    heads = searched(cells, task.n_components, std=std)
-    listed, facts = candidates(heads, size=task.candidates, fixed_std=task.known_std)
-    best = best_fit(heads, cells.total, fixed_std=task.known_std)
-    if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
-        # Rows that share a value are all inside or all outside a Scheffe set, so that the choice among densities is meaningless.
-        listed = best
-    learned = em.choose(
-        run.block(choice_rows),
-        listed,
-        reason=reason,
-        diagnostics={
-            "tied_share": tied,
-            "step": steps,
-            "scales": scales,
-            "places": sum(len(place.index) for place in places),
-            **facts,
-        },
-    )
-    # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
-    widest = math.inf
-    if not scales:
-        widest = max(
-            tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0],
-            8.0 * float(np.spacing(np.abs(learned.means).max())),
-        )
-    narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
-    # No reason follows for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
-    at = task.bounded(learned)
-    line = at.weights, at.means[:, 0], at.stds[:, 0]
-    smooth = not rounded and not tied[0] > 0.0
-    copies = account.rows_per_person
-    fit = em.fit_of_cells(cells, steps[0], *line, rows_per_person=copies, smooth=smooth)
-    return replace(learned, unseen=narrow, fit=fit)
-
-
-METHOD = AxisMethod(
-    name="univariate",
-    learn=learn,
-    draws=lambda n, dim, components, known_std: (tuning.LINE_SCALES + 1) * n + 2**16,
-    details=lambda components, budget: {
-        "distant_components_rows": float(rows_for_distant(components, budget))
-    },
-    seconds=lambda n, dim, components, size: (
-        em.SEARCH_SECONDS * components
-        + 60.0 * n * em.ROW_SECONDS
-        + size * size / 2.0 * em.PAIR_SECONDS / 10.0
-    ),
-    candidates=400,
-    shares=tuning.LINE_SHARES,
-    one_column=True,
-    needs_delta=True,
-    least_rows=tuning.LINE_LEAST_ROWS,
-)

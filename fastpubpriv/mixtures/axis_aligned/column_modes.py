@@ -134,16 +134,19 @@ def marginals(
         # the error state is per thread, and released numbers may be of any size
         with np.errstate(all="ignore"):
             cells = CellHistogram(edges[j], values[j], counts.noise_std, run.rows.n)
-            rounded = False
+            comb = 0.0
             if not task.known_std:
-                cells, rounded = candidates.without_comb(cells, steps[j])
+                cells, comb = candidates.without_comb(cells, steps[j])
+            rounded = comb > 0.0
             blind = (
                 not places[j]
                 and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
             )
             std = 1.0 if task.known_std else None
             heads = [] if blind else candidates.searched(cells, most, std=std)
-            fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
+            fit = candidates.nothing()
+            if heads:
+                fit, _ = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
             cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
             share = tied[j]
             if rounded:
@@ -154,7 +157,7 @@ def marginals(
                 confused,
                 bool(places[j]),
                 tied=share,
-                step=steps[j],
+                step=comb if rounded else steps[j],
                 smooth=not (rounded or share > 0.0),
             )
 

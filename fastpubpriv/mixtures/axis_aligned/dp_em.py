@@ -1,7 +1,6 @@
-"""Methods that start from public rows: expectation-maximization, and private selection from a list of public mixtures.
+"""Expectation-maximization that starts from public rows and continues on private ones, in several columns.
 
-The list may depend on the public rows arbitrarily, so all private rows are available for the selection, and finding the range of
-the data costs no budget.
+The rounds are those of `soft_em` with the diagonals of second moments. Finding the range of the data costs no budget.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from fastpubpriv.errors import InputError, warn
 from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
-from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
-from fastpubpriv.mixtures.fit import Gaussians, count_draws, count_share, gaussian_tv
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.fit import Gaussians, count_draws, gaussian_tv
 from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
 from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
@@ -44,7 +42,6 @@ from fastpubpriv.mixtures.separated.soft_em import (
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
-from fastpubpriv.results.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session
 
@@ -63,76 +60,6 @@ def standardized(
     scale = np.where(scale > 0.0, scale, np.maximum(np.abs(center), 1.0))
     return (public - center) / scale, center, scale
 
-
-def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
-    """Run EM on the rows from several starts, and on Bayesian bootstraps of them; return the fits, likeliest first."""
-    size = tuning.PLAIN_STARTS + tuning.BOOTSTRAPS
-    drawn = draw_exponentials((tuning.BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
-    counts = np.concatenate([np.ones((tuning.PLAIN_STARTS, len(rows))), drawn])
-    centers = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
-    fitted = em.fit(
-        rows,
-        centers,
-        counts=counts,
-        steps=tuning.BOOTSTRAP_STEPS,
-        prior=tuning.PRIOR,
-        fixed_std=known_std,
-    )
-    return fitted[em.likeliest(fitted, rows)]
-
-
-def public_candidates(
-    public: FloatArray, components: int, size: int, *, known_std: bool = False
-) -> Mixtures:
-    """Return up to `size` mixtures of at most `components` axis-aligned Gaussians that are likely given the public rows."""
-    rows, center, scale = standardized(public, known_std=known_std)
-    parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
-    heads = fits(rows, components, known_std=known_std)
-    parts.append(heads)
-    left = size - sum(part.size for part in parts)
-    # perturbations by random multiples of standard errors, more of them around likelier fits
-    if left > 0:
-        score = len(rows) * em.log_likelihood(heads, rows)
-        share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
-        uniform = draw_uniforms(left, random_state=em.PUBLIC_SEED + 2)
-        normal = draw_normals(
-            (left, components, 2 * rows.shape[1] + 1), random_state=em.PUBLIC_SEED + 3
-        )
-        picked = heads[
-            np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform), heads.size - 1)
-        ]
-        error = tuning.JITTER / np.sqrt(np.maximum(picked.weights * len(rows), 1.0))
-        parts.append(em.perturbed(picked, error, normal, known_std=known_std))
-    return em.joined(parts)[:size].mapped(center, scale)
-
-
-def learn_from_list(task: Task) -> LearnedMixture:
-    """Build the list from the public rows, and select from it by all private rows."""
-    assert task.public is not None
-    candidates = public_candidates(
-        task.public, task.n_components, task.candidates, known_std=task.known_std
-    )
-    listed = em.hypotheses_of(candidates)
-    check_rows(task.run.rows.n, task.run.rows.dim)
-    task.run.account.open()
-    share = 1 - count_share(task.run.account.spending)
-    learned = choose(task.run, listed, diagnostics={}, share=share)
-    return em.measured(task, learned, task.run)
-
-
-PUBLIC_LIST = AxisMethod(
-    name="public_list",
-    learn=learn_from_list,
-    draws=lambda n, dim, components, known_std: 1 + count_draws(components),
-    seconds=em.choosing,
-    candidates=1000,
-    choice_only=True,
-    needs_public=True,
-)
-
-
-# Expectation-maximization that starts from public rows and continues on private ones, in any number of dimensions: the rounds of
-# `soft_em` with the diagonals of second moments.
 
 _BLOCK = 1 << 17  # maximum entries of one (dim, rows) array
 
@@ -445,4 +372,5 @@ METHOD = AxisMethod(
         0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * em.ROW_SECONDS
     ),
     needs_public=True,
+    columns="several",
 )

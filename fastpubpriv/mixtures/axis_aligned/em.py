@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -90,17 +90,6 @@ def joined(batches: Sequence[Mixtures]) -> Mixtures:
     return Mixtures(wide("weights", "constant"), wide("means", "edge"), wide("stds", "edge"))
 
 
-def perturbed(at: Mixtures, error: FloatArray, normal: FloatArray, *, known_std: bool) -> Mixtures:
-    """Return mixtures moved by multiples `normal` (size, k, 2 dim + 1) of `error` (..., k), the error of a mean in stds."""
-    dim = at.means.shape[-1]
-    weights = at.weights * np.exp(np.clip(error * normal[..., -1], -1.0, 1.0))
-    means = at.means + at.stds * error[..., None] * normal[..., :dim]
-    stds = np.broadcast_to(at.stds, means.shape)
-    if not known_std:
-        stds = stds * np.exp(error[..., None] * normal[..., dim : 2 * dim] / math.sqrt(2.0))
-    return Mixtures(weights / weights.sum(axis=-1, keepdims=True), means, stds)
-
-
 def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
     """Return slices of a batch whose (size, components, width) arrays have at most `most` entries."""
     size = max(1, most // (batch.weights.shape[1] * width))
@@ -109,12 +98,21 @@ def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellHistogram:
-    """Noisy counts of the cells between ascending `edges` from -inf to inf; `total` is the public number of counted rows."""
+    """Noisy counts of the cells between ascending `edges` from -inf to inf; `total` is the public number of counted rows.
+
+    `public` are the exact counts of public rows in the same cells, none by default.
+    """
 
     edges: FloatArray
     counts: FloatArray
     noise_std: float
     total: int
+    public: FloatArray | None = None
+
+    @property
+    def of_public(self) -> FloatArray:
+        """Counts of public rows, (cells,)."""
+        return np.zeros(len(self.counts)) if self.public is None else self.public
 
     @property
     def resolution(self) -> float:
@@ -149,11 +147,23 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     return mass
 
 
+def contaminated(mass: FloatArray) -> FloatArray:
+    """Return masses (..., cells) of which a small share is spread over all cells: some public rows may lie anywhere."""
+    spread: FloatArray = (1.0 - tuning.CONTAMINATED) * mass + tuning.CONTAMINATED / mass.shape[-1]
+    return spread
+
+
 def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
-    """Return -2 log likelihood of the counts, up to a constant, under normal approximations; `mass` is (size, cells)."""
+    """Return -2 log likelihood of the counts, up to a constant; `mass` is (size, cells).
+
+    Noisy counts are approximately normal, and counts of public rows multinomial.
+    """
     expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
+    if cells.public is not None:
+        held = cells.public > 0.0
+        score -= 2.0 * np.log(contaminated(mass))[:, held] @ cells.public[held]
     return np.where(np.isfinite(score), score, np.inf)
 
 
@@ -186,11 +196,17 @@ def _normal_equations(
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
         blocks.append(-shares * tilted)
-    # Derivatives of expected counts in the parameters of `RefinedFit`, (rows, p, cells).
+    # Derivatives of masses in the parameters of `RefinedFit`, (rows, p, cells).
+    slopes = np.concatenate(blocks, axis=1)
     expected = cells.total * mass
-    slopes = cells.total * np.concatenate(blocks, axis=1)
-    precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
+    precision = cells.total / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
     residuals = precision * (cells.counts - expected)
+    precision *= cells.total
+    if cells.public is not None:
+        # Scores and information of the multinomial counts of public rows.
+        share = (1.0 - tuning.CONTAMINATED) / contaminated(mass)
+        residuals += share * cells.public
+        precision += share * (1.0 - tuning.CONTAMINATED) * cells.public.sum()
     curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
     # The log weights are identified up to a constant only, so their weighted sum is fixed.
@@ -291,7 +307,7 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     )
 
 
-# EM for axis-aligned mixtures on public rows, with many starts and bootstraps in one batch.
+# EM for axis-aligned mixtures on public rows, with many starts in one batch.
 
 # minimum std over a column's: differences of doubles still have three digits there
 STD_FLOOR = 1e-12
@@ -346,14 +362,13 @@ def fit(
     rows: FloatArray,
     centers: FloatArray,
     *,
-    counts: FloatArray | None = None,
     steps: int = 60,
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Mixtures:
     """Run EM from every start on standardized public rows (n, dim), with initial means `centers` (size, k, dim)."""
-    # `counts` (size, n) are bootstrap weights of the rows. A prior of weight `prior` rows, that a component's standard deviation is
-    # the harmonic mean over all components, prevents collapse onto a few rows at any scale.
+    # A prior of weight `prior` rows, that a component's standard deviation is the harmonic mean over all components, prevents
+    # collapse onto a few rows at any scale.
     size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
     batch = Mixtures(
@@ -364,13 +379,11 @@ def fit(
     done = []
     for part in slices(batch, len(rows), _ROW_BATCH):
         one = batch[part]
-        times = None if counts is None else counts[part]
         for _ in range(steps):
             typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
             one = step(
                 one,
                 rows,
-                times,
                 prior=prior,
                 spread=np.minimum(typical, spread),
                 fixed_std=fixed_std,
@@ -382,7 +395,6 @@ def fit(
 def step(
     batch: Mixtures,
     rows: FloatArray,
-    counts: FloatArray | None,
     *,
     prior: float,
     spread: float | FloatArray,
@@ -391,8 +403,6 @@ def step(
     """Run one iteration for every mixture of a batch; `spread`, (size, 1, dim) or a number, is the prior's standard deviation."""
     joint = log_joint(batch, rows)
     share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
-    if counts is not None:
-        share = share * counts[:, :, None]
     held = np.maximum(share.sum(axis=1), 1e-30)
     turned = share.transpose(0, 2, 1)
     means = np.matmul(turned, rows) / held[:, :, None]
@@ -564,7 +574,6 @@ class Task:
     n_components: int
     min_weight: float
     failure_prob: float
-    candidates: int
     accuracy: float | None = None
     public: FloatArray | None = None
     known_std: bool = False  # every component has standard deviation one in every coordinate
@@ -604,11 +613,11 @@ class AxisMethod(Method[...]):
     candidates: int = 0  # default length of the list
     # relative numbers of rows by stage; the last stage chooses among the candidates
     shares: tuple[int, ...] = (1,)
-    one_column: bool = False
-    # the only release is a selection: of an (epsilon, delta) budget only epsilon is spent
-    choice_only: bool = False
+    columns: Literal["any", "one", "several"] = "any"  # numbers of columns
+    # whether the range comes from public rows, or else from releases that need a delta
+    range_from_public: bool = False
     refuses_inaccurate: bool = False  # `prepare` raises if the desired accuracy is not guaranteed
-    # details for `plan`, from components and budget
+    # details for `plan` without public rows, from components and budget
     details: Callable[[int, ApproxDP], dict[str, float]] | None = None
 
 

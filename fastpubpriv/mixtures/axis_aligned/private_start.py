@@ -663,5 +663,6 @@ METHOD = AxisMethod(
     predict=predict,
     seconds=seconds,
     needs_delta=True,
+    columns="several",
     least_rows=tuning.START_LEAST_ROWS,
 )

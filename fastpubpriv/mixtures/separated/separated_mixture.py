@@ -560,9 +560,7 @@ def learn_separated_mixture(
     (True, 'ok')
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
-    session.refuse_padding(
-        rows, "learn_separated_mixture", "learn_axis_aligned_mixture with method='dp_em'"
-    )
+    session.refuse_padding(rows, "learn_separated_mixture", "learn_axis_aligned_mixture")
     n_pub = None if public is None else len(public)
     k, weight = check_components(n_components, min_weight, n_pub, rows.n)
     session.require_squares("learn_separated_mixture", rows.dim, 40 * k + 24)
@@ -778,7 +776,6 @@ def _learn_without_public(
         n_components=k,
         min_weight=shape.min_weight,
         failure_prob=shape.failure_prob,
-        candidates=0,
         start_name="a start without public rows",
         box=limits.box,
     )
@@ -1027,9 +1024,7 @@ def no_public_baseline(
     2
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    session.refuse_padding(
-        rows, "no_public_baseline", "learn_axis_aligned_mixture with method='dp_em'"
-    )
+    session.refuse_padding(rows, "no_public_baseline", "learn_axis_aligned_mixture")
     k = validation.integer(
         "n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n)
     )

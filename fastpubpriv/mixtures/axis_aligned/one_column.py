@@ -1,0 +1,382 @@
+"""Mixtures on the line: one histogram of cells for any budget, and a free search for the mixture that fits it.
+
+With public rows the cells are fine where these lie, and all private rows are counted in them. Without, two blocks of interleaved
+rows show scales and places by stable histograms, which need a delta, and the other rows are counted in cells that are fine there.
+All that follows the counts is post-processing: many starts, from which Gauss-Newton steps climb the likelihood of the noisy counts
+and of the counts of public rows together. The same cells test the fit. Privacy note: `mechanisms/notes/cell_counts.md`.
+
+Kernel density estimates choose widths in the same way as the cells around public rows: a window holds a fixed share of the rows
+(Loftsgaarden and Quesenberry 1965).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.mechanisms.cells import CellCounts
+from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import candidates, em
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Task
+from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
+from fastpubpriv.privacy.spending import Spending, spending_of
+from fastpubpriv.results.reasons import Reason
+from fastpubpriv.session import Session
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views import DistantPairs, interleave_rows
+
+# ---- Cells around public rows.
+
+# Rounding error of remainders over the largest value, and the smallest step over that error: steps of other values end near it.
+LATTICE_ERROR = 2.0**-38
+LEAST_LATTICE = 2.0**8
+
+
+def lattice_step(values: FloatArray) -> float:
+    """Return the step of the coarsest lattice that holds ascending distinct values; 0 for two of them, or for that of doubles."""
+    gaps = np.diff(values)
+    if len(gaps) < 2:
+        return 0.0
+    least = LATTICE_ERROR * float(np.abs(values).max())
+    step = float(gaps[0])
+    for gap in gaps[1:].tolist():
+        # Euclid's algorithm, with remainders nearest to zero.
+        while gap > least:
+            step, gap = gap, abs(step - round(step / gap) * gap)
+    return step if step > LEAST_LATTICE * least else 0.0
+
+
+def local_scales(values: FloatArray, k: int) -> FloatArray:
+    """Return for each of the ascending values half of the shortest interval around it that holds one LOCAL_SHARE k-th of them."""
+    near = math.ceil(len(values) / (tuning.LOCAL_SHARE * k))
+    spans = np.full(len(values) + near, np.inf)
+    spans[near:-near] = values[near:] - values[:-near]
+    windows = np.lib.stride_tricks.sliding_window_view(spans, near + 1)
+    gaps = np.diff(values)
+    scales: FloatArray = np.maximum(windows.min(axis=1) / 2.0, gaps[gaps > 0.0].min())
+    # A row far from all others shows no scale of its own: widths double from the smallest of the others.
+    is_alone = scales > max(tuning.ALONE * np.median(scales), np.ptp(values) / tuning.ALONE)
+    return np.where(is_alone, scales.min(), scales)
+
+
+def cells_near(values: FloatArray, scales: FloatArray, fineness: float, step: float) -> FloatArray:
+    """Return ascending edges whose distances are `fineness` times the scales of the values near, and double far from all.
+
+    Where `step` is above zero, edges lie half way between the multiples of it from the first value on.
+    """
+    first = float(values[0])
+    start = first - step / 2.0
+
+    def following(at: float, sign: float) -> float:
+        beyond = np.maximum(np.abs(at - values) - tuning.NEAR_SCALES * scales, 0.0)
+        width = float(np.min(fineness * scales + beyond))
+        edge = at + sign * max(width, step, 4.0 * float(np.spacing(abs(at))))
+        if step > 0.0:
+            edge = first + step * (math.floor((edge - first) / step) + 0.5)
+        return edge
+
+    upward = [start]
+    end = float(values[-1]) + 2.0**tuning.PUBLIC_DOUBLINGS * float(scales[-1])
+    while upward[-1] < end:
+        upward.append(following(upward[-1], 1.0))
+    downward = [start]
+    end = first - 2.0**tuning.PUBLIC_DOUBLINGS * float(scales[0])
+    while downward[-1] > end:
+        downward.append(following(downward[-1], -1.0))
+    return np.unique(downward + upward)
+
+
+def public_edges(
+    public: FloatArray, k: int, wanted: float, *, step: float, known_std: bool
+) -> FloatArray:
+    """Return edges of cells that cover the line, at most about `wanted` of them among the public rows (m,); 1 is a `known_std`."""
+    values = np.sort(public)
+    most = tuning.LOCAL_ROWS * k
+    if len(values) > most:
+        spread = np.rint(np.linspace(0, len(values) - 1, most))
+        values = values[spread.astype(np.int64)]
+    scales = np.ones(len(values)) if known_std else local_scales(values, k)
+    fineness = tuning.FINEST
+    while True:
+        edges = cells_near(values, scales, fineness, step)
+        distances = np.abs(edges[:, None] - values)
+        fine = np.count_nonzero((distances <= tuning.NEAR_SCALES * scales).any(axis=1))
+        is_coarse = fineness > tuning.COARSEST and len(edges) < candidates.MOST_EDGES
+        if fine <= wanted or is_coarse:
+            break
+        fineness *= tuning.COARSER
+    return np.concatenate([[-np.inf], edges, [np.inf]])
+
+
+def edges_without_scale(value: float) -> FloatArray:
+    """Return edges of cells that cover the line, of all sizes around one value."""
+    unit = 2.0 ** math.ceil(math.log2(max(abs(value), 1.0)))
+    return np.unique(value + unit * candidates.octaves())
+
+
+def cells_wanted(n: int, m: int, k: int, noise_std: float) -> float:
+    """Return the number of cells in which n private rows stand out from the noise, or m public rows are told apart."""
+    visible = max(n / (tuning.CELL_STDS * noise_std), m / tuning.PUBLIC_ROWS_PER_CELL)
+    return max(min(visible, tuning.PUBLIC_CELLS), tuning.LEAST_CELLS * k)
+
+
+# ---- The budget.
+
+
+def spent_on_cells(budget: Budget, draws: int) -> Budget:
+    """Return the epsilon of an ApproxDP where Laplace noise on counts is below Gaussian noise, else the whole budget."""
+    if not has_delta(budget):
+        return budget
+    epsilon = without_delta(budget)
+    try:
+        noise_std = spending_of(epsilon, draws).std("count")
+    except BudgetError:
+        # Tails of Laplace noise would add a delta: a large epsilon cannot be kept as pure privacy.
+        return budget
+    with_delta = spending_of(budget, draws).std("count")
+    return epsilon if noise_std < with_delta else budget
+
+
+def cost_of_cells(spending: Spending) -> Spending:
+    """Return what the cells around public rows may cost; the rest is for a count of the fit."""
+    return spending.part(1 - count_share(spending))
+
+
+def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
+    """Return an upper bound on the noise draws of a run: pairs and places of one histogram a scale, cells, and the count."""
+    return (tuning.LINE_SCALES + 1) * n + 2 * candidates.MOST_EDGES + count_draws(components)
+
+
+# ---- The fit of the cells.
+
+
+def counted_cells(
+    run: Session, edges: FloatArray, cost: Spending, public: FloatArray | None = None
+) -> CellHistogram:
+    """Release the counts of the rows of a run in cells; `public` are those of public rows."""
+    cells = len(edges) - 1
+    measured = CellCounts(edges=[edges[1:-1]])
+    counted = run.release(measured, name="cells", cost=cost, cells=cells)
+    total = run.rows.n
+    # Rows without a number are in no cell.
+    present = float(counted.value.sum())
+    if present < total - 4.0 * counted.noise_std * math.sqrt(cells):
+        total = max(1, round(present))
+    return CellHistogram(edges, counted.value, counted.noise_std, total, public)
+
+
+def fit_of(task: Task, cells: CellHistogram) -> LearnedMixture:
+    """Return the best fit to counts of cells, with the predicted errors of its components; the public N(0, 1) without any fit."""
+    std = 1.0 if task.known_std else None
+    heads = candidates.searched(cells, task.n_components, std=std)
+    facts: dict[str, Any] = {"starts": sum(head.mixtures.size for head in heads)}
+    if not heads:
+        return LearnedMixture(
+            weights=np.ones(1),
+            means=np.zeros((1, 1)),
+            stds=np.ones((1, 1)),
+            reason=Reason.FALLBACK,
+            nothing=True,
+            diagnostics=facts,
+        )
+    rows = cells.total + round(float(cells.of_public.sum()))
+    fits, spread = candidates.best_fit(heads, rows, fixed_std=task.known_std)
+    best = fits[0]
+    k = len(best.weights)
+    # Standard errors of log weights, of means in standard deviations, and of log standard deviations.
+    errors = np.linalg.norm(spread, axis=1)
+    of_means = errors[k : 2 * k]
+    of_stds = np.zeros(k) if task.known_std else errors[2 * k :]
+    return LearnedMixture(
+        weights=best.weights,
+        means=best.means[:, None],
+        stds=best.stds[:, None],
+        diagnostics=facts,
+        predicted=gaussian_tv(of_means, 2.0 * of_stds),
+    )
+
+
+def with_fit_of_cells(
+    task: Task, learned: LearnedMixture, cells: CellHistogram, step: float, *, smooth: bool
+) -> LearnedMixture:
+    """Return the mixture with its fit by the cells that it is from, at no cost; it is not graded if values are not `smooth`."""
+    told = task.bounded(learned)
+    fit = em.fit_of_cells(
+        cells,
+        step,
+        told.weights,
+        told.means[:, 0],
+        told.stds[:, 0],
+        rows_per_person=task.run.account.rows_per_person,
+        smooth=smooth,
+    )
+    return replace(learned, fit=fit)
+
+
+def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
+    """Count all rows in cells around the public rows (m, 1); return the best fit to both."""
+    run = task.run
+    account = run.account
+    k = task.n_components
+    n = run.rows.n
+    values = np.unique(public)
+    has_scale = shows_range(public, known_std=task.known_std)
+    tied, (gap,) = public_ties(public)
+    step = 0.0
+    if not task.known_std:
+        step = gap if tied[0] > 0.0 and len(values) == 2 else lattice_step(values)
+    cost = cost_of_cells(account.spending)
+    if has_scale:
+        wanted = cells_wanted(n, len(public), k, cost.std("count"))
+        edges = public_edges(public[:, 0], k, wanted, step=step, known_std=task.known_std)
+    else:
+        edges = edges_without_scale(float(values[0]))
+    cost.grid("count", len(edges) - 1, n)
+    for_count = account.spending.part(count_share(account.spending))
+    for_count.grid("count", count_draws(k), n)
+    account.open()
+    place = np.searchsorted(edges[1:-1], public[:, 0], side="right")
+    of_public = np.bincount(place, minlength=len(edges) - 1).astype(np.float64)
+    cells = counted_cells(run, edges, cost, of_public)
+    comb = 0.0
+    if not task.known_std and step == 0.0:
+        cells, comb = candidates.without_comb(cells, gap)
+    learned = fit_of(task, cells)
+    if learned.nothing:
+        return em.measured(task, learned, run)
+    if not has_scale:
+        learned = replace(learned, reason=Reason.FEW_PUBLIC_ROWS)
+    stds = learned.stds[:, 0]
+    unseen = candidates.unseen(cells, learned.means[:, 0], stds) | (stds < tuning.STEPS_WIDE * step)
+    learned = replace(learned, unseen=unseen)
+    # Edges lie between the values of a lattice, so that its cells show no comb.
+    learned = with_fit_of_cells(
+        task, learned, cells, 0.0 if step > 0.0 else gap, smooth=comb == 0.0
+    )
+    assert learned.fit is not None
+    return learned if learned.fit.graded else em.measured(task, learned, run)
+
+
+def learn_anywhere(task: Task) -> LearnedMixture:
+    """Find scales from pairs and places from bins on two blocks of rows, count the others in cells; return the best fit."""
+    run = task.run
+    account = run.account
+    shares = tuning.LINE_KNOWN_SHARES if task.known_std else tuning.LINE_SHARES
+    *before, place_rows, cell_rows = interleave_rows(run.rows, *shares)
+    pairs = DistantPairs(before[0]) if before else None
+    candidates.check_stages(run, pairs, place_rows, tuning.LINE_SCALES)
+    account.beside.grid("count", 1, cell_rows.n)
+    account.open()
+    (scales,), tied, steps = candidates.shown_scales(
+        run, pairs, tuning.LINE_SCALES, task.n_components
+    )
+    # If no scale is found, rows are few or equal; cells of widely spaced sizes then locate them.
+    (places,) = candidates.shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
+    edges = candidates.partition(places, counted=place_rows.n, total=cell_rows.n)
+    edges = edges if scales else np.union1d(edges, candidates.octaves())
+    cells = counted_cells(run.block(cell_rows), edges, account.beside)
+    comb = 0.0
+    if not task.known_std:
+        cells, comb = candidates.without_comb(cells, steps[0])
+    if comb > 0.0:
+        tied = [max(tied[0], candidates.tied_in(cells))]
+        steps = [comb]
+    learned = fit_of(task, cells)
+    facts = {
+        "tied_share": tied,
+        "step": steps,
+        "scales": scales,
+        "places": sum(len(place.index) for place in places),
+        **learned.diagnostics,
+    }
+    learned = replace(learned, diagnostics=facts)
+    # Edges of cells need not lie between rounded values, so that these are not graded, nor if few rows hide the step.
+    learned = with_fit_of_cells(
+        task, learned, cells, steps[0], smooth=comb == 0.0 and not tied[0] > 0.0
+    )
+    if learned.nothing:
+        return learned
+    if not (scales and places):
+        learned = replace(learned, reason=Reason.FALLBACK)
+    # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
+    widest = math.inf
+    if not scales:
+        widest = max(
+            tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0],
+            8.0 * float(np.spacing(np.abs(learned.means).max())),
+        )
+    narrow = candidates.unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
+    return replace(learned, unseen=narrow)
+
+
+def learn(task: Task) -> LearnedMixture:
+    """Release the counts of cells around public rows, or around released places; return the best fit."""
+    if task.public is None:
+        return learn_anywhere(task)
+    return learn_near_public(task, task.public)
+
+
+# ---- Before the debit.
+
+
+def shows_range(public: FloatArray, *, known_std: bool) -> bool:
+    """Return whether public rows (m, 1) show where cells should be fine, which takes two different values or a known deviation."""
+    return known_std or float(np.ptp(public)) > 0.0
+
+
+def finds_range(rows: Rows, budget: Budget) -> bool:
+    """Return whether private rows can show the range: this takes a delta, some rows, and no rows that pad persons."""
+    is_enough = rows.n >= tuning.LINE_LEAST_ROWS
+    return has_delta(budget) and is_enough and not rows.may_be_absent
+
+
+def predict(
+    n: int, dim: int, components: int, n_pub: int, budget: Budget
+) -> tuple[float, dict[str, float]]:
+    """Return the expected error of the mean of an average separated component, in its standard deviations, and comparisons."""
+    draws = most_draws(n, dim, components, known_std=False)
+    if n_pub:
+        spending = spending_of(spent_on_cells(budget, draws), draws)
+        noise_std = cost_of_cells(spending).std("count")
+        counted = float(n)
+        wanted = cells_wanted(n, n_pub, components, noise_std)
+    else:
+        # Of an ideal sampler, since a large epsilon has none that keeps pure privacy.
+        noise_std = spending_of(without_delta(budget), 0).std("count")
+        counted = n * tuning.LINE_SHARES[-1] / sum(tuning.LINE_SHARES)
+        wanted = tuning.LINE_CELLS
+    rows = counted / components
+    # Fisher information of the mean in counts of equal cells over the six deviations that hold nearly all rows.
+    edges = np.linspace(-3.0, 3.0, max(2, round(wanted / components)) + 1)
+    middles = (edges[1:] + edges[:-1]) / 2.0
+    density = np.exp(-0.5 * middles**2) / math.sqrt(2.0 * math.pi)
+    held = rows * density * (edges[1] - edges[0])
+    information = float(np.sum((held * middles) ** 2 / (noise_std**2 + held)))
+    information += n_pub / components
+    details = {"rows_of_cells": counted, "without_privacy": math.sqrt(components / (n + n_pub))}
+    if n_pub:
+        details["public_rows_alone"] = math.sqrt(components / n_pub)
+    return 1.0 / math.sqrt(max(information, 1e-300)), details
+
+
+METHOD = AxisMethod(
+    name="cells",
+    learn=learn,
+    draws=most_draws,
+    predict=predict,
+    details=lambda components, budget: {
+        "distant_components_rows": float(candidates.rows_for_distant(components, budget))
+    },
+    seconds=lambda n, dim, components, size: (
+        em.SEARCH_SECONDS * components + 60.0 * n * em.ROW_SECONDS
+    ),
+    columns="one",
+    range_from_public=True,
+)
