@@ -339,3 +339,20 @@ def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
         --keys month=1,2,3 --rho 0.1
     """
+
+
+@estimator("count_persons", "Persons by key", by_path=True, x_priv="private_path", person="person")
+def persons(opened: Any, settings: Named, arguments: Named) -> None:
+    """How many different persons have a row of each value of a column, or of each combination of values of several.
+
+    Values are listed by --groups, or are those of the public rows; all others count together. A person counts once for each value.
+
+    person : NAME, required :: Column that says whose row it is; all rows of a person are protected together.
+    by : A,B,..., required :: Columns whose cells are the key of a row.
+    {groups}
+
+    $ fastpubpriv persons --private visits.parquet --person patient --by ward --groups north,south --rho 0.1
+    $ fastpubpriv persons --private visits.parquet --person patient --by ward,month --groups ward=north,south \\
+        --groups month=1,2,3 --rho 0.1 --json out.json
+    """
+    name_groups(settings, arguments)

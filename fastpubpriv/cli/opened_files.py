@@ -202,6 +202,8 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
         refuse(settings.get("rows_per_person", 1) != 1, "--rows-per-person belongs to --person")
         return private, public
     refuse(not is_table(private), "--person names a column, and .npy files have none: save a table")
+    if "keep" not in settings:  # the function finds the persons itself
+        return private, public
     both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
     keep = settings["keep"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,10 +12,15 @@ import numpy as np
 from fastpubpriv import session
 from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, warnings_to
-from fastpubpriv.mechanisms.cells import CellCounts
+from fastpubpriv.estimators.person_sizes import (
+    CELLS,
+    CHOICE_SHARE,
+    MANY_MORE,
+    PersonSizes,
+    release_sizes,
+)
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
-from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.account import announce_debit, before_debit
 from fastpubpriv.results.reasons import Reason
@@ -25,7 +28,6 @@ from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import without_column
 from fastpubpriv.sources.person_table import (
-    MORE_ROWS,
     MOST_ROWS,
     PersonRows,
     PersonTable,
@@ -36,15 +38,6 @@ from fastpubpriv.sources.person_table import (
 from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.validation import choice, integer
 
-CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
-CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
-# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above zero at LAST_LEVEL,
-# that of a two-sided interval: 3.5 standard deviations of Gaussian noise, 5.4 of Laplace noise.
-EMPTY_STDS = 2.0
-LAST_LEVEL = 0.999534742
-# In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
-MANY_MORE = "persons_with_more_are_many"
-MOST_LEFT_OUT = 0.02
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 CLIP_STDS = 3.0
 UNLIKE_STDS = 0.2
@@ -196,14 +189,10 @@ class RowsChoice:
     """Choice of the rows per person by noisy counts of persons with 1, 2, 3-4, ... rows: first `prepare`, then `release`."""
 
     run: session.Session
-    measurement: CellCounts
     # standard deviation of noise on a sum of rows of the rest of the budget, with one row per
     # person
     row_noise: float
-    released: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # noisy counts of persons
-    # the same with zeros where noise hides them
-    shrunk: FloatArray = field(default_factory=lambda: np.zeros(CELLS))
-    noise_std: float = 0.0
+    sizes: PersonSizes | None = None
     # of the rows, by the logarithm of k
     shares_used: FloatArray = field(default_factory=lambda: np.zeros(CELLS))
 
@@ -221,71 +210,27 @@ class RowsChoice:
         rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
         run = session.start(name, rows, share, draws=CELLS, **asked)
         run.account.spending.grid("count", CELLS, rows.n)  # raises if the noise is out of range
-        edges = np.ldexp(1.0, np.arange(CELLS - 1)) + 0.5
-        noise = spending_of(rest, CELLS).std("sum")
-        return cls(run, CellCounts(edges=[edges]), noise)
+        return cls(run, spending_of(rest, CELLS).std("sum"))
 
     def release(self) -> int:
         """Debit; return the number of rows with the least predicted error of a mean."""
-        most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
         with self.run.paid():
-            released = self.run.release(
-                self.measurement, name="rows per person", cost=self.run.account.allowance
-            )
-            self.released = released.value
-            self.noise_std = released.noise_std
-            law = self.run.account.spending.law
-            surely = deviations(law, LAST_LEVEL) * released.noise_std
-            occupied = np.flatnonzero(released.value > surely)
-            counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
-            counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
-            self.shrunk = counts
-            # rows of a person in the middle of a cell
-            typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)
-            rows_used = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
-            self.shares_used = rows_used / max(float(typical @ counts), float(rows_used[-1]))
+            cost = self.run.account.allowance
+            self.sizes = sizes = release_sizes(self.run, CELLS, cost, "rows per person")
+            rows_used = np.maximum(sizes.used(sizes.most, sizes.shrunk), 1.0)
+            rows_of_all = float(sizes.typical @ sizes.shrunk)
+            self.shares_used = rows_used / max(rows_of_all, float(rows_used[-1]))
             # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
-            noise_error = (CLIP_STDS * most * self.row_noise / rows_used) ** 2
+            noise_error = (CLIP_STDS * sizes.most * self.row_noise / rows_used) ** 2
             error = noise_error + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - self.shares_used)) ** 2
             return 1 << int(np.argmin(error))
 
     def record(self, k: int) -> dict[str, Any]:
         """Return the record of the release, with the rows in use and the persons that have more."""
         cell = k.bit_length() - 1
-        law = self.run.account.spending.law
-        beyond = slice(cell + 1, None)
-        more = persons_with_more(
-            self.released[beyond], self.shrunk[beyond], self.noise_std, law, self.run.rows.n
-        )
+        more = {} if self.sizes is None else self.sizes.with_more(cell)
         share = float(min(self.shares_used[cell], 1.0))
         return {**self.run.log[0], "rows_per_person": k, "share_of_rows_used": share, **more}
-
-
-def persons_with_more(
-    released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, n: int
-) -> dict[str, Any]:
-    """Return the share of n persons in cells of more rows than are used, its 95 % interval, and whether it is above MOST_LEFT_OUT.
-
-    `released` are the noisy counts of these cells, `shrunk` the same with zeros where noise hides them.
-    """
-    count = min(float(shrunk.sum()), float(n))
-    highest = float(released.sum()) + deviations(law, 0.95) * noise_std * math.sqrt(len(released))
-    upper = min(max(highest, count), float(n))
-    lower = min(least_count(released, shrunk, noise_std, law, 0.95), count)
-    surely = least_count(released, shrunk, noise_std, law, 0.98)  # a lower end at 99 %
-    shares = dict(zip(MORE_ROWS, (count / n, lower / n, upper / n), strict=True))
-    return {**shares, MANY_MORE: surely > MOST_LEFT_OUT * n}
-
-
-def least_count(
-    released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, level: float
-) -> float:
-    """Return the lower end of a two-sided interval at `level` for the number of persons in all cells."""
-    # No cell is negative, so the lower end for some cells holds for all: the best of those from a cell to the last one seen.
-    visible = int(np.append(-1, np.flatnonzero(shrunk))[-1]) + 1
-    sums = np.cumsum(released[:visible][::-1])
-    width = deviations(law, level, max(visible, 1)) * noise_std * np.sqrt(np.arange(1, visible + 1))
-    return max(float(np.max(sums - width, initial=0.0)), 0.0)
 
 
 @shared_docs

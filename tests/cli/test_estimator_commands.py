@@ -16,6 +16,7 @@ from fastpubpriv import (
     GroupQuantiles,
     HistogramResult,
     Ledger,
+    PersonCounts,
     QuantileResult,
 )
 
@@ -29,7 +30,7 @@ FILES = {
     "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
     "describe": ("--private", "flights.parquet", "--public", "few.parquet"),
     "mean": ("--private", "flights.parquet", "--public", "few.parquet"), "counts": ("--private", "flights.parquet"),
-    "crosstab": ("--private", "flights.parquet"),
+    "crosstab": ("--private", "flights.parquet"), "persons": ("--private", "flights.parquet"),
 }  # fmt: skip
 
 
@@ -238,6 +239,19 @@ def test_how_many_rows_of_each_person_is_chosen(outputs):
     assert record["name"] == "rows per person"
     assert record["rows_per_person"] == k > 1
     assert "belongs to --person" in said(call("mean", *auto, code=2))
+
+
+def test_persons_by_key(outputs):
+    options, read = outputs
+    given = ("--person", "distance", "--by", "carrier", "--groups", "UA,B6", "--rho", "1")
+    assert "all keys of each of" in call("persons", *given, *options).stdout
+    result = result_in(read(), PersonCounts)
+    assert result.keys == (("UA",), ("B6",), ("(other)",), ("(missing)",))
+    named = ("--groups", "carrier=UA", "--groups", "delay=1,2", "--keys-per-person", "2")
+    both = ("--person", "distance", "--by", "carrier,delay", *named, "--rho", "1", "--quiet")
+    assert answer("persons", *both)["keys_per_person"] == 2
+    whose = ("--person", "distance", "--by", "distance", "--groups", "1", "--rho", "1")
+    assert "says whose row it is" in said(call("persons", *whose, code=2))
 
 
 def test_counts_and_crosstab(outputs):

@@ -9,7 +9,7 @@ from helpers.errors import raises
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, InputError, Ledger
-from fastpubpriv.estimators.user_level import persons_with_more
+from fastpubpriv.estimators.person_sizes import persons_with_more
 from fastpubpriv.estimators.value_counts import MOST_BYTES
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.release.transcript import recording

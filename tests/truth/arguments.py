@@ -487,6 +487,22 @@ COUNTS = {
         lambda name: ["g", "kind"],
         speed=0.5,
     ),
+    "count_persons": Verb(
+        fpp.count_persons,
+        lambda call: {"person": "id", "by": "g", "groups": GROUPS[call.population]},
+        {
+            "person": [Made("d['id']", lambda call: call.tables.private["id"])],
+            ("by", "groups"): [
+                ("kind", ["plain", "odd"]),
+                (["g", "kind"], Made("lists", lambda call: {"g": GROUPS[call.population], "kind": ["plain", "odd", "rare"]})),
+            ],
+            ("groups", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
+            "keys_per_person": [1, 2, "auto"],
+        },
+        no_column,
+        same_as_default=("person=d['id']", "groups=None, x_pub=p", "keys_per_person='auto'"),
+        speed=0.5,
+    ),
     "stable_histogram": Verb(
         fpp.stable_histogram,
         lambda call: {"bins": fpp.BinGrid(width=0.5)},
