@@ -52,7 +52,7 @@ def public_names() -> list[str]:
 PARAMETER_GROUPS = ("Data", "Method", "Account")
 # The rows, and public knowledge about their columns.
 OF_DATA = {
-    "x_priv", "y_priv", "x_pub", "y_pub", "person", "rows_per_person", "keys_per_person", "label", "column", "columns",
+    "x_priv", "y_priv", "x_pub", "y_pub", "person", "keep", "rows_per_person", "keys_per_person", "label", "column", "columns",
     "bounds", "x_bounds", "y_bounds", "y_scale",
     "center", "radius", "scale", "norm_bound", "covariance", "variance", "weights_pub", "weights_priv",
     "weight_cap", "categories", "reference", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",

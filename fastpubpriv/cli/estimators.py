@@ -35,7 +35,7 @@ def estimator(
 
             # If the function chooses the rows per person, the files are opened with one, for their columns.
             person, keep, k = (settings.get(name) for name in ("person", "keep", "rows_per_person"))
-            chosen = k == "auto" and keep == "row" and person is not None
+            chosen = k == "auto" and keep in (None, "row") and person is not None
             settings |= {"rows_per_person": 1} if chosen else {}
             unopened = by_path or settings.get("by") is not None
             gaps = tolerant and settings.get("clipping") != "gaussian"

@@ -26,9 +26,11 @@ from fastpubpriv.release.account import announce_debit, before_debit
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.open import without_column
+from fastpubpriv.sources.open import has_column, without_column
 from fastpubpriv.sources.person_table import (
+    KEEP,
     MOST_ROWS,
+    ONE_STANDS_IN,
     PersonRows,
     PersonTable,
     name_of_persons,
@@ -50,30 +52,28 @@ def user_level(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(
-        *given: Any, person: Any = None, rows_per_person: RowsPerPerson = 1, **named: Any
+        *given: Any,
+        person: Any = None,
+        keep: Keep | None = None,
+        rows_per_person: RowsPerPerson | None = None,
+        **named: Any,
     ) -> Any:
         x_priv: Any = given[0] if given else named.get("x_priv")
-        if isinstance(rows_per_person, str):
-            choice("rows_per_person", rows_per_person, ("auto",))
-        else:
-            rows_per_person = integer(
-                "rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS
-            )
-        if person is None and rows_per_person != 1:
-            raise InputError(
-                "rows_per_person belongs to person=, the column that says whose row it is"
-            )
+        rule, k = stand_in(person, keep, rows_per_person)
         if person is None and not isinstance(x_priv, PersonTable | Rows):
             return function(*given, **named)
         named.pop("x_priv", None)
         column = person if person is not None else getattr(x_priv, "person", None)
         # it may have the column as well
-        if isinstance(column, str) and "x_pub" in named and named.get("columns") is None:
-            named["x_pub"] = without_column(named["x_pub"], column)
-        if rows_per_person == "auto":
+        if isinstance(column, str) and "x_pub" in named:
+            if rule != "row" and has_column(named["x_pub"], column):
+                named["x_pub"] = table_of_persons(named["x_pub"], column, rule, 1)
+            elif named.get("columns") is None:
+                named["x_pub"] = without_column(named["x_pub"], column)
+        if isinstance(k, str):
             return _with_chosen(call, x_priv, person, given[1:], named)
         if person is not None:
-            x_priv = table_of_persons(x_priv, person, "row", rows_per_person)
+            x_priv = table_of_persons(x_priv, person, rule, k)
         if x_priv.rows_per_person > 1 and "budget" in named:
             named["budget"] = row_budget(named["budget"], x_priv.rows_per_person)
         result = function(x_priv, *given[1:], **named)
@@ -87,6 +87,33 @@ def user_level(function: Function) -> Function:
     return call  # type: ignore[return-value]
 
 
+UNSAID = (
+    "say what stands for a person: keep='mean' (each counts once), keep='sum' (totals), rows_per_person=1 (one row of each, as if "
+    "at random), 3, or 'auto'"
+)
+
+
+def stand_in(
+    person: Any, keep: Keep | None, rows_per_person: RowsPerPerson | None
+) -> tuple[str, RowsPerPerson]:
+    """Return what stands for a person, a value of `keep` and a number of rows; raise InputError if it is not said."""
+    if isinstance(rows_per_person, str):
+        choice("rows_per_person", rows_per_person, ("auto",))
+    elif rows_per_person is not None:
+        rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
+    rule = "row" if keep is None else choice("keep", keep, KEEP)
+    if person is None:
+        if keep is not None or rows_per_person not in (None, 1):
+            raise InputError(
+                "keep and rows_per_person belong to person=, the column that says whose row it is"
+            )
+    elif rule == "row" and rows_per_person is None:
+        raise InputError(UNSAID)
+    elif rule != "row" and rows_per_person not in (None, 1):
+        raise InputError(ONE_STANDS_IN.format(rule))
+    return rule, 1 if rows_per_person is None else rows_per_person
+
+
 def _with_chosen(
     call: Callable[..., Any],
     x_priv: Any,
@@ -98,7 +125,7 @@ def _with_chosen(
     budget = named.get("budget")
     ledger = named.get("ledger")
     if not isinstance(budget, Budget):
-        return call(x_priv, *given, person=person, **named)  # raises
+        return call(x_priv, *given, person=person, rows_per_person=1, **named)  # raises
     share = budget * CHOICE_SHARE
     rest = budget * (1 - CHOICE_SHARE)
     sizes = rows_of_each(x_priv, person)

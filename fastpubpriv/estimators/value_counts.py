@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, RowsPerPerson, column_of
+from fastpubpriv._types import FloatArray, Keep, RowsPerPerson, column_of
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
@@ -394,7 +394,8 @@ def value_counts(
     top: int | None = None,
     max_bytes: int = 24,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -422,7 +423,7 @@ def value_counts(
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
     max_bytes : int
         Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
-    {person, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -497,7 +498,8 @@ def crosstab(
     x_pub: Any = None,
     top: int | None = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -518,7 +520,7 @@ def crosstab(
         Public rows; the keys of a column that `keys` does not list are its distinct public values.
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
-    {person, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -52,6 +52,9 @@ _MARK = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
 _BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 buckets for a person
 
+ONE_STANDS_IN = (
+    'keep={!r} makes one row of each person: leave out rows_per_person, or pass keep="row"'
+)
 NO_PERSONS = "no row has an identifier of a person: name the column that has them by person="
 _UNREAD = "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
 
@@ -438,9 +441,7 @@ def table_of_persons(
     rule = choice("keep", keep, KEEP)
     k = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
     if k > 1 and rule != "row":
-        raise InputError(
-            f'keep={rule!r} makes one row of each person: leave out rows_per_person, or pass keep="row"'
-        )
+        raise InputError(ONE_STANDS_IN.format(rule))
     ids = _ids(x_priv, person)
     if persons is not None:
         return PersonTable(x_priv, person, ids.n, rule, k, np.full(0, -1), persons)

@@ -319,9 +319,10 @@ def visits(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", [
-    ("mean", "--columns", "cost", "--keep", "sum"), ("mean", "--columns", "cost", "--by", "ward"),
-    ("describe", "--columns", "cost,ward"), ("quantiles", "--columns", "cost"),
-    ("train", "--label", "cost", "--categories", "ward"),
+    ("mean", "--columns", "cost", "--keep", "sum"),
+    ("mean", "--columns", "cost", "--by", "ward", "--rows-per-person", "1"),
+    ("describe", "--columns", "cost,ward", "--rows-per-person", "1"), ("quantiles", "--columns", "cost", "--keep", "mean"),
+    ("train", "--label", "cost", "--categories", "ward", "--rows-per-person", "1"),
 ])  # fmt: skip
 def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, command):
     files, persons = visits
@@ -337,7 +338,7 @@ def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, comma
 
 
 def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
-    files = (*visits[0], "--columns", "cost", "--rho", "0.1")
+    files = (*visits[0], "--columns", "cost", "--rho", "0.1", "--keep", "mean")
     ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=1")
     runner("mean")(*files, "--person", "who", *ledger)
     assert "'ward' is another kind of person" in said(
@@ -350,7 +351,8 @@ def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    (("--person", "whom"), "no column 'whom'"),
+    (("--person", "whom", "--keep", "mean"), "no column 'whom'"),
+    (("--person", "who"), "say what stands for a person: --keep mean"),
     (("--keep", "sum"), "--keep belongs to --person"),
     (("--person", "who", "--join-quoted-lines"), "do not go together"),
     (("--person", "who", "--keep", "median"), "'row', 'mean', 'sum'"),

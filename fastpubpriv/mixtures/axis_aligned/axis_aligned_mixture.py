@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import AxisMixtureMethod, FloatArray, RowsPerPerson
+from fastpubpriv._types import AxisMixtureMethod, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
@@ -253,7 +253,8 @@ def learn_axis_aligned_mixture(
     bounds: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -287,7 +288,7 @@ def learn_axis_aligned_mixture(
         Length of the list of candidates (2 to 5000); the time grows with its square. "dp_em" and "sketch" have no such list.
     {failure_prob}
         It applies to `accuracy` and to the sizes of method="list_decoding".
-    {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
+    {bounds_of_means, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
