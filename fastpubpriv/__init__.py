@@ -28,6 +28,7 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.errors import ReplayError as ReplayError
     from fastpubpriv.errors import SeededNoiseWarning as SeededNoiseWarning
     from fastpubpriv.estimators.coinpress import coinpress_mean as coinpress_mean
+    from fastpubpriv.estimators.count_persons import count_persons as count_persons
     from fastpubpriv.estimators.describe import describe as describe
     from fastpubpriv.estimators.histograms import BinGrid as BinGrid
     from fastpubpriv.estimators.histograms import DyadicBins as DyadicBins
@@ -84,6 +85,7 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.results.mixture import SelectionResult as SelectionResult
     from fastpubpriv.results.models import DescentResult as DescentResult
     from fastpubpriv.results.models import TrainingResult as TrainingResult
+    from fastpubpriv.results.person_counts import PersonCounts as PersonCounts
     from fastpubpriv.results.ranks import GroupQuantiles as GroupQuantiles
     from fastpubpriv.results.ranks import QuantileResult as QuantileResult
     from fastpubpriv.sources import Rows as Rows
@@ -114,6 +116,7 @@ _NAMES = {
     ),
     "estimators.coinpress": ("coinpress_mean",),
     "gaussians.pca": ("private_pca",),
+    "estimators.count_persons": ("count_persons",),
     "estimators.describe": ("describe",),
     "gaussians.coinpress_covariance": ("coinpress_covariance",),
     "gaussians.gaussian": ("estimate_gaussian",),
@@ -143,6 +146,7 @@ _NAMES = {
     "results.histogram": ("HistogramResult",),
     "results.mixture": ("MixtureResult", "SelectionResult"),
     "results.models": ("DescentResult", "TrainingResult"),
+    "results.person_counts": ("PersonCounts",),
     "results.ranks": ("GroupQuantiles", "QuantileResult"),
     "sources": ("Rows",),
     "sources.person_table": ("PersonTable",),

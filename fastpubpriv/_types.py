@@ -53,6 +53,7 @@ Pad = Literal["occupied", "all"]
 PublicOnly = Literal["never", "auto"]
 ReportForm = Literal["direct", "selection"]
 NamedWeight = Literal["optimal", "throw_away", "gaussian", "private"]
+KeysPerPerson = int | Literal["auto"]
 RowWeight = float | NamedWeight
 RowsPerPerson = int | Literal["auto"]
 Score = Literal["minimum_distance", "yatracos", "log_ratio"]
@@ -73,6 +74,7 @@ PlanTask = Literal[
     "select_hypothesis",
     "quantiles",
     "counts",
+    "count_persons",
     "train",
 ]
 TrainMethod = Literal[

@@ -50,8 +50,13 @@ groups : list of texts or of numbers, or mapping, optional
     distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
 person : str or (n_priv,) array-like, optional
     Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
-    (user-level privacy), as with private rows from `persons`. By default each row is protected by itself.
-rows_per_person : int or "auto"
+    (user-level privacy), as with private rows from `persons`; say by `keep` or `rows_per_person` what stands for a person. By
+    default each row is protected by itself.
+keep : "row", "mean" or "sum", optional
+    With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or "sum",
+    their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of persons are treated
+    alike, others are of persons already. "row", which `rows_per_person` implies: rows.
+rows_per_person : int or "auto", optional
     With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is
     spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it. Rows that a person does not have are
     in no count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.

@@ -5,6 +5,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "an answer that no release gave": "test_axis_replay.py::test_catches_an_answer_that_bypasses_release",
         "a clipping radius from private rows": "test_gaussian_replay.py::test_catches_clipping_to_a_private_radius",
         "a budget that is spent twice": "test_record_replay.py::test_spending_twice_is_caught_under_every_notion",
+        "a key of a person that counts twice": "test_count_persons.py"
+        "::test_keys_that_a_person_has_twice_are_caught_by_all_neighbors",
+        "a cell for the padding of persons' keys": "test_count_persons.py::test_padding_in_a_cell_is_caught_by_all_neighbors",
+        "cells of unlisted keys that are not charged": "test_count_persons.py::test_planted_faults_are_caught_by_replays",
         "an array in the order of the source beside persons": "test_arrays_beside_persons.py"
         "::test_planted_fault_an_array_beside_persons_is_caught",
         "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",

@@ -52,7 +52,7 @@ def public_names() -> list[str]:
 PARAMETER_GROUPS = ("Data", "Method", "Account")
 # The rows, and public knowledge about their columns.
 OF_DATA = {
-    "x_priv", "y_priv", "x_pub", "y_pub", "person", "rows_per_person", "label", "column", "columns",
+    "x_priv", "y_priv", "x_pub", "y_pub", "person", "keep", "rows_per_person", "keys_per_person", "label", "column", "columns",
     "bounds", "x_bounds", "y_bounds", "y_scale",
     "center", "radius", "scale", "norm_bound", "covariance", "variance", "weights_pub", "weights_priv",
     "weight_cap", "categories", "reference", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",
@@ -114,7 +114,7 @@ Examples
 
 >>> from fastpubpriv.planning import TASKS, task_arguments
 >>> sorted(TASKS)[:4]
-['axis_aligned_mixture', 'coinpress_mean', 'counts', 'gaussian']
+['axis_aligned_mixture', 'coinpress_mean', 'count_persons', 'counts']
 >>> "n_pub" in task_arguments("mean")
 True
 """,
@@ -202,8 +202,10 @@ GROUPS = (
     Group(
         "counts",
         "Counts",
-        "How many rows have each value of a column, or each combination of the values of several.",
-        top("value_counts", "crosstab", "CountResult", "Comparison"),
+        "How many rows, or different persons, have each value of a column, or each combination of the values of several.",
+        top(
+            "value_counts", "crosstab", "CountResult", "count_persons", "PersonCounts", "Comparison"
+        ),
     ),
     Group(
         "histograms",

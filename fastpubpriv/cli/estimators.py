@@ -35,7 +35,7 @@ def estimator(
 
             # If the function chooses the rows per person, the files are opened with one, for their columns.
             person, keep, k = (settings.get(name) for name in ("person", "keep", "rows_per_person"))
-            chosen = k == "auto" and keep == "row" and person is not None
+            chosen = k == "auto" and keep in (None, "row") and person is not None
             settings |= {"rows_per_person": 1} if chosen else {}
             unopened = by_path or settings.get("by") is not None
             gaps = tolerant and settings.get("clipping") != "gaussian"
@@ -359,3 +359,20 @@ def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
         --keys month=1,2,3 --rho 0.1
     """
     require_pairs(settings)
+
+
+@estimator("count_persons", "Persons by key", by_path=True, x_priv="private_path", person="person")
+def persons(opened: Any, settings: Named, arguments: Named) -> None:
+    """How many different persons have a row of each value of a column, or of each combination of values of several.
+
+    Values are listed by --groups, or are those of the public rows; all others count together. A person counts once for each value.
+
+    person : NAME, required :: Column that says whose row it is; all rows of a person are protected together.
+    by : A,B,..., required :: Columns whose cells are the key of a row.
+    {groups}
+
+    $ fastpubpriv persons --private visits.parquet --person patient --by ward --groups north,south --rho 0.1
+    $ fastpubpriv persons --private visits.parquet --person patient --by ward,month --groups ward=north,south \\
+        --groups month=1,2,3 --rho 0.1 --json out.json
+    """
+    name_groups(settings, arguments)

@@ -22,6 +22,10 @@ from fastpubpriv.sources.person_table import table_of_persons
 from fastpubpriv.sources.public_csv import public_table, refuse_other_numerals
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
 
+UNSAID = (
+    "say what stands for a person: --keep mean (each counts once), --keep sum (totals), --rows-per-person 1 (one row of each, as "
+    "if at random), 3, or auto"
+)
 Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
@@ -198,14 +202,18 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     public = settings.get("public_path")
     person = settings.get("person")
     if person is None:
-        refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
-        refuse(settings.get("rows_per_person", 1) != 1, "--rows-per-person belongs to --person")
+        refuse(settings.get("keep") is not None, "--keep belongs to --person")
+        more = settings.get("rows_per_person") not in (None, 1)
+        refuse(more, "--rows-per-person belongs to --person")
         return private, public
     refuse(not is_table(private), "--person names a column, and .npy files have none: save a table")
+    if "keep" not in settings:  # the function finds the persons itself
+        return private, public
     both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
-    keep = settings["keep"]
-    k = settings["rows_per_person"]
+    keep = settings["keep"] or "row"
+    refuse(keep == "row" and settings["rows_per_person"] is None, UNSAID)
+    k = settings["rows_per_person"] or 1
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
     several = (
         k == 1

@@ -44,6 +44,7 @@ NAMES = {
 GROUPS = {
     "x_priv": "private_path person rows_per_person keep",
     "person": "",
+    "keep": "",
     "rows_per_person": "",
     "x_pub": "public_path",
     "budget": "rho epsilon delta",
@@ -60,11 +61,11 @@ private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or 
 person : NAME, optional
     Column of a private table that says whose row it is: the answer then protects all rows of a person together
     (user-level privacy). Default: each row is protected by itself.
-rows_per_person : int or "auto", default 1
+rows_per_person : int or "auto", optional
     With --person, at most how many rows of a person are used, 1 to 4096, chosen as if at random. For k rows the budget is spent at
     row level with rho / k^2 or epsilon / k. auto: chosen by noisy counts of persons, for a sixteenth of the budget.
-keep : "row", "mean" or "sum", default row
-    With --person, what stands for a person: its rows, or the mean or the sum of each column.
+keep : "row", "mean" or "sum", optional
+    With --person, what stands for a person: the mean or the sum of each column, or with --rows-per-person its rows.
 public_path : file :: Rows that need no protection, at least one, with the same columns.
 rho : NUMBER, optional :: Budget in zero-concentrated DP.
 epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in approximate DP.

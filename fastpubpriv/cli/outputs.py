@@ -39,6 +39,7 @@ from fastpubpriv.results.by_key import CountResult, GroupMeans
 from fastpubpriv.results.comparisons import Comparison, label_of
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
+from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.ranks import QuantileResult
 
 Shown = Any  # a result with a plot
@@ -357,7 +358,7 @@ def result_dict(
         more["correlation"] = plain(result.correlation)
     if isinstance(result, MeanResult):
         more["standard_error"] = plain(result.standard_error)
-    if isinstance(result, MeanResult | GroupMeans | QuantileResult | CountResult):
+    if isinstance(result, MeanResult | GroupMeans | QuantileResult | CountResult | PersonCounts):
         lower, upper = result.confidence_interval(level)
         more["confidence_interval"] = {"level": level, "lower": plain(lower), "upper": plain(upper)}
     return {**result.to_dict(), **more, "warnings": warned}

@@ -28,6 +28,7 @@ CHOICES = (
         "gaussian",
         "quantiles",
         "counts",
+        "count-persons",
         "separated-mixture",
     ),
     *("axis-aligned-mixture", "select-hypothesis", "train"),
@@ -40,8 +41,9 @@ def plan(task: str, **settings: Any) -> None:
 
     Give two of --n-priv, a budget and --error; the third is computed. No data is read, so nothing is spent.
 
-    dim : count, optional :: Columns; for all tasks but counts.
-    cells : count, optional :: counts: number of combinations of keys.
+    dim : count, optional :: Columns; for all tasks but counts and count-persons.
+    cells : count, optional :: counts and count-persons: number of combinations of keys.
+    keys_per_person : count, optional :: count-persons: most keys of a person that count. Default: all.
     n_priv : count, optional :: Private rows.
     {rho, epsilon, delta}
     error : float, optional

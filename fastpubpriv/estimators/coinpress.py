@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, Mode, RowsPerPerson, Steps
+from fastpubpriv._types import FloatArray, Keep, Mode, RowsPerPerson, Steps
 from fastpubpriv.distributions.norms import DRAWS, NormCount, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
@@ -215,7 +215,8 @@ def coinpress_mean(
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -251,7 +252,7 @@ def coinpress_mean(
         Those of the proof have union bounds over rows and steps.
     {failure_prob}
         Used in mode="theory" only.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

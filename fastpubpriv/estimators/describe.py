@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
+from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.distributions import tuning
 from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_grids, divide
 from fastpubpriv.distributions.budget_split import draws as column_draws
@@ -175,7 +175,8 @@ def describe(
     bounds: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -201,7 +202,7 @@ def describe(
         Numbers or vectors between which the values of the columns of numbers are known to lie.
     {columns}
         All of `x_pub`, of numbers or of text.
-    {person, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

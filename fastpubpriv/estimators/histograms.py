@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad, RowsPerPerson
+from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Keep, Pad, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
@@ -171,7 +171,8 @@ def stable_histogram(
     pad: Pad = "occupied",
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -194,7 +195,7 @@ def stable_histogram(
         Number of noise draws: the number of occupied bins, rounded up to a power of two, or of bins that n_priv rows can occupy.
         The result is the same, bit for bit. With "all" the time of this step does not depend on the number of occupied bins
         (that of counting them still does); it is much slower if few bins are occupied.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
         That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
         and histogram; few occupied bins take little memory, whatever the limit.
 

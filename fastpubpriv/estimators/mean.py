@@ -7,6 +7,7 @@ from typing import Any
 from fastpubpriv import session
 from fastpubpriv._types import (
     Clipping,
+    Keep,
     Missing,
     Mode,
     Objective,
@@ -45,7 +46,8 @@ def estimate_mean(
     groups: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -92,7 +94,7 @@ def estimate_mean(
         "theory" uses Lemma 2.2 for one step.
     {by, groups}
         For counts.
-    {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, RowsPerPerson
+from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
 from fastpubpriv.distributions.budget_split import BudgetSplit, divide
 from fastpubpriv.distributions.rank_model import (
     OUTSIDE,
@@ -166,7 +166,8 @@ def quantiles(
     groups: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -184,7 +185,7 @@ def quantiles(
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
     bounds : None or (lowest, highest)
         Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
-    {by, groups, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {by, groups, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,19 +12,25 @@ import numpy as np
 from fastpubpriv import session
 from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, warnings_to
-from fastpubpriv.mechanisms.cells import CellCounts
+from fastpubpriv.estimators.person_sizes import (
+    CELLS,
+    CHOICE_SHARE,
+    MANY_MORE,
+    PersonSizes,
+    release_sizes,
+)
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
-from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.account import announce_debit, before_debit
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.open import without_column
+from fastpubpriv.sources.open import has_column, without_column
 from fastpubpriv.sources.person_table import (
-    MORE_ROWS,
+    KEEP,
     MOST_ROWS,
+    ONE_STANDS_IN,
     PersonRows,
     PersonTable,
     name_of_persons,
@@ -36,15 +40,6 @@ from fastpubpriv.sources.person_table import (
 from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.validation import choice, integer
 
-CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
-CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
-# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above zero at LAST_LEVEL,
-# that of a two-sided interval: 3.5 standard deviations of Gaussian noise, 5.4 of Laplace noise.
-EMPTY_STDS = 2.0
-LAST_LEVEL = 0.999534742
-# In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
-MANY_MORE = "persons_with_more_are_many"
-MOST_LEFT_OUT = 0.02
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 CLIP_STDS = 3.0
 UNLIKE_STDS = 0.2
@@ -57,30 +52,28 @@ def user_level(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(
-        *given: Any, person: Any = None, rows_per_person: RowsPerPerson = 1, **named: Any
+        *given: Any,
+        person: Any = None,
+        keep: Keep | None = None,
+        rows_per_person: RowsPerPerson | None = None,
+        **named: Any,
     ) -> Any:
         x_priv: Any = given[0] if given else named.get("x_priv")
-        if isinstance(rows_per_person, str):
-            choice("rows_per_person", rows_per_person, ("auto",))
-        else:
-            rows_per_person = integer(
-                "rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS
-            )
-        if person is None and rows_per_person != 1:
-            raise InputError(
-                "rows_per_person belongs to person=, the column that says whose row it is"
-            )
+        rule, k = stand_in(person, keep, rows_per_person)
         if person is None and not isinstance(x_priv, PersonTable | Rows):
             return function(*given, **named)
         named.pop("x_priv", None)
         column = person if person is not None else getattr(x_priv, "person", None)
         # it may have the column as well
-        if isinstance(column, str) and "x_pub" in named and named.get("columns") is None:
-            named["x_pub"] = without_column(named["x_pub"], column)
-        if rows_per_person == "auto":
+        if isinstance(column, str) and "x_pub" in named:
+            if rule != "row" and has_column(named["x_pub"], column):
+                named["x_pub"] = table_of_persons(named["x_pub"], column, rule, 1)
+            elif named.get("columns") is None:
+                named["x_pub"] = without_column(named["x_pub"], column)
+        if isinstance(k, str):
             return _with_chosen(call, x_priv, person, given[1:], named)
         if person is not None:
-            x_priv = table_of_persons(x_priv, person, "row", rows_per_person)
+            x_priv = table_of_persons(x_priv, person, rule, k)
         if x_priv.rows_per_person > 1 and "budget" in named:
             named["budget"] = row_budget(named["budget"], x_priv.rows_per_person)
         result = function(x_priv, *given[1:], **named)
@@ -94,6 +87,33 @@ def user_level(function: Function) -> Function:
     return call  # type: ignore[return-value]
 
 
+UNSAID = (
+    "say what stands for a person: keep='mean' (each counts once), keep='sum' (totals), rows_per_person=1 (one row of each, as if "
+    "at random), 3, or 'auto'"
+)
+
+
+def stand_in(
+    person: Any, keep: Keep | None, rows_per_person: RowsPerPerson | None
+) -> tuple[str, RowsPerPerson]:
+    """Return what stands for a person, a value of `keep` and a number of rows; raise InputError if it is not said."""
+    if isinstance(rows_per_person, str):
+        choice("rows_per_person", rows_per_person, ("auto",))
+    elif rows_per_person is not None:
+        rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
+    rule = "row" if keep is None else choice("keep", keep, KEEP)
+    if person is None:
+        if keep is not None or rows_per_person not in (None, 1):
+            raise InputError(
+                "keep and rows_per_person belong to person=, the column that says whose row it is"
+            )
+    elif rule == "row" and rows_per_person is None:
+        raise InputError(UNSAID)
+    elif rule != "row" and rows_per_person not in (None, 1):
+        raise InputError(ONE_STANDS_IN.format(rule))
+    return rule, 1 if rows_per_person is None else rows_per_person
+
+
 def _with_chosen(
     call: Callable[..., Any],
     x_priv: Any,
@@ -105,7 +125,7 @@ def _with_chosen(
     budget = named.get("budget")
     ledger = named.get("ledger")
     if not isinstance(budget, Budget):
-        return call(x_priv, *given, person=person, **named)  # raises
+        return call(x_priv, *given, person=person, rows_per_person=1, **named)  # raises
     share = budget * CHOICE_SHARE
     rest = budget * (1 - CHOICE_SHARE)
     sizes = rows_of_each(x_priv, person)
@@ -196,14 +216,10 @@ class RowsChoice:
     """Choice of the rows per person by noisy counts of persons with 1, 2, 3-4, ... rows: first `prepare`, then `release`."""
 
     run: session.Session
-    measurement: CellCounts
     # standard deviation of noise on a sum of rows of the rest of the budget, with one row per
     # person
     row_noise: float
-    released: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # noisy counts of persons
-    # the same with zeros where noise hides them
-    shrunk: FloatArray = field(default_factory=lambda: np.zeros(CELLS))
-    noise_std: float = 0.0
+    sizes: PersonSizes | None = None
     # of the rows, by the logarithm of k
     shares_used: FloatArray = field(default_factory=lambda: np.zeros(CELLS))
 
@@ -221,71 +237,27 @@ class RowsChoice:
         rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
         run = session.start(name, rows, share, draws=CELLS, **asked)
         run.account.spending.grid("count", CELLS, rows.n)  # raises if the noise is out of range
-        edges = np.ldexp(1.0, np.arange(CELLS - 1)) + 0.5
-        noise = spending_of(rest, CELLS).std("sum")
-        return cls(run, CellCounts(edges=[edges]), noise)
+        return cls(run, spending_of(rest, CELLS).std("sum"))
 
     def release(self) -> int:
         """Debit; return the number of rows with the least predicted error of a mean."""
-        most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
         with self.run.paid():
-            released = self.run.release(
-                self.measurement, name="rows per person", cost=self.run.account.allowance
-            )
-            self.released = released.value
-            self.noise_std = released.noise_std
-            law = self.run.account.spending.law
-            surely = deviations(law, LAST_LEVEL) * released.noise_std
-            occupied = np.flatnonzero(released.value > surely)
-            counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
-            counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
-            self.shrunk = counts
-            # rows of a person in the middle of a cell
-            typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)
-            rows_used = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
-            self.shares_used = rows_used / max(float(typical @ counts), float(rows_used[-1]))
+            cost = self.run.account.allowance
+            self.sizes = sizes = release_sizes(self.run, CELLS, cost, "rows per person")
+            rows_used = np.maximum(sizes.used(sizes.most, sizes.shrunk), 1.0)
+            rows_of_all = float(sizes.typical @ sizes.shrunk)
+            self.shares_used = rows_used / max(rows_of_all, float(rows_used[-1]))
             # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
-            noise_error = (CLIP_STDS * most * self.row_noise / rows_used) ** 2
+            noise_error = (CLIP_STDS * sizes.most * self.row_noise / rows_used) ** 2
             error = noise_error + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - self.shares_used)) ** 2
             return 1 << int(np.argmin(error))
 
     def record(self, k: int) -> dict[str, Any]:
         """Return the record of the release, with the rows in use and the persons that have more."""
         cell = k.bit_length() - 1
-        law = self.run.account.spending.law
-        beyond = slice(cell + 1, None)
-        more = persons_with_more(
-            self.released[beyond], self.shrunk[beyond], self.noise_std, law, self.run.rows.n
-        )
+        more = {} if self.sizes is None else self.sizes.with_more(cell)
         share = float(min(self.shares_used[cell], 1.0))
         return {**self.run.log[0], "rows_per_person": k, "share_of_rows_used": share, **more}
-
-
-def persons_with_more(
-    released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, n: int
-) -> dict[str, Any]:
-    """Return the share of n persons in cells of more rows than are used, its 95 % interval, and whether it is above MOST_LEFT_OUT.
-
-    `released` are the noisy counts of these cells, `shrunk` the same with zeros where noise hides them.
-    """
-    count = min(float(shrunk.sum()), float(n))
-    highest = float(released.sum()) + deviations(law, 0.95) * noise_std * math.sqrt(len(released))
-    upper = min(max(highest, count), float(n))
-    lower = min(least_count(released, shrunk, noise_std, law, 0.95), count)
-    surely = least_count(released, shrunk, noise_std, law, 0.98)  # a lower end at 99 %
-    shares = dict(zip(MORE_ROWS, (count / n, lower / n, upper / n), strict=True))
-    return {**shares, MANY_MORE: surely > MOST_LEFT_OUT * n}
-
-
-def least_count(
-    released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, level: float
-) -> float:
-    """Return the lower end of a two-sided interval at `level` for the number of persons in all cells."""
-    # No cell is negative, so the lower end for some cells holds for all: the best of those from a cell to the last one seen.
-    visible = int(np.append(-1, np.flatnonzero(shrunk))[-1]) + 1
-    sums = np.cumsum(released[:visible][::-1])
-    width = deviations(law, level, max(visible, 1)) * noise_std * np.sqrt(np.arange(1, visible + 1))
-    return max(float(np.max(sums - width, initial=0.0)), 0.0)
 
 
 @shared_docs

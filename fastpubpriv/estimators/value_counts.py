@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, RowsPerPerson, column_of
+from fastpubpriv._types import FloatArray, Keep, RowsPerPerson, column_of
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
@@ -410,7 +410,8 @@ def value_counts(
     round_to: int = 1,
     max_bytes: int = 24,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -440,7 +441,7 @@ def value_counts(
         Round the counts for readers (`published`) and the ends of their intervals to multiples of this, such as 100.
     max_bytes : int
         Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
-    {person, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -516,7 +517,8 @@ def crosstab(
     top: int | None = None,
     round_to: int = 1,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -539,7 +541,7 @@ def crosstab(
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
     round_to : int
         Round the counts for readers (`published`) and the ends of their intervals to multiples of this, such as 100.
-    {person, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

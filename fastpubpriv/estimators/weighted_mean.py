@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, NamedWeight, RowsPerPerson, RowWeight
+from fastpubpriv._types import FloatArray, Keep, NamedWeight, RowsPerPerson, RowWeight
 from fastpubpriv.distributions.norms import DRAWS, NormCount
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.column_means import MOST_BEYOND, with_report
@@ -327,7 +327,8 @@ def weighted_mean(
     project: bool = True,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -365,7 +366,7 @@ def weighted_mean(
         public mean with norm_bound="auto", else zero.
     project : bool
         Project the answer onto the ball, or into the bounds (post-processing; never increases the error if the mean lies there).
-    {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, Mode, RowsPerPerson
+from fastpubpriv._types import FloatArray, Keep, Mode, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.output_bounds import Box, narrowed
 from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
@@ -72,7 +72,8 @@ def coinpress_covariance(
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -99,7 +100,7 @@ def coinpress_covariance(
         Number of rounds. The last spends 3/4 of the budget.
     {mode, failure_prob}
         Used in mode="theory" only.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

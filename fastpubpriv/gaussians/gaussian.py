@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastpubpriv import session
-from fastpubpriv._types import CovarianceMethod, Mode, RowsPerPerson, Structure
+from fastpubpriv._types import CovarianceMethod, Keep, Mode, RowsPerPerson, Structure
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gaussians.gaussian_methods import choose_method
@@ -33,7 +33,8 @@ def estimate_gaussian(
     bounds: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -81,7 +82,7 @@ def estimate_gaussian(
         The other methods' bound on the condition number of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {bounds_of_means, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

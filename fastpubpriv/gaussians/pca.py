@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
+from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.distributions.norms import DRAWS, Norms
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.column_means import warn_if_bounds_are_wrong
@@ -57,7 +57,8 @@ def private_pca(
     x_pub: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -86,7 +87,7 @@ def private_pca(
     x_pub : (n_pub, dim), optional
         Public rows, at least two distinct ones. Their second moment is averaged with the private one by inverse variance; the
         weight is a function of public and released numbers, and small if the two disagree.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import RowsPerPerson, Score, SelectionLaw, SelectionMethod
+from fastpubpriv._types import Keep, RowsPerPerson, Score, SelectionLaw, SelectionMethod
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms import selection
@@ -98,7 +98,8 @@ def select_hypothesis(
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -146,7 +147,7 @@ def select_hypothesis(
         that are poor at most rows.
     {failure_prob}
         It is the failure probability of the bound `slack` of the result.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

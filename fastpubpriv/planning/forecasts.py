@@ -14,6 +14,7 @@ from fastpubpriv.distributions.budget_split import divide
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import grouping, quantiles, radii
 from fastpubpriv.estimators.coinpress import Predictor, predict_from_ball
+from fastpubpriv.estimators.count_persons import KeyPlan, checked_limit
 from fastpubpriv.estimators.group_means import predict_groups
 from fastpubpriv.estimators.mean_methods import BALL, MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
@@ -23,6 +24,7 @@ from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight
 from fastpubpriv.gaussians.gaussian_methods import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.gaussians.gaussian_methods import choose_method
 from fastpubpriv.gaussians.gaussian_options import Options
+from fastpubpriv.mechanisms.person_keys import changed_cells
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.shared_docs import FAILURE_PROB
@@ -274,3 +276,22 @@ def plan_counts(*, cells: int) -> Forecast:
         return std / n_priv, {"count_std": std, "smallest_share": SEEN_STDS * std / n_priv}
 
     return Forecast(predict=predict, unit="share of the rows, standard deviation of the noise")
+
+
+def plan_count_persons(*, cells: int, keys_per_person: int | None = None) -> Forecast:
+    """Forecast the noise of a count of `count_persons`, of which this many keys of a person count; None: all."""
+    many = validation.integer("cells", cells, minimum=3, maximum=MOST_CELLS)
+    limit = many if keys_per_person is None else checked_limit(keys_per_person, many)
+    if limit is None:
+        raise InputError(
+            "plan('count_persons') needs a number as keys_per_person=, or none: all keys"
+        )
+    of_counts = KeyPlan(many, limit)
+    changed = changed_cells(limit, many)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        spending = spending_of(budget, many + of_counts.side_cells)
+        std = spending.std("keys", changed, of_counts.share)
+        return std / n_priv, {"count_std": std, "smallest_share": SEEN_STDS * std / n_priv}
+
+    return Forecast(predict=predict, unit="share of the persons, standard deviation of the noise")

@@ -30,7 +30,15 @@ class _Tasks(dict[str, Any]):
 
 TASKS: Mapping[str, Callable[..., forecasts.Forecast]] = _Tasks(
     dict.fromkeys(
-        ("mean", "coinpress_mean", "weighted_mean", "gaussian", "quantiles", "counts"),
+        (
+            "mean",
+            "coinpress_mean",
+            "weighted_mean",
+            "gaussian",
+            "quantiles",
+            "counts",
+            "count_persons",
+        ),
         "fastpubpriv.planning.forecasts",
     )
     | dict.fromkeys(
@@ -242,7 +250,7 @@ def plan(
     ----------
     task : str
         One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean`), "coinpress_mean", "weighted_mean",
-        "gaussian" (`estimate_gaussian`), "quantiles", "counts" (`value_counts`, `crosstab`), "separated_mixture"
+        "gaussian" (`estimate_gaussian`), "quantiles", "counts" (`value_counts`, `crosstab`), "count_persons", "separated_mixture"
         (`learn_separated_mixture`), "axis_aligned_mixture" (`learn_axis_aligned_mixture`), "select_hypothesis", "train".
     n_priv, budget, error
         Private rows; privacy budget; target error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
@@ -252,15 +260,16 @@ def plan(
         in its standard deviations; that of "select_hypothesis", and of method "list_decoding", is the slack beyond three times the
         best total variation in the list. That of "train" is the excess of the loss over that of the best coefficients: of
         the squared error, in units of the labels' variance, or of the log-loss.
-        Those of "quantiles" and "counts" are shares of the rows.
+        Those of "quantiles" and "counts" are shares of the rows, that of "count_persons" is a share of the persons (`n_priv`).
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     arguments
         Those of the task; others raise InputError. Meaning and defaults are those of the estimator, unless stated otherwise:
 
-        - all tasks but "counts": `dim`, the number of columns (required).
+        - all tasks but "counts" and "count_persons": `dim`, the number of columns (required).
         - "quantiles": `n_pub` (at least 1), `q`, and `groups`, the number of groups of equal size.
         - "counts": `cells`, the number of combinations of keys (required).
+        - "count_persons": `cells` (required), and `keys_per_person`, a number; by default all keys count.
         - "mean": `n_pub` (at least 1), `clipping`; `groups` for `by=`, all of equal size;
           with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,
           `mode`, `failure_prob`.

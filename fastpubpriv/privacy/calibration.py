@@ -167,8 +167,12 @@ def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
 
 
 @lru_cache(maxsize=256)
-def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
+def gaussian_count_grid(
+    rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS, *, changed: int = 2
+) -> Grid:
     """The finest grid for counts of disjoint cells with Gaussian noise, S steps per row: 2 S^2/(2 4^m) <= rho, exactly.
+
+    Neighbors differ by one in at most two cells; or in `changed` cells, where a row may count in several: changed S^2/(2 4^m).
 
     Examples
     --------
@@ -176,7 +180,8 @@ def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> 
     >>> grid.quant_bound, grid.event.rho
     (67108864, Fraction(1, 4))
     """
-    return _finest("gaussian", rho, cells, n, lambda s, _: 2 * s * s, cells=True)
+    cost = whole(changed, "changed")
+    return _finest("gaussian", rho, cells, n, lambda s, _: cost * s * s, cells=True)
 
 
 @lru_cache(maxsize=256)
@@ -236,9 +241,15 @@ def laplace_parts_gram_grid(epsilon: Number, parts: int, side: int, n: int) -> G
 
 
 @lru_cache(maxsize=256)
-def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
-    """The finest grid for counts of disjoint cells with discrete Laplace noise, S steps per row: 2 S <= epsilon 2^m, exactly."""
-    return _finest("laplace", epsilon, cells, n, lambda s, _: 2 * s, cells=True)
+def laplace_count_grid(
+    epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS, *, changed: int = 2
+) -> Grid:
+    """The finest grid for counts of disjoint cells with discrete Laplace noise, S steps per row: 2 S <= epsilon 2^m, exactly.
+
+    Neighbors differ by one in at most two cells; or in `changed` cells: changed S <= epsilon 2^m.
+    """
+    cost = whole(changed, "changed")
+    return _finest("laplace", epsilon, cells, n, lambda s, _: cost * s, cells=True)
 
 
 Lineage = tuple[str, ...]  # as in `Clusters`

@@ -13,12 +13,14 @@ sum       sqrt(2 / c)                            sqrt(8 D) / c
 parts     sqrt(2 / c)                            4 sqrt(D) / c
 count     1 / sqrt(c)                            sqrt(8) / c
 counts    sqrt(h / c)                            sqrt(8) h / c
+keys      sqrt(k / (2 c))                        sqrt(2) k / c
 moment    1 / sqrt(c)                            2 sqrt(d (d + 3) / 2) / c; between clusters 2 (d + 1) / c
 shared    1 / sqrt(c)                            sqrt(2) (d + 1) / c
 groups    sqrt(2 D / c)                          sqrt(2) (5/2) D / c, for two groups or more
 ========  =====================================  ==============================================================
 
-"count" is of the cells of one histogram, "counts" of those of h histograms. "parts" is the sum of both parts of rows that are
+"count" is of the cells of one histogram, "counts" of those of h histograms, "keys" of those of one histogram of which neighbors
+differ in k. "parts" is the sum of both parts of rows that are
 divided at half of their bound. "moment" is the diagonal of the Gaussian orthogonal ensemble with the same effect; "shared" is an
 entry of the diagonal of one of several second moments of rows that share one ball. "groups" are sums of the rows of each group, in
 half boxes.
@@ -33,6 +35,7 @@ one vector of      squared l2, stay     squared l2, move     l1, stay           
 Gram matrices      2 Q^4                2 Q^4                isqrt(D (D + 3)/2 Q^4)   2 floor((D + 1) Q^2/2)
 sums               4 Q^2                2 Q^2                isqrt(4 D Q^2)           2 isqrt(D Q^2)
 counts             0                    2 S^2                0                        2 S
+keys               k S^2                k S^2                k S                      k S
 cells in a cluster 2 S^2                2 S^2                2 S                      2 S
 =================  ===================  ===================  =======================  =========================
 
@@ -63,8 +66,8 @@ from fastpubpriv.privacy.conversions import Law
 from fastpubpriv.privacy.events import Event, GaussianEvent, LaplaceEvent
 
 Value = TypeVar("Value")
-Std = Literal["sum", "parts", "count", "counts", "moment", "shared", "groups"]
-OfGrid = Literal["sum", "parts", "count", "moment", "shared"]
+Std = Literal["sum", "parts", "count", "counts", "keys", "moment", "shared", "groups"]
+OfGrid = Literal["sum", "parts", "count", "keys", "moment", "shared"]
 OfClusters = Literal["sum", "moment", "count", "cells"]
 WHOLE = Fraction(1)
 
@@ -179,7 +182,8 @@ class Spending(ABC):
         """Return the finest grid on which a release about n rows costs at most the amount; InputError if there is none.
 
         "sum" is of `dim` coordinates, "parts" of `parts` parts of `dim` coordinates each; "count" of `dim` cells in `parts`
-        histograms; "moment" of side `dim`, "shared" of `parts` second moments of side `dim`.
+        histograms, "keys" of `dim` cells of one histogram, `parts` of which differ between neighbors; "moment" of side `dim`,
+        "shared" of `parts` second moments of side `dim`.
         """
 
     @staticmethod
@@ -294,6 +298,8 @@ class GaussianSpending(Spending):
         cost = self._cost(share)
         if kind == "counts":
             return math.sqrt(dim / cost)
+        if kind == "keys":
+            return math.sqrt(dim / (2.0 * cost))
         if kind == "groups":
             return math.sqrt(2.0 * dim / cost)
         if kind in ("count", "moment", "shared"):
@@ -329,6 +335,8 @@ class GaussianSpending(Spending):
         if kind == "count":
             counts = calibration.gaussian_count_grid(self.allowance / parts, dim, n)
             return _of_histograms(counts, parts)
+        if kind == "keys":
+            return calibration.gaussian_count_grid(self.allowance, dim, n, changed=parts)
         if kind == "sum":
             return calibration.gaussian_sum_grid(self.allowance, dim, n)
         if kind == "parts":
@@ -420,6 +428,8 @@ class LaplaceSpending(Spending):
             return math.sqrt(8.0) / cost
         if kind == "counts":
             return math.sqrt(8.0) * dim / cost
+        if kind == "keys":
+            return math.sqrt(2.0) * dim / cost
         if kind == "groups":
             return math.sqrt(2.0) * 2.5 * dim / cost
         if kind == "shared":
@@ -457,6 +467,8 @@ class LaplaceSpending(Spending):
         if kind == "count":
             counts = calibration.laplace_count_grid(self.allowance / parts, dim, n)
             return _of_histograms(counts, parts)
+        if kind == "keys":
+            return calibration.laplace_count_grid(self.allowance, dim, n, changed=parts)
         if kind == "sum" or (kind == "parts" and parts == 1):
             return calibration.laplace_sum_grid(self.allowance, dim, n)
         if kind == "parts":

@@ -272,11 +272,19 @@ class MeanResult(Result, Comparable):
         """Return the sums of the columns over their non-missing values, and lower and upper ends of intervals, (dim,) each.
 
         A sum is the mean times the number of values, which is n_priv minus the released number of missing ones (with its noise in
-        the interval). Where the privacy unit is a person, it is the sum of at most `rows_per_person` rows of each person (or, from
-        `persons(keep="mean")` or "sum", of the one row of each), not of all rows. The ends come from those of the mean, which
-        include sampling, so that they hold for the sum of these rows and for the expected sum of as many rows of the population.
-        NaN where missing values were not counted.
+        the interval). Where the privacy unit is a person, `keep="sum"` gives the sum of all rows, and `keep="mean"` that of the
+        means of persons. The ends come from those of the mean, which include sampling, so that they hold for the sum of these rows
+        and for the expected sum of as many rows of the population. NaN where missing values were not counted.
+
+        Raises
+        ------
+        InputError
+            For at most k rows of each person, which have no total of the table.
         """
+        if self.about.startswith("at most"):
+            raise InputError(
+                f"{self._rows_in_use} have no total of the table: pass keep='sum', whose sum is that of all rows"
+            )
         lower, upper = self.confidence_interval(level)
         most_rows = float(self._most_rows)
         missing = np.zeros(self.dim)

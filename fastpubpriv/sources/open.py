@@ -310,9 +310,14 @@ class OtherColumns(DerivedTable):
         )
 
 
+def has_column(table: Any, name: str) -> bool:
+    """Return whether a table or file has a column of this name."""
+    return name in (names_of_table(table) or ())
+
+
 def without_column(table: Any, name: str) -> Any:
     """Return the rows of a table or file without the column of this name; return what has no such column unchanged."""
-    if name not in (names_of_table(table) or ()):
+    if not has_column(table, name):
         return table
     if tables.is_frame(table):
         return table[[label for label in table.columns if str(label) != name]]

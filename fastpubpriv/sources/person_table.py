@@ -52,6 +52,10 @@ _MARK = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
 _BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 buckets for a person
 
+ONE_STANDS_IN = (
+    'keep={!r} makes one row of each person: leave out rows_per_person, or pass keep="row"'
+)
+NO_PERSONS = "no row has an identifier of a person: name the column that has them by person="
 _UNREAD = "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
 
 Marks = NDArray[np.uint64]
@@ -85,7 +89,7 @@ class PersonRows(ArrayRows):
         """See `Rows.presence`."""
         if self._filled is None:
             return None
-        there = _room((self.n, 1), np.nan)
+        there = room_for((self.n, 1), np.nan)
         there[self._filled[self._filled >= 0]] = 1.0
         return PersonRows(there, self.kind, None, self.persons, about=self.about)
 
@@ -130,9 +134,7 @@ class PersonTable(DerivedTable):
         n: int,
     ) -> None:
         if not n:
-            raise InputError(
-                "no row has an identifier of a person: name the column that has them by person="
-            )
+            raise InputError(NO_PERSONS)
         self.source = source
         self.keep = keep
         self.n = n
@@ -217,7 +219,7 @@ class PersonTable(DerivedTable):
 
 def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArray, int]:
     """Return for each row its target among persons * k rows (-1: dropped), and the number of persons, ordered by their hash."""
-    to = _room((ids.n,), -1)
+    to = room_for((ids.n,), -1)
     persons = 0
     for bucket in _buckets(_records(ids, source, person), 24 * ids.n > SPOOL_BYTES):
         places = _of_bucket(*bucket, k)
@@ -227,7 +229,7 @@ def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArra
     return to, persons
 
 
-def _room(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
+def room_for(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
     """Return a filled array, in memory or, if large, in an unnamed temporary file that is deleted with its last mapping."""
     dtype = np.asarray(fill).dtype
     if 8 * math.prod(shape) <= SPOOL_BYTES:
@@ -251,7 +253,9 @@ def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray
     if copy.any():
         # Each copy of a row gets a distinct hash; otherwise frequent values of a person would be selected as rarely as others.
         number = at - np.maximum.accumulate(np.where(copy, 0, at))
-        content = np.where(copy, _mixed(content + number.astype(np.uint64) * _COPY), content)
+        content = np.where(
+            copy, hash_of_numbers(content + number.astype(np.uint64) * _COPY), content
+        )
         order = order[np.lexsort((content, mark))]
     begin = np.flatnonzero(first)
     rank = at - np.repeat(begin, np.diff(np.append(begin, len(mark))))
@@ -300,7 +304,9 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.
         identifiers = stream.read(begin, begin + len(contents))
         there = np.flatnonzero(~np.isnan(identifiers[:, 0]))
         mark = _marks(identifiers[there, 0])
-        yield np.stack([mark, _mixed(contents[there] + mark), (begin + there).astype(np.uint64)])
+        yield np.stack(
+            [mark, hash_of_numbers(contents[there] + mark), (begin + there).astype(np.uint64)]
+        )
         begin += len(contents)
     stream.finish(0)
 
@@ -326,7 +332,7 @@ def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
             if words is not None:
                 cell = np.where(missing, beside[:, j], cell)
                 missing = np.isnan(cell)
-            total += np.where(missing, np.uint64(0), _mixed(cell.view(np.uint64) ^ key))
+            total += np.where(missing, np.uint64(0), hash_of_numbers(cell.view(np.uint64) ^ key))
         yield total
 
 
@@ -369,7 +375,7 @@ def _other_names(source: Any, person: str | None) -> list[Any] | None:
 
 def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
     """Return an array of `count` rows filled in one pass with the selected rows; NaN where a person has no more rows."""
-    out = _room((count, rows.dim), np.nan)
+    out = room_for((count, rows.dim), np.nan)
     begin = 0
     for chunk in rows.chunks():
         place = to[begin : begin + len(chunk)]
@@ -399,7 +405,7 @@ def _added(rows: Rows, of_row: IntArray, count: int, keep: str) -> FloatArray:
         return total if keep == "sum" else total / counts
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def hash_of_numbers(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return numbers hashed by the finalizer of SplitMix64: each input bit affects all output bits."""
     mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -408,17 +414,24 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _marks(identifiers: FloatArray) -> Marks:
     """Return a distinct hash for each identifier; persons are ordered by it."""
-    return _mixed((identifiers.astype(np.float64) + 0.0).view(np.uint64) + _MARK)
+    return hash_of_numbers((identifiers.astype(np.float64) + 0.0).view(np.uint64) + _MARK)
+
+
+def marked_people(ids: Rows) -> tuple[IntArray, Marks]:
+    """Return the index of the person of each row (-1: no identifier), and the hashes of the persons by index."""
+    numbers = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
+    encoded = pa.array(numbers, from_pandas=True).dictionary_encode()
+    marks = _marks(encoded.dictionary.to_numpy())
+    order = np.argsort(marks)
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order], rank[-1] = np.arange(len(order)), -1
+    return rank[encoded.indices.fill_null(len(order)).to_numpy()], marks[order]
 
 
 def people_of(ids: Rows) -> tuple[IntArray, int]:
     """Return the index of the person of each row (-1: no identifier), and the number of persons."""
-    numbers = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
-    encoded = pa.array(numbers, from_pandas=True).dictionary_encode()
-    order = np.argsort(_marks(encoded.dictionary.to_numpy()))
-    rank = np.empty(len(order) + 1, dtype=np.int64)
-    rank[order], rank[-1] = np.arange(len(order)), -1
-    return rank[encoded.indices.fill_null(len(order)).to_numpy()], len(order)
+    of_row, marks = marked_people(ids)
+    return of_row, len(marks)
 
 
 def table_of_persons(
@@ -428,9 +441,7 @@ def table_of_persons(
     rule = choice("keep", keep, KEEP)
     k = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
     if k > 1 and rule != "row":
-        raise InputError(
-            f'keep={rule!r} makes one row of each person: leave out rows_per_person, or pass keep="row"'
-        )
+        raise InputError(ONE_STANDS_IN.format(rule))
     ids = _ids(x_priv, person)
     if persons is not None:
         return PersonTable(x_priv, person, ids.n, rule, k, np.full(0, -1), persons)
@@ -451,6 +462,14 @@ def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
     """Return the number of rows of each person, (persons,): private."""
     of_row, count = call_guarded(lambda: people_of(_ids(x_priv, person)), _UNREAD)
     return np.bincount(of_row[of_row >= 0], minlength=count).astype(np.float64)
+
+
+def people_of_table(x_priv: Any, person: Any) -> tuple[IntArray, Marks]:
+    """Return what `marked_people` does for the identifiers of a table; InputError if no row has one."""
+    of_row, marks = call_guarded(lambda: marked_people(_ids(x_priv, person)), _UNREAD)
+    if not len(marks):
+        raise InputError(NO_PERSONS)
+    return of_row, marks
 
 
 def _ids(x_priv: Any, person: Any) -> Rows:

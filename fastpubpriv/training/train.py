@@ -12,7 +12,15 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import BoolArray, FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
+from fastpubpriv._types import (
+    BoolArray,
+    FitMethod,
+    Keep,
+    LossName,
+    RowsPerPerson,
+    Tails,
+    TrainMethod,
+)
 from fastpubpriv.errors import warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.gradient.gradient_problem import (
@@ -78,7 +86,8 @@ def train(
     method: TrainMethod | Descent | Exponential | OutputPerturbation = "auto",
     tails: Tails = "any",
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -107,7 +116,7 @@ def train(
         and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
         "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
-    {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -181,7 +190,8 @@ def linear_regression(
     method: FitMethod = "auto",
     tails: Tails = "any",
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -198,7 +208,7 @@ def linear_regression(
         "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
         dominates. All have intervals; `train` also compares methods that have none.
     {tails}
-    {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -266,7 +276,8 @@ def logistic_regression(
     method: FitMethod = "auto",
     tails: Tails = "any",
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -283,7 +294,7 @@ def logistic_regression(
         "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
         dominates. All have intervals; `train` also compares methods that have none.
     {tails}
-    {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------

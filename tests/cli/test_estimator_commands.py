@@ -16,6 +16,7 @@ from fastpubpriv import (
     GroupQuantiles,
     HistogramResult,
     Ledger,
+    PersonCounts,
     QuantileResult,
 )
 
@@ -29,7 +30,7 @@ FILES = {
     "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
     "describe": ("--private", "flights.parquet", "--public", "few.parquet"),
     "mean": ("--private", "flights.parquet", "--public", "few.parquet"), "counts": ("--private", "flights.parquet"),
-    "crosstab": ("--private", "flights.parquet"),
+    "crosstab": ("--private", "flights.parquet"), "persons": ("--private", "flights.parquet"),
 }  # fmt: skip
 
 
@@ -233,6 +234,19 @@ def test_how_many_rows_of_each_person_is_chosen(outputs):
     assert "belongs to --person" in said(call("mean", *auto, code=2))
 
 
+def test_persons_by_key(outputs):
+    options, read = outputs
+    given = ("--person", "distance", "--by", "carrier", "--groups", "UA,B6", "--rho", "1")
+    assert "all keys of each of" in call("persons", *given, *options).stdout
+    result = result_in(read(), PersonCounts)
+    assert result.keys == (("UA",), ("B6",), ("(other)",), ("(missing)",))
+    named = ("--groups", "carrier=UA", "--groups", "delay=1,2", "--keys-per-person", "2")
+    both = ("--person", "distance", "--by", "carrier,delay", *named, "--rho", "1", "--quiet")
+    assert answer("persons", *both)["keys_per_person"] == 2
+    whose = ("--person", "distance", "--by", "distance", "--groups", "1", "--rho", "1")
+    assert "says whose row it is" in said(call("persons", *whose, code=2))
+
+
 def test_counts_and_crosstab(outputs):
     options, read = outputs
     said = call("counts", "--column", "carrier", "--keys", "UA,B6", "--rho", "1", *options).stdout
@@ -327,9 +341,10 @@ def visits(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", [
-    ("mean", "--columns", "cost", "--keep", "sum"), ("mean", "--columns", "cost", "--by", "ward"),
-    ("describe", "--columns", "cost,ward"), ("quantiles", "--columns", "cost"),
-    ("train", "--label", "cost", "--categories", "ward"),
+    ("mean", "--columns", "cost", "--keep", "sum"),
+    ("mean", "--columns", "cost", "--by", "ward", "--rows-per-person", "1"),
+    ("describe", "--columns", "cost,ward", "--rows-per-person", "1"), ("quantiles", "--columns", "cost", "--keep", "mean"),
+    ("train", "--label", "cost", "--categories", "ward", "--rows-per-person", "1"),
 ])  # fmt: skip
 def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, command):
     files, persons = visits
@@ -345,7 +360,7 @@ def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, comma
 
 
 def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
-    files = (*visits[0], "--columns", "cost", "--rho", "0.1")
+    files = (*visits[0], "--columns", "cost", "--rho", "0.1", "--keep", "mean")
     ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=1")
     runner("mean")(*files, "--person", "who", *ledger)
     assert "'ward' is another kind of person" in said(
@@ -358,7 +373,8 @@ def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    (("--person", "whom"), "no column 'whom'"),
+    (("--person", "whom", "--keep", "mean"), "no column 'whom'"),
+    (("--person", "who"), "say what stands for a person: --keep mean"),
     (("--keep", "sum"), "--keep belongs to --person"),
     (("--person", "who", "--join-quoted-lines"), "do not go together"),
     (("--person", "who", "--keep", "median"), "'row', 'mean', 'sum'"),

@@ -365,6 +365,7 @@ def test_too_few_public_rows_give_no_intervals(structure, m, dim, reason):
 
 
 PERSONS = {"person": np.arange(19_960) // 2}
+ONE_ROW = {**PERSONS, "rows_per_person": 1}
 # Each argument of `estimate_gaussian` that decides about the answer, with what it is tried.
 ARGUMENTS = {
     "failure_prob": [{"failure_prob": 0.2}],
@@ -376,7 +377,8 @@ ARGUMENTS = {
     "bounds": [{"bounds": (-50.0, 50.0)}, {"bounds": (6.0, 9.0)}],
     "structure": [{"structure": each} for each in get_args(Structure)],
     "method": [{"method": each} for each in get_args(CovarianceMethod)],
-    "person": [PERSONS, {**PERSONS, "structure": "public"}],
+    "person": [ONE_ROW, {**ONE_ROW, "structure": "public"}],
+    "keep": [{**PERSONS, "keep": "mean"}, {**PERSONS, "keep": "sum"}],
     "rows_per_person": [{**PERSONS, "rows_per_person": each} for each in (2, "auto")],
 }
 NEUTRAL = {"x_priv", "x_pub", "budget", "columns", "ledger", "random_state", "threads", "progress"}

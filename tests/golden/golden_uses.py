@@ -70,7 +70,7 @@ USES: dict[str, dict[str, Use]] = {
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
         "interval_parts": lambda result: result.interval_parts(0.9),
-        "sum": lambda result: list(result.sum(0.9)),
+        "sum": lambda result: [] if result.about.startswith("at most") else list(result.sum(0.9)),
         "missing_rows": lambda result: [] if result.report is None else result.missing_rows,
         "complete_rows_interval": complete,
     },

@@ -31,10 +31,7 @@ def mean_by(person, ledger, **more):
         VISITS,
         x_pub=pd.DataFrame({"cost": [0.0, 1.0]}),
         columns=["cost"],
-        person=person,
-        budget=PART,
-        ledger=ledger,
-        **more,
+        **{"person": person, "rows_per_person": 1, "budget": PART, "ledger": ledger, **more},
     )
 
 
@@ -67,7 +64,8 @@ def test_every_door_to_a_ledger_names_the_person():
         "a name of a series": lambda ledger: mean_by(VISITS["doctor"], ledger),
         "a name of a polars series": lambda ledger: mean_by(polars.Series("doctor", VISITS["doctor"].to_numpy()), ledger),
         "another function": lambda ledger: fpp.value_counts(
-            VISITS[["doctor", "cost"]].round(), column="cost", keys=[0.0, 1.0], person="doctor", budget=PART, ledger=ledger
+            VISITS[["doctor", "cost"]].round(), column="cost", keys=[0.0, 1.0], person="doctor", rows_per_person=1, budget=PART,
+            ledger=ledger,
         ),
         "a debit by hand": lambda ledger: ledger.debit(PART, name="x", person="doctor"),
     }  # fmt: skip
@@ -105,7 +103,8 @@ def test_a_name_that_cannot_be_recorded_is_refused_before_the_debit():
     log = []
     rows = SpyRows(np.zeros((700, 1)), log)
     who = VISITS["patient"].rename("two\nlines")
-    raises(InputError, "person must be a printable text", fpp.coinpress_mean, rows, person=who, center=0.0, radius=1.0,
+    raises(InputError, "person must be a printable text", fpp.coinpress_mean, rows, person=who, rows_per_person=1,
+           center=0.0, radius=1.0,
            budget=PART, ledger=ledger)  # fmt: skip
     assert ledger.spent.is_zero
     raises(

@@ -230,7 +230,7 @@ ESTIMATED = np.array([0, 1, 2, 4, 5, 6])  # of [intercept, terms]: all but AA an
 ASKED = {
     "rows": {},
     "weights": {"weights_priv": "w", "weights_pub": "w", "weight_cap": 1.0},
-    "persons, few public rows": {"person": "id", "m": 40},
+    "persons, few public rows": {"person": "id", "rows_per_person": 1, "m": 40},
 }
 
 

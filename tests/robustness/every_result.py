@@ -56,6 +56,10 @@ MADE = {
         keys={"age": [1, -1], SECOND: [1, -1]}, budget=ZCDP(1),
     ),
     "Comparison": lambda: MADE["GroupMeans"]().ratio(1.0, -1.0),
+    "PersonCounts": lambda: seeded(
+        fpp.count_persons, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), person=np.arange(3000) // 2,
+        by=["age", SECOND], groups={"age": [1, -1], SECOND: [1, -1]}, budget=ZCDP(1), keys_per_person=2,
+    ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
         fpp.stable_histogram, ROWS, bins=[fpp.BinGrid(width=1.0), fpp.DyadicBins()], budget=STRONG

@@ -278,6 +278,17 @@ CALLS = {
             "columns": [["a"], ["b", "a"], ["a", "a"], ["c"], [], "a", None, [0, 1]],
         },
     ),
+    "count_persons": Call(
+        fpp.count_persons, rows=SIGNS, named=True,
+        options={"person": np.arange(300) // 3, "by": ["a", "b"], "groups": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}},
+        hostile={
+            "person": ["a", np.arange(300), np.arange(7), np.full(300, math.nan), None, "x", 3],
+            "by": ["a", ["b"], ["a", "a"], ["c"], [], -1, None],
+            "groups": [{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"c": [1.0]}, {"a": [], "b": [1.0]}, [1.0], "x", None],
+            "x_pub": [SIGNS[:5], PUBLIC, None, "x"],
+            "keys_per_person": COUNTS,
+        },
+    ),
     "no_public_baseline": Call(fpp.no_public_baseline, options={"n_components": 3, "radius": 60.0}, notions=GAUSSIAN),
     **{
         f"select_hypothesis, {name}": Call(

@@ -77,7 +77,8 @@ READERS = {
     "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
-    "as_rows", "mean_of_groups", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory", "rows_of_each",
+    "as_rows", "mean_of_groups", "open_labeled", "open_rows",
+    "people_of_table", "persons", "record_replay", "refuse_shared_memory", "rows_of_each",
     "table_of_persons",
 }  # fmt: skip
 
@@ -117,6 +118,8 @@ def estimators_of(dim):
     listed_signs = {name: [1, -1] for name in signs.columns[:3]}
     yield "value_counts", signs, {"column": "c0", "keys": [1, -1], "budget": AMPLE}
     yield "crosstab", signs, {"columns": list(listed_signs), "keys": listed_signs, "budget": AMPLE}
+    by_key = {"person": np.arange(N) // 2, "by": list(listed_signs), "groups": listed_signs}
+    yield "count_persons", signs, {**by_key, "keys_per_person": 2, "budget": AMPLE}
     yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}
     yield (
         "coinpress_mean",

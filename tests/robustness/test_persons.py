@@ -337,7 +337,12 @@ def test_a_public_table_of_visits_is_warned_about_at_the_line_of_the_caller():
     assert [each.filename for each in named] == [__file__]
     with warnings.catch_warnings(record=True, action="always") as silent:
         fpp.estimate_mean(
-            private, person="patient_id", x_pub=table, columns=["x"], budget=ZCDP(1.0)
+            private,
+            person="patient_id",
+            rows_per_person=1,
+            x_pub=table,
+            columns=["x"],
+            budget=ZCDP(1.0),
         )
         one_each = table.drop_duplicates("patient_id")
         fpp.estimate_mean(private, x_pub=one_each, columns=["x"], budget=ZCDP(1.0))
@@ -496,7 +501,13 @@ def test_the_local_model_takes_one_row_of_each():
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"person": None, "rows_per_person": 2}, "belongs to person="), ({"rows_per_person": 0}, "at least 1|>= 1"),
+    ({"person": None, "rows_per_person": 2}, "belong to person="),
+    ({"person": None, "keep": "mean"}, "belong to person="), ({"rows_per_person": None}, "say what stands for a person"),
+    ({"rows_per_person": None, "keep": "row"}, "say what stands for a person"),
+    ({"rows_per_person": 2, "keep": "sum"}, "makes one row of each person"),
+    ({"rows_per_person": "auto", "keep": "mean"}, "makes one row of each person"),
+    ({"keep": "median"}, "'row', 'mean', 'sum'"),
+    ({"rows_per_person": 0}, "at least 1|>= 1"),
     ({"rows_per_person": 10**6}, "4096"), ({"rows_per_person": 2.5}, "rows_per_person"),
     ({"columns": ["who", "a"]}, "says whose row it is"), ({"rows_per_person": "all"}, "'auto'"),
     ({"person": "nobody"}, "no column 'nobody'"), ({"by": "who"}, "says whose row it is"),
@@ -507,7 +518,7 @@ def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})
     raises(
         FastPubPrivError, words, fpp.estimate_mean, table,
-        **{"x_pub": public, "columns": ["a"], "person": "who", "budget": ZCDP(1), **given},
+        **{"x_pub": public, "columns": ["a"], "person": "who", "rows_per_person": 1, "budget": ZCDP(1), **given},
     )  # fmt: skip
 
 
@@ -584,7 +595,7 @@ def test_a_public_file_may_hold_the_identifiers_too(form, name, tmp_path):
     given = polars.DataFrame(public).lazy() if form == "lazy" else path
     if form != "lazy":
         FILES_OF[form](public, path)
-    asked = {"budget": ZCDP(0.5), "random_state": 0, "person": "who"} | (
+    asked = {"budget": ZCDP(0.5), "random_state": 0, "person": "who", "rows_per_person": 1} | (
         {"label": "b"} if name.startswith("l") else {}
     )
     call = getattr(fpp, name)
@@ -594,7 +605,7 @@ def test_a_public_file_may_hold_the_identifiers_too(form, name, tmp_path):
     )
 
 
-@pytest.mark.parametrize("k", [np.zeros(3), polars.Series([1, 2]), True, 1.0, None])
+@pytest.mark.parametrize("k", [np.zeros(3), polars.Series([1, 2]), True, 1.0])
 def test_a_number_of_rows_per_person_that_is_none_is_refused_in_words(k):
     raises(
         InputError,

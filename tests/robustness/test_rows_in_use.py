@@ -10,7 +10,7 @@ from helpers.errors import raises
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, InputError, Ledger
 from fastpubpriv.estimators import value_counts as value_counts_module
-from fastpubpriv.estimators.user_level import persons_with_more
+from fastpubpriv.estimators.person_sizes import persons_with_more
 from fastpubpriv.estimators.value_counts import MOST_BYTES
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.release.transcript import recording
@@ -61,9 +61,32 @@ def test_a_mean_has_rows_used_and_no_missing_values(k):
     else:
         assert np.all(np.abs(result.report.rows_used - used) < 0.03 * used)
         assert "missing" not in result.summary()
-    total, *ends = result.sum(LEVEL)
-    assert holds(ends, used * np.array([10.0, 15.0]))
-    assert holds(ends, total)
+    # At most k rows of each have no total of the table.
+    raises(InputError, "pass keep='sum', whose sum is that of all rows", result.sum)
+
+
+def test_the_sum_of_sums_of_persons_is_that_of_all_rows():
+    """A few persons with many rows far out: k rows of each would give a fifth of the total."""
+    rng = np.random.default_rng(3)
+    sizes = np.where(np.arange(1_000) < 100, 30, 1)
+    ids = np.repeat(np.arange(1_000), sizes)
+    far = np.where(ids < 100, 200.0, 100.0)
+    visits = pd.DataFrame({"id": ids, "x": far + rng.normal(0.0, 20.0, len(ids))})
+    public = pd.DataFrame({"id": np.repeat([-1, -2, -3], [1, 1, 30]), "x": 150.0})
+    held = []
+    for _ in range(40):
+        result = fpp.estimate_mean(
+            visits, x_pub=public, columns=["x"], person="id", keep="sum", budget=ZCDP(0.1)
+        )
+        _, lower, upper = result.sum()
+        held.append(lower[0] <= visits["x"].sum() <= upper[0])
+    assert np.mean(held) >= 0.93
+    assert result.n_priv == 1_000
+    at_most = fpp.estimate_mean(
+        visits, x_pub=public, columns=["x"], person="id", rows_per_person=3, budget=ZCDP(0.1)
+    )
+    # planted: the total of the rows in use in place of all rows
+    assert at_most.mean[0] * at_most.report.rows_used[0] < 0.5 * visits["x"].sum()
 
 
 @pytest.mark.parametrize("k", KS)

@@ -261,13 +261,16 @@ PRIVATE_WEIGHTS = Made("d['weight']", lambda call: call.tables.private["weight"]
 PUBLIC_WEIGHTS = Made("p['weight']", lambda call: call.tables.public["weight"].to_numpy())
 
 PERSONS: dict[str | Names, Sequence[Any]] = {
-    "person": ["id", Made("d['id']", lambda call: call.tables.private["id"])],
-    ("person", "rows_per_person"): [("id", 1), ("id", 2), ("id", "auto")],
+    ("person", "rows_per_person"): [
+        ("id", 1),
+        (Made("d['id']", lambda call: call.tables.private["id"]), 1),
+        ("id", 2),
+        ("id", "auto"),
+    ],
 }
 # For verbs of which no release shows how many rows a person has: more than one row of each is refused.
 ONE_ROW: dict[str | Names, Sequence[Any]] = {
-    "person": PERSONS["person"],
-    ("person", "rows_per_person"): [("id", 1)],
+    ("person", "rows_per_person"): PERSONS["person", "rows_per_person"][:2],
 }
 FEW_PUBLIC = [first_public(1), first_public(2), first_public(5), first_public(20), SHIFTED]
 
@@ -489,6 +492,22 @@ COUNTS = {
         lambda name: ["g", "kind"],
         speed=0.5,
     ),
+    "count_persons": Verb(
+        fpp.count_persons,
+        lambda call: {"person": "id", "by": "g", "groups": GROUPS[call.population]},
+        {
+            "person": [Made("d['id']", lambda call: call.tables.private["id"])],
+            ("by", "groups"): [
+                ("kind", ["plain", "odd"]),
+                (["g", "kind"], Made("lists", lambda call: {"g": GROUPS[call.population], "kind": ["plain", "odd", "rare"]})),
+            ],
+            ("groups", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
+            "keys_per_person": [1, 2, "auto"],
+        },
+        no_column,
+        same_as_default=("person=d['id']", "groups=None, x_pub=p", "keys_per_person='auto'"),
+        speed=0.5,
+    ),
     "stable_histogram": Verb(
         fpp.stable_histogram,
         lambda call: {"bins": fpp.BinGrid(width=0.5)},
@@ -498,7 +517,6 @@ COUNTS = {
             ("columns", "bins"): [(XV, fpp.ProductBins(grids=[fpp.BinGrid(width=1.0)] * 2))],
             "noise": ["laplace", "gaussian"],
             "pad": ["all"],
-            "person": ["id"],
             ("person", "rows_per_person"): [("id", 1)],
         },
         lambda name: ["x", "v"],
@@ -870,7 +888,9 @@ def complaints(
                 *NEUTRAL,
             )
             based = argument in ("reports", "y_priv", "epsilon") and name.startswith("local.")
-            if argument not in tried and not own and not based:
+            # One door for all functions, which the cases of means go through.
+            kept = argument == "keep" and "person" in tried
+            if argument not in tried and not own and not based and not kept:
                 found.append(f"argument {argument} of {name} has no case")
     return found
 

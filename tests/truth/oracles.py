@@ -119,6 +119,14 @@ def of_counts(result: fpp.CountResult) -> list[Fact]:
     return listed("count", places, result.published, ends, fine_parts(result, len(places)))
 
 
+def of_persons(result: fpp.PersonCounts) -> list[Fact]:
+    """Numbers of persons by key."""
+    places = [(key, result.by) for key in result.keys]
+    ends = result.confidence_interval()
+    fine = fine_parts(result, len(places))
+    return listed("persons", places, np.maximum(result.counts, ends[0]), ends, fine)
+
+
 def of_description(result: fpp.Description) -> list[Fact]:
     """Everything that a description prints."""
     found = [fact for texts in result.texts for fact in of_counts(texts)]
@@ -217,6 +225,7 @@ FACTS: dict[type, Callable[[Any], list[Fact]]] = {
     fpp.QuantileResult: of_quantiles,
     fpp.GroupQuantiles: of_quantiles,
     fpp.CountResult: of_counts,
+    fpp.PersonCounts: of_persons,
     fpp.Description: of_description,
     fpp.GaussianResult: of_gaussian,
     fpp.CovarianceResult: lambda result: [
@@ -260,7 +269,7 @@ def rows_of_each(call: Call, result: Result) -> int | None:
 
 def uses_persons(call: Call) -> bool:
     """Whether the call protects persons."""
-    return "person" in call.names() or call.verb == "persons"
+    return "person" in call.names() or call.verb in ("persons", "count_persons")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -457,6 +466,13 @@ def true_count(fact: Fact, call: Call, result: Any) -> float:
     return float(share * used)
 
 
+def true_persons(fact: Fact, call: Call, result: Any) -> float:
+    """Number of different persons of this draw that have a key."""
+    key, by = fact.where
+    inside = counted(call, key, by, result)
+    return float(call.tables.private["id"][inside].nunique())
+
+
 def true_bin(fact: Fact, call: Call, result: Any) -> float:
     """Count of this draw's rows in a bin; with persons a row of each, of which only the number is known."""
     place, row = fact.where
@@ -618,7 +634,7 @@ def true_coefficient(fact: Fact, call: Call, result: Any) -> float:
 
 
 TRUTHS: dict[str, Callable[[Fact, Call, Any], float]] = {
-    "mean": true_mean, "std": true_std, "quantile": true_quantile, "count": true_count, "bin": true_bin,
+    "mean": true_mean, "std": true_std, "quantile": true_quantile, "count": true_count, "persons": true_persons, "bin": true_bin,
     "correlation": true_correlation, "covariance": true_covariance_error, "along": true_along,
     "component": true_component, "coefficient": true_coefficient,
 }  # fmt: skip

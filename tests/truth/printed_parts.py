@@ -124,6 +124,20 @@ def of_counts(result: fpp.CountResult, level: float) -> Iterator[Reach]:
     yield Reach("count of population", result.confidence_interval(level, of="population"), said)
 
 
+def of_persons(result: fpp.PersonCounts, level: float) -> Iterator[Reach]:
+    """Numbers of persons: noise, and above it the persons whose further keys do not count, with the noise of their number."""
+    z = half_widths(result.noise_law, level)
+    half = z * result.noise_std
+    above = result.left_out + z * root_of_squares(result.noise_std, result.left_out_std)
+    said = cut((result.counts - half, result.counts + above), 0.0, result.n_priv)
+    yield Reach("persons", result.confidence_interval(level), said)
+    share = np.clip(result.counts / result.n_priv, 0.0, 1.0)
+    spread = root_of_squares(result.noise_std, np.sqrt(result.n_priv * share * (1.0 - share)))
+    above = result.left_out + z * root_of_squares(spread, result.left_out_std)
+    said = cut((result.counts - z * spread, result.counts + above), 0.0, result.n_priv)
+    yield Reach("persons of population", result.confidence_interval(level, of="population"), said)
+
+
 def of_bins(result: fpp.HistogramResult, level: float) -> Iterator[Reach]:
     """The error of every count at once: the threshold, and the noise by the union bound over both sides of each row's bin."""
     outside = (1.0 - level) / (2.0 * result.n_priv * len(result))
@@ -230,6 +244,7 @@ PARTS: Mapping[type, Callable[[Any, float], Iterator[Reach]]] = {
     fpp.GroupMeans: of_groups,
     fpp.Description: of_description,
     fpp.CountResult: of_counts,
+    fpp.PersonCounts: of_persons,
     fpp.HistogramResult: of_bins,
     fpp.GaussianResult: of_gaussian,
     fpp.PCAResult: of_components,

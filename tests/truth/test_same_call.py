@@ -90,14 +90,18 @@ COMMANDS = {
         ("--columns", "g,kind", "--keys", "g=a,b", "--keys", "kind=plain,odd,rare"),
         {"columns": ["g", "kind"], "keys": {"g": GROUPS, "kind": KIND}},
     ),
+    "persons": (
+        ("--person", "id", "--by", "g", "--groups", "a,b"),
+        {"person": "id", "by": "g", "groups": GROUPS},
+    ),
     "train": (("--label", "yes", "--loss", "logistic"), {"label": "yes", "loss": "logistic"}),
 }  # fmt: skip
-PRIVATE_ALONE = ("weighted-mean", "coinpress-mean", "histogram", "counts", "crosstab")
+PRIVATE_ALONE = ("weighted-mean", "coinpress-mean", "histogram", "counts", "crosstab", "persons")
 
 
 def columns_of(command):
     """Columns that a command is asked for; none where an option of its own names them."""
-    if command in ("counts", "crosstab"):
+    if command in ("counts", "crosstab", "persons"):
         return []
     return {"mixture": ["m1", "m2"], "axis-mixture": ["m1", "m2"], "describe": ["u", "kind"]}.get(
         command, ["x", "v"]
@@ -115,7 +119,7 @@ def test_a_command_has_the_bits_of_its_function(command, tmp_path):
     options, more = COMMANDS[command]
     columns = columns_of(command)
     tables = drawn("light", 2_000, 0)
-    needed = [*dict.fromkeys([*columns, "g", "kind", "yes"])]
+    needed = [*dict.fromkeys([*columns, "g", "kind", "yes", "id"])]
     given = ["--private", str(tmp_path / "d.parquet"), "--json", "-", "--seed", str(SEED), *options]
     tables.private[needed].to_parquet(tmp_path / "d.parquet")
     tables.public[needed].to_parquet(tmp_path / "p.parquet")

@@ -115,7 +115,11 @@ def test_every_form_of_a_table_and_every_neutral_argument_give_the_same_bits(ver
 
 
 def test_identifiers_are_the_same_persons_in_every_form(tmp_path):
-    case = next(case for case in VERBS["estimate_mean"].all_cases() if case.text == "person='id'")
+    case = next(
+        case
+        for case in VERBS["estimate_mean"].all_cases()
+        if case.text == "person='id', rows_per_person=1"
+    )
     call = engine.Call("estimate_mean", (case,), "light", 400)
 
     assert engine.other_forms(call, tmp_path) == []
@@ -226,7 +230,8 @@ def test_variances_of_several_rows_of_each_person_are_right(k):
 def test_identifiers_in_a_csv_file_are_those_of_the_frame(tmp_path):
     d, p = visits_of_persons()
     d.head(600).to_csv(tmp_path / "visits.csv", index=False)
-    given = {"x_pub": p, "columns": ["u"], "person": "id", "budget": fpp.ZCDP(1), "random_state": 0}
+    given = {"x_pub": p, "columns": ["u"], "person": "id", "keep": "mean"}
+    given |= {"budget": fpp.ZCDP(1), "random_state": 0}
 
     with pytest.warns(fpp.SeededNoiseWarning):
         of_frame = fpp.estimate_mean(d.head(600), **given).mean

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import AxisMixtureMethod, FloatArray, RowsPerPerson
+from fastpubpriv._types import AxisMixtureMethod, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
@@ -269,7 +269,8 @@ def learn_axis_aligned_mixture(
     bounds: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -301,7 +302,7 @@ def learn_axis_aligned_mixture(
         Minimum weight of the components that "sketch" finds in columns; default 0.1, or half of 1 / n_components if that is less.
     {failure_prob}
         It applies to `accuracy` and to the sizes of method="list_decoding".
-    {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
+    {bounds_of_means, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------

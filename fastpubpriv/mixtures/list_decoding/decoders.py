@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import Accounting, FloatArray, Mode, RowsPerPerson
+from fastpubpriv._types import Accounting, FloatArray, Keep, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import BinRule
@@ -238,7 +238,8 @@ def decode_variances(
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -258,7 +259,7 @@ def decode_variances(
         With mode="practical", maximum length of the list of a column.
     {failure_prob}
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -325,7 +326,8 @@ def decode_means(
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -345,7 +347,7 @@ def decode_means(
         more than 12 / min_weight.
     {failure_prob}
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -408,7 +410,8 @@ def decode_gaussians(
     accounting: Accounting = "exact",
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -431,7 +434,7 @@ def decode_gaussians(
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise of the paper's composition, half of
         the budget for scales and far less for each histogram of means. Its exact cost is lower; a BudgetError is raised if it could
         exceed the budget for the maximum number of scales.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -486,7 +489,8 @@ def decode_axis_aligned(
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -509,7 +513,7 @@ def decode_axis_aligned(
         With mode="practical", maximum number of scales for each column.
     {failure_prob}
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------

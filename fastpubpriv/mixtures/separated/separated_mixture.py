@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson
+from fastpubpriv._types import FloatArray, Keep, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
@@ -454,7 +454,8 @@ def learn_separated_mixture(
     bounds: Any = None,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -498,7 +499,7 @@ def learn_separated_mixture(
     {bounds_of_means, matched_columns}
         In any units: in mode "practical", the coordinates of the search are chosen from public rows
         (`diagnostics["scaling"]`).
-    {person, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -969,7 +970,8 @@ def no_public_baseline(
     weight_floor: float = 0.05,
     columns: Any = None,
     person: Any = None,
-    rows_per_person: RowsPerPerson = 1,
+    keep: Keep | None = None,
+    rows_per_person: RowsPerPerson | None = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -993,7 +995,7 @@ def no_public_baseline(
         The bounds are constants of the learner.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
-    {columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

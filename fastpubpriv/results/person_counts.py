@@ -1,0 +1,144 @@
+"""Released numbers of persons by key, where a person may have several keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.privacy.noise_quantiles import deviations
+from fastpubpriv.results import base, plots
+from fastpubpriv.results.base import LEVEL, Contents, Result, TableColumn, shape
+from fastpubpriv.results.by_key import Key, label_of, place_of, table_by
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PersonCounts(Result):
+    """Released numbers of persons that have a row of each key.
+
+    A part is a key. One has "few_rows" if its count is within two noise standard deviations of zero: it may have no person. A
+    person counts once for each key, so the counts do not add up to the number of persons.
+
+    Attributes
+    ----------
+    by : tuple of str
+        Names of the columns that form a key.
+    keys : tuple of tuples of str or float
+        One entry for each column of `by`; "(other)" and "(missing)" are among them.
+    counts : (k,) float64
+        Estimated number of persons with each key. It is not rounded and may be negative, so that it is unbiased; tables and plots
+        show `published`.
+    noise_std : float
+        Standard deviation of the noise in each count, in persons; noises are independent.
+    noise_law : str
+        "gaussian" or "laplace".
+    keys_per_person : int
+        Most keys of a person that count.
+    left_out, left_out_std : float
+        Most persons by which a count is expected to be too low because persons have more keys than that, as it was released, and
+        the standard deviation of its noise; 0 if all keys count.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> import fastpubpriv as fpp
+    >>> visits = pandas.DataFrame({"patient": [*range(3000), *range(2000)], "ward": ["north"] * 3000 + ["south"] * 2000})
+    >>> result = fpp.count_persons(visits, person="patient", by="ward", groups=["north", "south"], budget=fpp.ZCDP(rho=0.5))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(lower[0] <= 3000 <= upper[0]), bool(lower[1] <= 2000 <= upper[1])
+    (True, True)
+    """
+
+    by: tuple[str, ...]
+    keys: tuple[Key, ...]
+    counts: FloatArray = dataclasses.field(metadata=shape("keys"))
+    noise_std: float
+    noise_law: str
+    keys_per_person: int
+    left_out: float = 0.0
+    left_out_std: float = 0.0
+
+    _main = "keys"
+    _parted = "counts"
+
+    def _fits_together(self) -> bool:
+        positive = min(self.noise_std, self.left_out, self.left_out_std) >= 0.0
+        same_length = all(len(key) == len(self.by) for key in self.keys)
+        return positive and self.keys_per_person >= 1 and same_length
+
+    def __getitem__(self, key: Any) -> float:
+        """Return the count of a key; raise KeyError if it is not among `keys`."""
+        return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
+
+    @property
+    def published(self) -> FloatArray:
+        """Counts for readers, (k,): whole numbers from 0 to the number of persons."""
+        return np.clip(np.rint(self.counts), 0.0, float(self.n_priv))
+
+    @property
+    def share(self) -> FloatArray:
+        """Shares of the persons, (k,): counts / n_priv. They do not add up to 1."""
+        return self.counts / self.n_priv
+
+    def confidence_interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, of: str = "persons"
+    ) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (k,) each, of intervals for the counts.
+
+        With `of` "persons", intervals are for these persons and include noise, and at the upper end `left_out`; with "population",
+        for the expected counts among as many persons of the population, including sampling error. With `simultaneous`, all
+        intervals hold jointly at this level by the union bound. Ends are clipped to [0, n_priv]. Laplace noise: the larger of both
+        laws' quantiles.
+        """
+        level = validation.confidence_level(level)
+        of = validation.choice("of", of, ("persons", "population"))
+        together = len(self.counts) if validation.boolean("simultaneous", simultaneous) else 1
+        z = deviations(self.noise_law, level, max(together, 1))
+        share = np.clip(self.share, 0.0, 1.0)
+        sampling = np.sqrt(self.n_priv * share * (1.0 - share)) if of == "population" else 0.0
+        std = np.hypot(self.noise_std, sampling)
+        lower = np.clip(self.counts - z * std, 0.0, self.n_priv)
+        beyond = self.left_out + z * np.hypot(std, self.left_out_std)
+        upper = np.clip(self.counts + beyond, 0.0, self.n_priv)
+        return lower, upper
+
+    def plot(
+        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+    ) -> Any:
+        """Draw `published` with its intervals (needs matplotlib); returns the figure.
+
+        `x_pub` is ignored; it exists because other results draw public rows.
+        """
+        lower, upper = self._published_ends(level)
+        names = [label_of(key) for key in self.keys]
+        estimate = plots.Estimate("private", self.published, lower, upper, style="bar")
+        label = f"persons by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
+        one_axis = [("", list(range(len(names))))]
+        return plots.plot_forest([estimate], names, groups=one_axis, label=label, path=path)
+
+    def _published_ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the intervals in whole persons, which contain `published`."""
+        lower, upper = self.confidence_interval(level)
+        return np.floor(lower), np.ceil(upper)
+
+    def _own(self, level: float) -> Contents:
+        scale = np.full(len(self.keys), max(self.noise_std, 1.0))
+        columns = base.with_ends("count", self.published, self._published_ends(level), scale)
+        share = np.clip(self.share, 0.0, 1.0)
+        columns.append(TableColumn("share", share, scale / self.n_priv))
+        columns += base.with_reasons(self.part_reasons)
+        keys = [key[0] for key in self.keys] if len(self.by) == 1 else list(self.keys)
+        noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} persons"
+        facts = [
+            ("Interval", f"{base.percent(level)} each, of the numbers of these persons"),
+            ("Shares", "of all persons; one may have several keys, so they do not add up to 1"),
+            ("Noise", noise),
+        ]
+        if self.left_out_std > 0.0:
+            most = f"{self.left_out:,.0f} ± {self.left_out_std:.3g} persons"
+            facts.append(("Keys left out", f"a count may lack {most}: upper ends allow for that"))
+        return table_by(self.by, keys, columns), facts
