@@ -28,7 +28,6 @@ from fastpubpriv.estimators.person_sizes import (
     release_with_more,
 )
 from fastpubpriv.estimators.value_counts import (
-    LEAST_STDS,
     MOST_CELLS,
     Keys,
     code_of,
@@ -42,7 +41,7 @@ from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.by_key import MISSING, OTHER
+from fastpubpriv.results.by_key import LEAST_STDS, MISSING, OTHER
 from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session

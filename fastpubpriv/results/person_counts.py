@@ -13,7 +13,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, TableColumn, shape
-from fastpubpriv.results.by_key import Key, label_of, place_of, table_by
+from fastpubpriv.results.by_key import Key, place_of, table_by
+from fastpubpriv.results.comparisons import label_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
