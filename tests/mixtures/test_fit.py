@@ -396,7 +396,7 @@ CALLS = {
     "one component in theory": (learn_separated_mixture, {"mode": "theory", "n_components": 1}),
     "dp_em": (learn_axis_aligned_mixture, {"method": "dp_em"}),
     "dp_em, pure": (learn_axis_aligned_mixture, {"method": "dp_em", "budget": PureDP(2)}),
-    "public_list": (learn_axis_aligned_mixture, {"method": "public_list", "columns": [0]}),
+    "cells near public rows": (learn_axis_aligned_mixture, {"method": "cells", "columns": [0]}),
     "sketch": (
         learn_axis_aligned_mixture,
         {"method": "sketch", "x_pub": None, "budget": ApproxDP(2, 1e-6)},

@@ -122,7 +122,7 @@ def edges_without_scale(value: float) -> FloatArray:
 
 
 def cells_wanted(n: int, m: int, k: int, noise_std: float) -> float:
-    """Return the number of cells in which n private rows stand out from the noise, or m public rows are told apart."""
+    """Return the number of cells in which n private rows stand out from the noise, or m public rows are within apart."""
     visible = max(n / (tuning.CELL_STDS * noise_std), m / tuning.PUBLIC_ROWS_PER_CELL)
     return max(min(visible, tuning.PUBLIC_CELLS), tuning.LEAST_CELLS * k)
 
@@ -207,13 +207,13 @@ def with_fit_of_cells(
     task: Task, learned: LearnedMixture, cells: CellHistogram, step: float, *, smooth: bool
 ) -> LearnedMixture:
     """Return the mixture with its fit by the cells that it is from, at no cost; it is not graded if values are not `smooth`."""
-    told = task.bounded(learned)
+    within = task.bounded(learned)
     fit = em.fit_of_cells(
         cells,
         step,
-        told.weights,
-        told.means[:, 0],
-        told.stds[:, 0],
+        within.weights,
+        within.means[:, 0],
+        within.stds[:, 0],
         rows_per_person=task.run.account.rows_per_person,
         smooth=smooth,
     )

@@ -627,9 +627,9 @@ def learn(task: Task) -> LearnedMixture:
     learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
     is_whole = all(column.is_known for column in columns)
     low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    told = task.bounded(learned)
+    within = task.bounded(learned)
     fit = count_of_fit(
-        run, columns, weights=told.weights, means=told.means, covariances=told.covariances
+        run, columns, weights=within.weights, means=within.means, covariances=within.covariances
     )
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
