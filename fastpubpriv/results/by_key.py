@@ -694,21 +694,16 @@ class GroupMeans(Result, Comparable):
         spread, *ends = (
             part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level))
         )
-        columns = [
-            *(
-                []
-                if self.dim == 1
-                else [TableColumn("column", list(self.labels) * len(self.groups))]
-            ),
-            *base.with_ends(
-                "mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)
-            ),
-            *base.with_ends(
-                "std", spread, (ends[0], ends[1]), np.sqrt(self.variance_std).reshape(-1), names
-            ),
-            TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
-            *base.with_reasons(self.part_reasons),
-        ]
+        columns = []
+        if self.dim > 1:
+            columns.append(TableColumn("column", list(self.labels) * len(self.groups)))
+        means = self.mean.reshape(-1)
+        columns += base.with_ends("mean", means, (lower, upper), self.standard_error.reshape(-1))
+        spread_error = np.sqrt(self.variance_std).reshape(-1)
+        columns += base.with_ends("std", spread, (ends[0], ends[1]), spread_error, names)
+        count_error = np.full(len(count), max(self.count_noise_std, 1.0))
+        columns.append(TableColumn("rows", count, count_error))
+        columns += base.with_reasons(self.part_reasons)
         parts = self.interval_parts(level)
         unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
         table = table_by(
@@ -717,14 +712,11 @@ class GroupMeans(Result, Comparable):
         table = dataclasses.replace(table, more=width_columns(parts), left_out=unseen)
         shown = table.printed
         lines = lines_of(self.groups, self.labels)
+        printed = [lines[place] for place in shown]
         sources = f"{self.noise_law} noise, sampling, clipping and undetected rows"
-        return table, [
-            ("Interval", f"{base.percent(level)} each, from {sources}"),
-            *width_facts(
-                [lines[place] for place in shown],
-                self.mean.reshape(-1)[shown],
-                parts.reshape(-1, 4)[shown],
-            ),
-            ("Rows of a group", f"released with noise of {self.count_noise_std:.3g}"),
-            *unseen_facts(unseen),
-        ]
+        facts = [("Interval", f"{base.percent(level)} each, from {sources}")]
+        facts += width_facts(printed, means[shown], parts.reshape(-1, 4)[shown])
+        rows = f"released with noise of {self.count_noise_std:.3g}"
+        facts.append(("Rows of a group", rows))
+        facts += unseen_facts(unseen)
+        return table, facts

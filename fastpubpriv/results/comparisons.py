@@ -312,7 +312,10 @@ def compared(
     The answer is clipped to `within`, the differences or ratios that there can be.
     """
     value, lower, upper = (np.clip(each, *within) for each in answer)
-    unresolved = np.isnan(value).tolist()
+    part_reasons = []
+    for own, unknown in zip(reasons, np.isnan(value).tolist(), strict=True):
+        causes = (*own, Reason.UNRESOLVED) if unknown else own
+        part_reasons.append(ordered(causes))
     return Comparison(
         kind=kind,
         of=of,
@@ -326,10 +329,7 @@ def compared(
         correlation=correlation,
         private=result.private,
         about=result.about,
-        part_reasons=tuple(
-            ordered((*own, Reason.UNRESOLVED)) if unknown else ordered(own)
-            for own, unknown in zip(reasons, unresolved, strict=True)
-        ),
+        part_reasons=tuple(part_reasons),
     )
 
 

@@ -696,7 +696,10 @@ class GaussianResult(Result):
         """
         level = validation.confidence_level(level)
         if self.dim <= plots.MAX_PAIRED:
-            rows = None if x_pub is None else self._public(x_pub)
+            rows = None
+            if x_pub is not None:
+                rows = self._public(x_pub, gaps=True)
+                rows = rows[np.isfinite(rows).all(axis=1)]  # as of the private ones: complete rows
             ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
             return plots.plot_ellipses(
