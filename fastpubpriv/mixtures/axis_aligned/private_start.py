@@ -586,14 +586,27 @@ def count_of_fit(
     return replace(fit, graded=bool(smooth))
 
 
-def release_columns(
-    task: Task, run: Session, pairs: Rows | None, place_rows: Rows, scales: int, cost: Spending
-) -> list[ColumnModes]:
-    """Release scales and places of the columns, and their cells by the rows of `run`; return the fit of each column."""
-    of_columns, tied, steps = candidates.shown_scales(task.run, pairs, scales, task.n_components)
-    places = candidates.shown_places(task.run.block(place_rows), of_columns)
-    marginals = partial(column_modes.marginals, tied=tied, steps=steps, cost=cost)
-    return marginals(task, run, places, place_rows.n)
+@dataclass(frozen=True, slots=True)
+class ShownPlaces:
+    """Released places of the values of each column, shares of tied pairs, bounds on steps, and the rows that showed the places."""
+
+    places: list[list[candidates.DyadicScale]]
+    tied: list[float]
+    steps: list[float]
+    rows: int
+
+    @classmethod
+    def release(cls, task: Task, pairs: Rows | None, rows: Rows, scales: int) -> ShownPlaces:
+        """Release scales of the columns by pairs, and places by `rows`."""
+        shown = candidates.shown_scales(task.run, pairs, scales, task.n_components)
+        of_columns, tied, steps = shown
+        places = candidates.shown_places(task.run.block(rows), of_columns)
+        return cls(places, tied, steps, rows.n)
+
+    def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
+        """Release cells of the columns by the rows of `run`; return the fit of each column."""
+        marginals = partial(column_modes.marginals, tied=self.tied, steps=self.steps, cost=cost)
+        return marginals(task, run, self.places, self.rows)
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -608,9 +621,10 @@ def learn(task: Task) -> LearnedMixture:
     plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
     check(task, pairs, place_rows, rest.n, shares.scales, plan)
     account.open()
+    shown = ShownPlaces.release(task, pairs, place_rows, shares.scales)
     run = task.run.block(rest)
     costs = costs_of(account.spending)
-    columns = release_columns(task, run, pairs, place_rows, shares.scales, costs["cells"])
+    columns = shown.release_columns(task, run, costs["cells"])
     if not any(column.fit.size for column in columns):
         nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
         return em.measured(task, nothing, run)

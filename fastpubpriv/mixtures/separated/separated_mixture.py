@@ -751,7 +751,7 @@ def _learn_rounds(
                 "scaling": state.clustering.scaling,
                 "clustering_share": float(plan.searches[chosen.name]),
             }
-        facts["far_public_rows"] = n_pub - len(public)
+        facts = {"far_public_rows": n_pub - len(public), **facts}
         predicted = fit.gaussian_tv(*state.errors)
         learnt = _result_of_rounds(run, state, limits.weight_floor, n_pub, facts)
         reasons = soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"])

@@ -32,6 +32,7 @@ from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.private_start import (
     BlockShares,
     Frames,
+    ShownPlaces,
     StartPlan,
     WaveModel,
 )
@@ -389,10 +390,10 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
+    shown = ShownPlaces.release(task, plan.pairs, plan.places, plan.scales)
     run = task.run.block(rest)
     costs = private_start.costs_of(run.account.spending)
-    given = plan.pairs, plan.places, plan.scales, costs["cells"]
-    columns = private_start.release_columns(task, run, *given)
+    columns = shown.release_columns(task, run, costs["cells"])
     facts: dict[str, Any] = {"tied_share": [column.tied for column in columns]}
     steps = [column.step for column in columns]
     facts["step"] = [each if math.isfinite(each) else None for each in steps]
