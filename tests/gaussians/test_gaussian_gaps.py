@@ -7,7 +7,6 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, GaussianResult, PureDP, estimate_gaussian
-from fastpubpriv.results import plots
 
 MIX = np.array(
     [[3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.4, 0.0], [0.0, 0.5, 0.1, 1.0]]
@@ -148,7 +147,10 @@ def test_hypothesis_selection_has_no_interval_and_says_so():
 
 def test_public_rows_with_gaps_are_left_out_of_the_plot(monkeypatch):
     drawn = []
-    monkeypatch.setattr(plots, "plot_ellipses", lambda *_, points, **__: drawn.append(points))
+    monkeypatch.setattr(
+        "fastpubpriv.results.plots.plot_ellipses",
+        lambda *_, points, **__: drawn.append(points),
+    )
     result, _ = estimated(0, 4_000, 0.3, budget=ZCDP(0.5))
     public = rows_with_gaps(np.random.default_rng(1), 40, 0.3)
     result.plot(x_pub=public)
