@@ -1,6 +1,7 @@
 """`estimate_gaussian` describes complete rows: how many they are, what that does to its intervals, and who has none."""
 
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -147,10 +148,8 @@ def test_hypothesis_selection_has_no_interval_and_says_so():
 
 def test_public_rows_with_gaps_are_left_out_of_the_plot(monkeypatch):
     drawn = []
-    monkeypatch.setattr(
-        "fastpubpriv.results.plots.plot_ellipses",
-        lambda *_, points, **__: drawn.append(points),
-    )
+    plots = import_module("fastpubpriv.results.plots")
+    monkeypatch.setattr(plots, "plot_ellipses", lambda *_, points, **__: drawn.append(points))
     result, _ = estimated(0, 4_000, 0.3, budget=ZCDP(0.5))
     public = rows_with_gaps(np.random.default_rng(1), 40, 0.3)
     result.plot(x_pub=public)
