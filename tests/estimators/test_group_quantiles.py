@@ -68,7 +68,8 @@ def test_without_noise_each_group_of_two_columns_has_its_own_quantiles():
         np.testing.assert_allclose(below, result.q, atol=2.0 / len(rows) + 0.002)
     lower, upper = result.confidence_interval(simultaneous=True)
     assert np.all((lower <= result.quantile) & (result.quantile <= upper))
-    assert list(result.to_frame().columns[:4]) == ["state", "sex", "column", "q"]
+    frame = result.to_frame()
+    assert [*frame.index.names, *frame.columns[:2]] == ["state", "sex", "column", "q"]
     assert len(result.to_frame()) == 42
 
 

@@ -148,14 +148,11 @@ def estimators_of(dim):
     for score, method in [*scores, ("minimum_distance", "cells")] if dim == 1 else scores:
         options = {"score": score, "method": method, "draws": 64}
         yield "select_hypothesis", one, {"hypotheses": listed, "budget": PureDP(10), **options}
-    yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
-    yield (
-        "learn_axis_aligned_mixture",
-        private,
-        {**few, "method": "dp_em", "x_pub": public, "budget": PureDP(45)},
-    )
+    near = {**few, "method": "cells" if dim == 1 else "dp_em", "x_pub": public}
+    yield "learn_axis_aligned_mixture", private, near
+    yield "learn_axis_aligned_mixture", private, {**near, "budget": PureDP(45)}
     # With fewer public rows than private ones the rounds of many columns are worth their noise.
-    yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public[:12]}
+    yield "learn_axis_aligned_mixture", private, {**near, "x_pub": public[:12]}
     yield "learn_separated_mixture", private, {**whole, "method": "soft_em", "x_pub": public[:12]}
     label = (one[:, :1] > 0.0) + 0.0
     labeled = {
@@ -303,8 +300,8 @@ def test_every_function_that_takes_private_rows_has_a_case_and_known_places_read
 def test_rows_contribute_the_same_alone_and_in_company(dim):
     recorder = all_passes(dim)
     rng = np.random.default_rng(5)
-    # Diagonal rounds of this many columns are too noisy for so few rows: 1 and 8 columns have them.
-    missed = {"fastpubpriv.mechanisms.sums.MappedQuery _parts_sum"} if dim == 130 else set()
+    # Rounds of diagonals are for several columns, and too noisy for 130 of them and so few rows.
+    missed = {"fastpubpriv.mechanisms.sums.MappedQuery _parts_sum"} if dim in (1, 130) else set()
     assert queries() == {each.site for each in recorder.passes} | missed
     # Rows tried here have no class as label; logistic regression makes the pass of linear regression with another residual.
     wrong = [
@@ -475,7 +472,8 @@ def test_a_pass_that_hides_what_it_finds_is_caught():
 @pytest.mark.parametrize("dim", [1, 8])
 def test_every_query_can_be_pickled_and_its_copy_finds_the_same(dim):
     recorder = all_passes(dim)
-    assert queries() == {each.site for each in recorder.passes}
+    missed = {"fastpubpriv.mechanisms.sums.MappedQuery _parts_sum"} if dim == 1 else set()
+    assert queries() - missed == {each.site for each in recorder.passes}
     for each in recorder.passes:
         copy = pickle.loads(pickle.dumps(each.query))
         assert type(copy) is type(each.query)

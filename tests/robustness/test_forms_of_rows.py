@@ -50,13 +50,15 @@ SEEDED = {"random_state": 3, "threads": 1, "progress": False}
 # Calls of the table, on these rows.
 WITH_PUBLIC = (
     "estimate_mean", "describe", "estimate_mean, public covariance", "quantiles", "weighted_mean",
-    "estimate_gaussian, auto", "learn_separated_mixture, one shot", "learn_axis_aligned_mixture, dp_em",
+    "estimate_gaussian, auto", "learn_separated_mixture, one shot",
 )  # fmt: skip
 PRIVATE_ONLY = (
     "coinpress_mean", "coinpress_covariance", "private_pca", "no_public_baseline", "stable_histogram, grid",
     "decode_variances", "decode_means", "decode_axis_aligned",
 )  # fmt: skip
-LINE_ONLY = ("decode_gaussians, exact", "select_hypothesis, roots", "value_counts")
+LINE_ONLY = (
+    "decode_gaussians, exact", "select_hypothesis, roots", "value_counts", "learn_axis_aligned_mixture, cells",
+)  # fmt: skip
 LABELED = ("linear_regression, newton", "logistic_regression, newton", "train, newton")
 PUBLIC_ONLY = {
     "precondition": lambda p: fpp.precondition(p),

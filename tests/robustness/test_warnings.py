@@ -57,7 +57,7 @@ CALLS = {
     ),
     "one group": (
         lambda: fpp.estimate_mean(EQUAL, x_pub=EQUAL[:40].copy(), by=-1, **GIVEN),
-        "): -1.0, 1.0",
+        "): -1, 1",
     ),
     "mixture": (
         lambda: fpp.learn_separated_mixture(ROWS, x_pub=PUBLIC, n_components=2, **SMALL),

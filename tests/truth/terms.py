@@ -328,7 +328,7 @@ def still_terms() -> list[str]:
 
 def wider_under_laplace() -> float:
     """Width at .99 over width at .95 of counts under Laplace noise: 1.54, and 1.31 for a normal law."""
-    result = engine.result_of(call_of("value_counts", rows=20_000, budget=PURE))
+    result = engine.result_of(call_of("value_counts", rows=20_000, budget=fpp.PureDP(0.1)))
     place = int(np.argmax(result.counts))
     wide, narrow = (
         np.diff(np.array(result.confidence_interval(level))[:, place])[0] for level in (0.99, 0.95)
