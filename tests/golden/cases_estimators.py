@@ -189,6 +189,15 @@ def counts() -> Iterator[Case]:
                 "blas": False,
             }
             yield private("crosstab, zcdp", fpp.crosstab, frame, **call)
+            wards = {
+                "person": np.arange(len(ROWS)) * 7 % 1000,
+                "by": ["a", "b"],
+                "groups": call["keys"],
+                "keys_per_person": 2,
+                "budget": budget,
+                "blas": False,
+            }
+            yield private("count_persons, zcdp", fpp.count_persons, frame, **wards)
         yield private(
             f"value_counts, {name}",
             fpp.value_counts,

@@ -54,6 +54,7 @@ def commands() -> Iterator[Case]:
         "mean, counts": ("mean", *two, *RHO), "quantiles": ("quantiles", *two, *RHO),
         "describe": ("describe", *two, *RHO), "counts": ("counts", *alone, "--column", "age", "--keys", "1,2", *RHO),
         "crosstab": ("crosstab", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO),
+        "persons": ("persons", *alone, "--person", "height", "--by", "age", "--groups", "1,2", *RHO),
         "gaussian": ("gaussian", *two, *RHO), "mixture": ("mixture", *groups, "--rho", "20"),
         "axis-mixture": ("axis-mixture", "--private", "{line}", "--components", "2", *BOTH),
         "weighted-mean": ("weighted-mean", *two, "--norm-bound", "50", "--epsilon", "1"),

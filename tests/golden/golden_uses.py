@@ -83,6 +83,11 @@ USES: dict[str, dict[str, Use]] = {
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
     },
+    "PersonCounts": {
+        "published": lambda result: result.published,
+        "share": lambda result: result.share,
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+    },
     "GroupQuantiles": {
         **comparisons(lambda result: result.groups),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),

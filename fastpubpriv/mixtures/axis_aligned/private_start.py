@@ -596,7 +596,7 @@ class ShownPlaces:
     rows: int
 
     @classmethod
-    def release(cls, task: Task, pairs: Rows | None, rows: Rows, scales: int) -> ShownPlaces:
+    def of(cls, task: Task, pairs: Rows | None, rows: Rows, scales: int) -> ShownPlaces:
         """Release scales of the columns by pairs, and places by `rows`."""
         shown = candidates.shown_scales(task.run, pairs, scales, task.n_components)
         of_columns, tied, steps = shown
@@ -621,7 +621,7 @@ def learn(task: Task) -> LearnedMixture:
     plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
     check(task, pairs, place_rows, rest.n, shares.scales, plan)
     account.open()
-    shown = ShownPlaces.release(task, pairs, place_rows, shares.scales)
+    shown = ShownPlaces.of(task, pairs, place_rows, shares.scales)
     run = task.run.block(rest)
     costs = costs_of(account.spending)
     columns = shown.release_columns(task, run, costs["cells"])

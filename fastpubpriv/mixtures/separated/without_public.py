@@ -390,7 +390,7 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    shown = ShownPlaces.release(task, plan.pairs, plan.places, plan.scales)
+    shown = ShownPlaces.of(task, plan.pairs, plan.places, plan.scales)
     run = task.run.block(rest)
     costs = private_start.costs_of(run.account.spending)
     columns = shown.release_columns(task, run, costs["cells"])
