@@ -139,6 +139,9 @@ LOCAL_ROWS = 64
 FINEST = 0.5
 COARSER = 1.4
 COARSEST = 8.0
+# Rounding error of remainders over the largest value, and the smallest step over that error: steps of other values end near it.
+LATTICE_ERROR = 2.0**-38
+LEAST_LATTICE = 2.0**8
 # Scale of a public row over their median, and the part of their range, above which it is far from all others.
 ALONE = 32.0
 NEAR_SCALES = 4.0  # distance from a public row, in its scale, beyond which widths of cells double

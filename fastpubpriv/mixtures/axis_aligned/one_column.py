@@ -34,23 +34,19 @@ from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 # ---- Cells around public rows.
 
-# Rounding error of remainders over the largest value, and the smallest step over that error: steps of other values end near it.
-LATTICE_ERROR = 2.0**-38
-LEAST_LATTICE = 2.0**8
-
 
 def lattice_step(values: FloatArray) -> float:
     """Return the step of the coarsest lattice that holds ascending distinct values; 0 for two of them, or for that of doubles."""
     gaps = np.diff(values)
     if len(gaps) < 2:
         return 0.0
-    least = LATTICE_ERROR * float(np.abs(values).max())
+    least = tuning.LATTICE_ERROR * float(np.abs(values).max())
     step = float(gaps[0])
     for gap in gaps[1:].tolist():
         # Euclid's algorithm, with remainders nearest to zero.
         while gap > least:
             step, gap = gap, abs(step - round(step / gap) * gap)
-    return step if step > LEAST_LATTICE * least else 0.0
+    return step if step > tuning.LEAST_LATTICE * least else 0.0
 
 
 def local_scales(values: FloatArray, k: int) -> FloatArray:
