@@ -28,6 +28,12 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism",
         "edges of bins from private rows": "test_gaussian_replay.py::test_catches_edges_that_follow_private_rows",
         "rounds that follow private rows": "test_gaussian_replay.py::test_catches_rounds_that_follow_private_rows",
+        "directions that follow private rows": "test_mixture_replay.py"
+        "::test_without_public_rows_directions_that_follow_the_rows_are_caught",
+        "a last round that forgets a stage": "test_without_public_rows.py"
+        "::test_a_last_round_that_forgets_a_stage_is_refused",
+        "a count of the fit on top of the whole budget": "test_one_column.py"
+        "::test_planted_fault_a_count_on_top_of_the_whole_budget_is_refused",
         "a cut that looks at private rows": "test_mixture_replay.py::test_catches_a_cut_that_looks_at_private_rows",
         "a tree that asks too often": "test_mixture_replay.py::test_catches_a_tree_that_asks_too_often",
         "cells of a fit that follow other rows": "test_mixture_replay.py"
@@ -100,6 +106,9 @@ PLANTED: dict[str, dict[str, str]] = {
         "a product that rounds once less": "test_rows.py::test_plants_are_caught",
         "a row that its neighbors count": "test_columns.py::test_a_row_that_is_counted_by_its_neighbors_is_caught",
         "a missing shell": "test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
+        "cells of a line that are too coarse": "test_one_column.py"
+        "::test_planted_fault_cells_that_are_too_coarse_are_seen",
+        "edges on rounded values": "test_one_column.py::test_planted_fault_edges_on_rounded_values_are_seen",
     },
     "published numbers and comparisons": {
         "all counts moved together": "test_published.py::test_planted_fault_moving_all_counts_together_is_caught",

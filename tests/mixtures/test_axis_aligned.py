@@ -79,6 +79,28 @@ def test_known_variances_and_covariances():
     assert np.abs(np.linalg.solve(factor, (result.means[order] - centers).T)).max() < 0.3
 
 
+def test_a_pure_budget_iterates_on_public_rows_of_two_columns():
+    """Means and deviations of the worst of three components, in deviations: the median of five draws."""
+    means = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
+    truth = Truth(np.full(3, 1 / 3), means, np.ones((3, 2)))
+    errors = []
+    for seed in range(5):
+        rng = np.random.default_rng([12, seed])
+        private = truth.draw(rng, 10_000)
+        public = truth.draw(rng, 30)
+        result = learn(private, 3, budget=PureDP(1), x_pub=public, random_state=seed)
+        errors.append(axis_matched(result, truth).max())
+    assert np.median(errors) < 0.1, errors
+
+
+def test_one_column_near_public_rows_spends_epsilon_alone():
+    rng = np.random.default_rng(7)
+    public = rng.normal(size=(30, 1))
+    ledger = Ledger(APPROX)
+    assert learn(rng.normal(size=(500, 1)), 1, x_pub=public, ledger=ledger).spent == PureDP(1)
+    assert ledger.spent.amounts == (1, 0)
+
+
 @pytest.mark.parametrize("accuracy", [0.9, 0.6])
 def test_theory_mode_runs_where_it_can(accuracy):
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
