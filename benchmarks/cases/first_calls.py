@@ -42,6 +42,10 @@ FUNCTIONS = {
     "describe": f"f.describe(x, budget=zcdp, {_PUB})",
     "value_counts": "f.value_counts(np.sign(x[:, 0]), keys=[-1, 1], budget=zcdp, **quiet)",
     "persons": "f.estimate_mean(f.persons(x, person=np.arange(2000) // 4), budget=zcdp, x_pub=p, **quiet)",
+    "count_persons": (
+        "f.count_persons(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), by='a', groups=[-1, 1], "
+        "person=np.arange(len(x)) // 2, budget=f.ZCDP(rho=0.5))"
+    ),
     "crosstab": (
         "f.crosstab(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), columns=['a', 'b'], "
         "keys={'a': [-1, 1], 'b': [-1, 1]}, budget=zcdp, **quiet)"
@@ -172,6 +176,7 @@ COMMANDS = {
     "coinpress-mean": "coinpress-mean --private x.csv --columns a,b,c --center 0 --radius 10 --rho 0.5",
     "histogram": "histogram --private line.csv --columns a --width 0.5 --epsilon 1 --delta 1e-6",
     "counts": "counts --private line.csv --column a --keys 0,1 --rho 0.5",
+    "persons": "persons --private x.csv --person c --by a --groups 0,1 --rho 0.5",
     "crosstab": "crosstab --private x.csv --columns a,b --keys a=0,1 --keys b=0,1 --rho 0.5",
     "train": f"train {_TABLES} --label c --loss squared --rho 0.5 --json model.json",
     "predict": "predict --model model.json --rows p.csv --out -",
