@@ -90,6 +90,48 @@ def test_three_random_components_are_found(seed):
     assert distance < 0.03, distance
 
 
+def test_correlations_along_directions_leave_a_race():
+    """Four components in five columns: a sketch that fits by a wrong mixture, as the only start, gave .10, and "ok" each time."""
+    truth = random_truth(4, 5, 4.0, 9500)
+    for seed in (10, 11):
+        result = learn(*rows_of(truth, 20_000, seed=seed), 4, random_state=seed)
+        assert "public" in result.diagnostics["starts"]
+        assert distance_by_draws(truth, released(result), np.random.default_rng(2)) < 0.09
+
+
+def test_a_light_component_far_away_is_kept():
+    """One public row: in the frame of all rows the first round clipped its rows, and the component was lost."""
+    means = np.array([[0.0], [20.0]]) * np.ones(8)
+    truth = Truth(np.array([0.98, 0.02]), means, np.ones((2, 8)))
+    result = learn(*rows_of(truth, 20_000), budget=ZCDP(2.0))
+    assert result.diagnostics["start"] == "sketch"
+    assert distance_by_draws(truth, released(result), np.random.default_rng(2)) < 0.02
+
+
+def test_frames_are_moments_of_public_rows_by_their_shares():
+    rng = np.random.default_rng(0)
+    far = np.arange(400) % 2 == 1
+    rows = rng.normal(size=(400, 2)) + 8.0 * far[:, None]
+    share = np.stack([~far, far, np.zeros(400)]) * 1.0
+    centers = np.full((3, 2), 5.0)
+    means, stds = sketch_start.frames_of(rows, rows.std(axis=0), share, centers)
+    assert np.abs(means[:2] - [[0.0], [8.0]]).max() < 0.3
+    assert np.abs(stds - 1.0).max() < 0.2
+    # A component of no public row is where the sketch says.
+    assert means[2].tolist() == [5.0, 5.0]
+
+
+def test_a_mean_along_directions_has_its_place_in_the_columns():
+    loadings = np.array([[2.0], [-1.0], [0.5], [3.0]])
+    own = np.array([1.0, 2.0, 0.5, 1.5])
+    matrix = (loadings / own[:, None]).T / np.sqrt(float(loadings[:, 0] ** 2 @ (1.0 / own)))
+    projection = Projection.of(0, np.zeros(4), matrix, np.eye(1))
+    covariance = loadings @ loadings.T + np.diag(own)
+    back = sketch_start.back_projection(covariance, projection)
+    along = matrix @ (7.0 * loadings[:, 0])
+    assert np.allclose(back @ along, 7.0 * loadings[:, 0])
+
+
 def test_a_mixture_along_directions_has_the_moments_of_its_rows():
     """In units whose squares are no doubles."""
     unit = np.array([1e-200, 1.0, 1e200])

@@ -365,11 +365,51 @@ def public_group(public: FloatArray, at: Mixtures) -> Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SketchStart:
-    """A start by a sketch: the frame in which a first round whitens rows, as k equal components, and the shares of rows there."""
+    """A start by a sketch: the frames in which a first round whitens rows, and the shares of rows there."""
 
     frame: Mixtures
     assigned: ProjectedShares
     is_sure: bool  # whether the sketch determines the mixture, so that no other start is needed
+
+
+def back_projection(covariance: FloatArray, projection: Projection) -> FloatArray:
+    """Return the regression (dim, l) of columns of this covariance (dim, dim) on coordinates along directions."""
+    crossed = covariance @ projection.matrix.T
+    inverse = np.linalg.pinv(projection.matrix @ crossed, hermitian=True)
+    regression: FloatArray = crossed @ inverse
+    return regression
+
+
+def frames_of(
+    public: FloatArray, scale: FloatArray, share: FloatArray, centers: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and deviations (k, dim) of public rows by their shares (k, m), about `scale` (dim,) each.
+
+    A component of hardly any row has its mean of `centers` (k, dim), and the deviations of rows about all means.
+    """
+    held = share.sum(axis=1, keepdims=True)
+    means = share @ public / np.maximum(held, 1e-9)
+    means = np.where(held >= tuning.FEWEST_ROWS, means, centers)
+    gaps = (public - means[:, None, :]) / scale
+    squares = np.einsum("km,kmd->kd", share, np.square(gaps))
+    pooled = squares.sum(axis=0) / max(len(public) - len(share), 1)
+    variances = (squares + tuning.FEW_ROWS * pooled) / (held + tuning.FEW_ROWS)
+    variances = np.where(variances > tuning.LEAST_VARIANCE, variances, 1.0)
+    return means, scale * np.sqrt(variances)
+
+
+def is_determined(projection: Projection, data: Waves, fit: sketch.WaveFit[Mixtures]) -> bool:
+    """Return whether a sketch determines the mixture: enough directions, a close fit, and known widths."""
+    directions, dim = projection.matrix.shape
+    wanted = fit.mixture.weights.shape[1] - 1
+    if directions < min(wanted, dim) or fit.score > tuning.SURE_MISFIT * len(data.values):
+        return False
+    # Along several directions a component is correlated, though its columns are not.
+    is_exact = dim <= tuning.FEW_COLUMNS or directions == 1
+    if not is_exact and dim < tuning.SURE_COLUMNS * directions:
+        return False
+    errors = sketch.width_errors(data, fit.mixture)
+    return float(errors.max()) <= tuning.SURE_WIDTHS
 
 
 def public_start(
@@ -387,16 +427,15 @@ def public_start(
     frames = Frames(center[None].copy(), deviation[None].copy(), np.array([float(run.rows.n)]))
     [moments] = release_moments(run, groups, frames, costs["grams"])
     projection = projection_of(groups, frames, 0, moments, k - 1)
-    if projection is None:
+    if projection is None or moments.second is None:
         return None
     [data] = release_waves(run, groups, frames, [projection], costs["sketch"])
     guesses = em.joined([projection.projected(fit) for fit in fits])
     fit = sketch.fit_waves(data, k, projection.spread, guesses)
-    along = fit.mixture
-    ones = np.ones((k, 1))
-    frame = Mixtures(along.weights[0], ones * frames.centers[0], ones * frames.deviations[0])
-    is_whole = len(projection.matrix) >= min(k - 1, run.rows.dim)
-    is_close = fit.score <= tuning.SURE_MISFIT * len(data.values)
-    is_known = float(sketch.width_errors(data, along).max()) <= tuning.SURE_WIDTHS
-    shares = ProjectedShares(groups, {0: projection}, [along])
-    return SketchStart(frame, shares, is_whole and is_close and is_known)
+    shares = ProjectedShares(groups, {0: projection}, [fit.mixture])
+    covariance = moments.second * np.outer(deviation, deviation)
+    away = fit.mixture.means[0] @ back_projection(covariance, projection).T
+    centers = frames.centers[0] + away
+    parts = frames_of(public, frames.deviations[0], shares(public), centers)
+    frame = Mixtures(fit.mixture.weights[0], *parts)
+    return SketchStart(frame, shares, is_determined(projection, data, fit))
