@@ -234,27 +234,12 @@ FREQUENCIES = 60, 240  # of each direction, and of a group at most
 # lowest frequency times the extent of a group, and highest frequency, in deviations of a component
 FREQUENCY_RANGE = 0.35, 2.5
 # Fits of a sketch: starts and those that go on, and the iterations of each.
-# With fits to public rows as further starts, too, so many random ones are worth a tenth of the time: with 8, total variation is up
-# to 1.3 times as large.
 WAVE_STARTS = 40, 12
 WAVE_STEPS = 15, 35
 WAVE_PRIORS = 0.02, 0.05  # precisions of log weights, and of log deviations
 LOG_DEVIATIONS = -3.0, 1.5  # least and largest log deviation along a direction
 WORTH_OF_COMPONENT = 3.0  # decrease of squares per parameter from which another component is kept
 MOST_WAVE_COMPONENTS = 12  # maximum number of components of a group that a sketch tells apart
-
-# ---- A sketch beside public rows (`python -m benchmarks.papers c-public`, and `pytest tests/mixtures/test_public_sketch.py`).
-# Noise that is aimed at, and noise of the largest shares above which there is no sketch: half of the end of the spectrum of the
-# correlations' noise; of a mean cosine.
-SPECTRUM_NOISES = 0.06, 0.25
-WAVE_NOISES = 0.003, 0.035
-# A fit to the sketch is the only start if its sum of squares is at most so many times the number of values (components whose
-# columns are correlated along the directions exceed it), and if errors of log deviations are below this.
-# With several directions there must also be so many columns for each, so that components are hardly correlated along them: with
-# 5 columns and 3 directions, the total variation of such starts is twice that of a race.
-SURE_COLUMNS = 3
-SURE_MISFIT = 2.0
-SURE_WIDTHS = 0.3
 
 # ---- The same for full covariances (`pytest tests/mixtures/test_without_public_rows.py`).
 # Misclassified rows of a cut, over the rows of the lighter side, up to which it makes groups: of modes 14 deviations apart.

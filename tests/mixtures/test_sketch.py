@@ -16,12 +16,11 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.kernels.mixture_rows import NormalTable, shares_at, soft_parts, waves
 from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch, sketch_start
+from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
-from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, StartPlan
+from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
-from fastpubpriv.mixtures.axis_aligned.sketch_start import SketchStatistic
 from fastpubpriv.mixtures.separated.soft_em import RowClip
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import spending_of
@@ -112,7 +111,7 @@ def test_directions_of_two_overlapping_components_are_fishers():
     share = 0.64 / 1.64
     correlations = share * (1.0 - np.eye(8))
     modes = [np.array([[1.0, 0.0, 1.0]])] * 8
-    rows, spread = sketch_start.directions(correlations, 0.01, 1, np.ones(8, dtype=bool), modes)
+    rows, spread = private_start.directions(correlations, 0.01, 1, np.ones(8, dtype=bool), modes)
     assert rows.shape == (1, 8)
     assert np.allclose(np.abs(rows), np.abs(rows[0, 0]))
     # The variance along it in deviations within: one, and that of the means, half of 1.6 sqrt(8) squared.
@@ -122,7 +121,7 @@ def test_directions_of_two_overlapping_components_are_fishers():
 def test_few_columns_are_all_directions_but_those_of_coarse_values():
     usable = np.array([True, False, True])
     modes = [np.array([[1.0, 0.0, 1.0]])] * 3
-    rows, spread = sketch_start.directions(np.zeros((3, 3)), 0.01, 1, usable, modes)
+    rows, spread = private_start.directions(np.zeros((3, 3)), 0.01, 1, usable, modes)
     assert rows.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     assert spread.tolist() == np.eye(2).tolist()
 
@@ -131,9 +130,9 @@ def test_a_column_of_two_scales_is_a_direction_where_no_factor_is_seen():
     gaussian = np.array([[1.0, 0.0, 1.0]])
     concentric = np.array([[0.5, 0.0, 0.5], [0.5, 0.0, 1.5]])
     modes = [gaussian, gaussian, concentric, gaussian, gaussian]
-    assert sketch_start.unlike_gaussian(concentric) > tuning.UNLIKE_GAUSSIAN
-    assert sketch_start.unlike_gaussian(gaussian) == 0.0
-    rows, _ = sketch_start.directions(np.zeros((5, 5)), 0.01, 2, np.ones(5, dtype=bool), modes)
+    assert private_start.unlike_gaussian(concentric) > tuning.UNLIKE_GAUSSIAN
+    assert private_start.unlike_gaussian(gaussian) == 0.0
+    rows, _ = private_start.directions(np.zeros((5, 5)), 0.01, 2, np.ones(5, dtype=bool), modes)
     assert np.abs(rows).tolist() == [[0.0, 0.0, 1.0, 0.0, 0.0]]
 
 
@@ -312,10 +311,10 @@ def test_the_sketch_of_a_replaced_row_moves_by_twice_the_bound():
     assert worst_change(answers) > 0.45 * event.worst
 
 
-def grams_of(groups, parts_of=sketch_start.grouped_parts):
+def grams_of(groups, parts_of=private_start.grouped_parts):
     dim = len(groups.columns)
     clip = RowClip.of(dim, tuning.EARLY_CLIP)
-    frames = sketch_start.Frames.of(groups, 100)
+    frames = private_start.Frames.of(groups, 100)
     inverses = np.array([np.diag(1.0 / each) for each in frames.deviations])
     table = NormalTable(frames.centers, inverses, np.zeros(groups.size))
     return SoftGrams(
@@ -597,7 +596,7 @@ def test_rows_that_are_not_finite_or_far_away_leave_the_others_alone(hole):
 
 def test_shares_of_hostile_rows_are_shares_or_nothing():
     projections = dict(enumerate(statistic_of(2).projections))
-    assigned = sketch_start.ProjectedShares(two_groups(2), projections, [PLANE, PLANE])
+    assigned = private_start.ProjectedShares(two_groups(2), projections, [PLANE, PLANE])
     extremes = [0.0, 1e308, -1e308, 5e-324, np.nan, np.inf, -np.inf, 3.0]
     rows = np.array(list(itertools.product(extremes, extremes)))
     with np.errstate(all="raise"):

@@ -331,10 +331,9 @@ def learn_axis_aligned_mixture(
     determine, all but a fiftieth of the budget (a twentieth of an epsilon). "cells" without, and "list_decoding", work on disjoint
     blocks of rows, fixed by public numbers, so each stage has the whole (epsilon, delta). "sketch": two such blocks for the range;
     on the other rows, Gaussian noise on counts, second moments and sums of bounded statistics, whose rhos add up to at most the
-    allowance. "dp_em": public shares of the budget for searches, second moments, sums of bounded statistics and a choice; the last
-    round costs what they left. Public: n_priv, dim, x_pub, all arguments. A fiftieth of the budget (of an epsilon, a twentieth; in
-    "list_decoding", of the block of the choice) pays for the count of the fit; "cells" reads it off its cells, and spends that part
-    only where these cannot show it.
+    allowance. "dp_em": public shares of the budget for searches, sums of clipped statistics and a choice. Public: n_priv, dim,
+    x_pub, all arguments. A fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of the block of the choice) pays
+    for the count of the fit; "cells" reads it off its cells, and spends that part only where these cannot show it.
 
     Notes
     -----
@@ -354,11 +353,7 @@ def learn_axis_aligned_mixture(
       apart in each, with 40,000 rows, epsilon = 1, delta = 1e-6: total variation .014. With k components in many columns, below
       20,000 rows, some may be missed, which the reasons say. `bounds` clip the means; they do not replace the range stages.
     - "dp_em", for several columns: EM started from the public rows, whose components may differ in scale by any factor, and from
-      directions and sums of cosines and sines as in "sketch", here of all rows, or, where noise would hide these, from the labels
-      of an inexpensive private search; continued on public and private rows, for any budget (a PureDP one has the public starts
-      alone). If these sums determine the mixture, there is no other start, and no choice among starts is paid for. With 40,000
-      rows, 100 public ones, epsilon = 1, delta = 1e-6: two components in 2 columns, 1.6 deviations apart in each, have total
-      variation .004 to .007, of .03 without the sums.
+      the labels of an inexpensive private search; continued on both, for any budget.
     - "list_decoding": the paper's algorithm with its constants, where it is feasible; `plan("axis_aligned_mixture", ...)` has
       numbers.
 

@@ -1,8 +1,6 @@
 """Expectation-maximization that starts from public rows and continues on private ones, in several columns.
 
-The rounds are those of `soft_em` with the diagonals of second moments. Finding the range of the data costs no budget. One start
-is that of a sketch of all rows (`sketch_start`), where its noise does not hide the mixture. Privacy note:
-`mechanisms/notes/sketch.md`.
+The rounds are those of `soft_em` with the diagonals of second moments. Finding the range of the data costs no budget.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +20,7 @@ from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.sums import StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em, sketch, sketch_start
+from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import Gaussians, count_draws, gaussian_tv
 from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
@@ -30,7 +28,6 @@ from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
     RoundMoments,
-    RowClip,
     RowShares,
     SoftPlan,
     StartState,
@@ -40,11 +37,10 @@ from fastpubpriv.mixtures.separated.soft_em import (
     first_searches,
     learn_rounds,
     public_errors,
-    round_noise,
     weighed_count,
 )
 from fastpubpriv.privacy import Budget
-from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
 from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session
@@ -261,43 +257,6 @@ def whole_noise(
     return radius * spending.std("sum", statistic_dim(1, dim, known_std=known_std))
 
 
-class SketchShares(NamedTuple):
-    """Shares of the budget of the two releases that give a start by a sketch."""
-
-    grams: Fraction
-    sketch: Fraction
-
-    @classmethod
-    def of(
-        cls, dim: int, k: int, n: int, spending: Spending, *, known_std: bool
-    ) -> SketchShares | None:
-        """Return the shares by the noise that the releases may have, from public numbers; None if it would hide the mixture."""
-        if not spending.carries_trees or known_std or min(dim, k) == 1:
-            return None
-        most = tuning.START_SHARES
-        _, off = round_noise(dim, RowClip.of(dim, tuning.EARLY_CLIP), spending)
-        directions = dim if dim <= tuning.FEW_COLUMNS else min(k - 1, tuning.MOST_DIRECTIONS)
-        count = sketch.frequency_count(directions)
-        wave = math.sqrt(count) * spending.std("sum", 2 * count)
-        shares = []
-        for noise, (wanted, largest), share in (
-            (math.sqrt(dim) * off / n, tuning.SPECTRUM_NOISES, most.grams),
-            (wave / n, tuning.WAVE_NOISES, most.sketch),
-        ):
-            if noise > largest * math.sqrt(share):
-                return None
-            least = max(min(noise / wanted, 1.0) ** 2, tuning.LEAST_EARLY)
-            shares.append(min(Fraction(least).limit_denominator(10**6), share))
-        return cls(*shares)
-
-    def check(self, dim: int, n: int, spending: Spending) -> None:
-        """Raise before the debit if a release has no integer grid."""
-        spending.part(self.grams).grid("shared", dim + 1, n)
-        for directions in range(1, tuning.MOST_DIRECTIONS + 1):
-            longest = 2 * sketch.frequency_count(directions)
-            spending.part(self.sketch).grid("sum", longest, n)
-
-
 def plan_of(
     dim: int,
     k: int,
@@ -308,16 +267,10 @@ def plan_of(
     known_std: bool = False,
     fits: int = 2,
 ) -> SoftPlan:
-    """Plan the rounds from public numbers.
-
-    To the public starts a sketch is added, or, where its noise would be too large, searches if full covariances would not be too
-    noisy.
-    """
+    """Plan the rounds from public numbers; searches are added to the public starts if full covariances would not be too noisy."""
     noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
-    shares = SketchShares.of(dim, k, n, spending, known_std=known_std)
     searched = (
-        shares is None
-        and spending.carries_trees
+        spending.carries_trees
         and not known_std
         and min(dim, k) > 1
         and budget_noise(dim, k, n, spending) <= tuning.NOISY
@@ -325,15 +278,10 @@ def plan_of(
     searches: dict[str, Fraction] = {}
     if searched:
         searches = first_searches(2 if n_pub < tuning.TREE_START_ROWS * k else 1)
-    released = Fraction(0)
-    if shares is not None:
-        fits += 1
-        released = sum(shares, released)
     return SoftPlan.shared(
         noise * math.sqrt(2.0 * dim) * k / n,
         fits,
         searches,
-        released=released,
         n=n,
         entries=2 * k * dim,
         spending=spending,
@@ -341,29 +289,8 @@ def plan_of(
     )
 
 
-def add_sketch(
-    run: Session, public: FloatArray, plan: SoftPlan, starts: list[StartState], shares: SketchShares
-) -> tuple[SoftPlan, list[StartState]]:
-    """Release a sketch; return the starts with that of its fit, or this one alone if it is sure, and the plan of their rounds."""
-    costs = {name: run.account.spending.part(share) for name, share in shares._asdict().items()}
-    fits = [mixtures_of(each.at) for each in starts]
-    sketched = sketch_start.public_start(run, public, fits, costs)
-    if sketched is None:
-        return plan, starts
-    start = StartState(
-        name="sketch",
-        at=parameters_of(sketched.frame),
-        assigned=sketched.assigned,
-        errors=starts[0].errors,
-    )
-    if sketched.is_sure:
-        return plan.of_one_start(), [start]
-    # without rounds before the choice, the frame is no mixture to be compared
-    return plan, [*starts, start] if plan.race else starts
-
-
 def learn(task: Task) -> LearnedMixture:
-    """Fit the public rows, and a sketch of the private ones; then run rounds on public and private rows together."""
+    """Fit the public rows, then run rounds on public and private rows together."""
     public = task.public
     assert public is not None
     run = task.run
@@ -378,13 +305,8 @@ def learn(task: Task) -> LearnedMixture:
         **sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob
     )
     plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std, fits=len(fits))
-    check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last, WHOLE])
+    check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
     check_searches(plan, shape, n)
-    shares = SketchShares.of(dim, k, n, account.spending, known_std=known_std)
-    if plan.noisy and plan.early_rows <= len(public):
-        shares = None  # `learn_rounds` then returns the public fit
-    if shares is not None:
-        shares.check(dim, n, account.spending)
     last = whole_noise(dim, account.spending.part(plan.last), known_std=known_std)
     if (predicted := k * math.sqrt(dim) * last / n) > 1.0:
         warn(
@@ -400,8 +322,6 @@ def learn(task: Task) -> LearnedMixture:
         )
         for name, at in zip(("public", "public, scale-free"), fits, strict=False)
     ]
-    if shares is not None:
-        plan, starts = add_sketch(run, public, plan, starts, shares)
     state, facts = learn_rounds(
         run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor)
     )
@@ -418,15 +338,13 @@ def learn(task: Task) -> LearnedMixture:
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
-    """Return the maximum noise draws of a run: rounds, searches, a sketch and the count."""
+    """Return the maximum noise draws of a run: rounds, searches and the count."""
     draws = (
         MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std)
         + 16
         + count_draws(components)
     )
-    searched = 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
-    sketched = (dim + 1) ** 2 + 2 * tuning.FREQUENCIES[1]
-    return draws + searched + sketched
+    return draws + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
 
 
 def predict(

@@ -81,12 +81,6 @@ def orthonormal(rows: FloatArray, own: FloatArray) -> FloatArray:
 # ---- The statistic of a row.
 
 
-def frequency_count(directions: int) -> int:
-    """Return the number of public frequencies along so many directions."""
-    of_direction, most = tuning.FREQUENCIES
-    return min(of_direction * directions, most)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
     """Coordinates t = matrix (x - center) of the rows of a group, and public frequencies (count, len(matrix)) there."""
@@ -103,7 +97,8 @@ class Projection:
     ) -> Projection:
         """Return the projection with its frequencies, of which the lowest see the whole extent of the group."""
         size = len(matrix)
-        count = frequency_count(size)
+        of_direction, most = tuning.FREQUENCIES
+        count = min(of_direction * size, most)
         normals = draw_normals((count, size), random_state=em.PUBLIC_SEED + 7)
         units = normals / np.linalg.norm(normals, axis=1, keepdims=True)
         extents = np.sqrt(np.maximum(np.einsum("ma,ab,mb->m", units, spread, units), 1.0))
@@ -122,12 +117,6 @@ class Projection:
         """Return t of rows (n, dim), (len(matrix), n); sums have one order, so that a row has the same bits beside any others."""
         gaps = (rows - self.center).T
         return _combined(self.matrix, gaps)
-
-    def projected(self, at: Mixtures) -> Mixtures:
-        """Return a mixture of the columns, (k, dim), along the directions, as a batch of one; correlations are left out."""
-        means = (at.means - self.center) @ self.matrix.T
-        stds = np.linalg.norm(at.stds[:, None, :] * self.matrix, axis=2)
-        return Mixtures(at.weights[None], means[None], stds[None])
 
     def statistic(self, rows: FloatArray) -> FloatArray:
         """Return cosines and sines of frequencies times t, (n, size)."""
@@ -269,35 +258,16 @@ def starting_means(k: int, spread: FloatArray) -> FloatArray:
     return means
 
 
-def fit_waves(
-    data: Waves, k: int, spread: FloatArray, guesses: Mixtures | None = None
-) -> WaveFit[Mixtures]:
-    """Return the best fit of k components, its batch axis of length one.
-
-    It starts from random means of covariance `spread`, and from `guesses` (size, k, l) if there are any.
-    """
+def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit[Mixtures]:
+    """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
     few = tuning.WAVE_STARTS[1]
     short, long = tuning.WAVE_STEPS
     means = starting_means(k, spread)
     starts = Mixtures(np.full(means.shape[:2], 1.0 / k), means, np.ones(means.shape))
-    if guesses is not None:
-        starts = em.joined([starts, guesses])
     fits, scores = refined(data, starts, short)
     fits, scores = refined(data, fits[em.by_score(scores)[:few]], long)
     best = em.by_score(scores)[:1]
     return WaveFit(fits[best], float(scores[best[0]]))
-
-
-def width_errors(data: Waves, at: Mixtures) -> FloatArray:
-    """Return standard errors of the log deviations (k, l) of one fitted mixture, from noise and sampling."""
-    _, k, dim = at.means.shape
-    _, slopes = jacobian(at, data.frequencies)
-    scaled = slopes[0] / data.std
-    values, vectors = spectrum(scaled.T @ scaled + np.diag(_penalties(k, dim)))
-    # equal components leave combinations of their parameters open
-    variances = np.square(vectors) @ (1.0 / np.maximum(values, 1e-9))
-    errors: FloatArray = np.sqrt(variances[-k * dim :]).reshape(k, dim)
-    return errors
 
 
 def worth_of_component(directions: int) -> float:

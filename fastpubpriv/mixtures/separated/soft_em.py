@@ -200,11 +200,6 @@ class SoftPlan:
         """Maximum number of rounds before the last one."""
         return self.starts * self.race + self.more
 
-    def of_one_start(self) -> SoftPlan:
-        """Return the plan of the rounds if one start is left: no race and no choice, and early rounds of that start."""
-        rounds = rounds_of_starts(float(self.early), 1, noisy=self.noisy, exempt=True)
-        return replace(self, fits=1, race=rounds.race, more=rounds.more)
-
     def predicted(self, dim: int, rows: float) -> Prediction:
         """Predict the errors of a component of `rows` rows after the last round, by noise and sampling."""
         return predicted_errors(dim, rows, self.spending, self.last)
@@ -236,12 +231,8 @@ class SoftPlan:
         entries: int,
         spending: Spending,
         diagonal: bool = False,
-        released: Fraction = Fraction(0),
     ) -> SoftPlan:
-        """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances.
-
-        `released` is the share of releases that give a start beside the public fits and the searches.
-        """
+        """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances."""
         noisy = noise > tuning.NOISY
         starts = fits + len(searches)
         share = early_share(noise, spending, diagonal=diagonal)
@@ -250,7 +241,7 @@ class SoftPlan:
         early_rounds = spending.by_tail(rounds_of_starts, rounds_of_choice)
         race, more = early_rounds(share, starts, noisy=noisy, exempt=exempt)
         choice = tuning.CHOICE if starts > 1 else Fraction(0)
-        left = 1 - sum(searches.values(), choice + released + fit.count_share(spending))
+        left = 1 - sum(searches.values(), choice + fit.count_share(spending))
         if noisy:
             left -= choice  # among the start and the last rounds
         rows_by_noise = noise * n / (tuning.EARLY_NOISES[0] * math.sqrt(early))
@@ -717,13 +708,6 @@ def some_rows(run: Session, count: int) -> Session:
     return run.on(few)
 
 
-def unspent_share(run: Session, reserved: Fraction = Fraction(0)) -> Fraction:
-    """Return the exact share of the allowance that is left beside the count of the fit and a `reserved` share."""
-    account = run.account
-    spent = account.charged / account.allowance
-    return 1 - fit.count_share(account.spending) - reserved - spent
-
-
 def learn_rounds(
     run: Session,
     public: FloatArray,
@@ -757,14 +741,9 @@ def learn_rounds(
             break
         state = one_round(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
     before = state
-    guards = plan.noisy and plan.starts > 1
-    last = plan.last
-    if state.at.diagonal:
-        # Shares of releases that were not needed are not lost: `mechanisms/notes/sketch.md`.
-        last = unspent_share(run, plan.choice if guards else Fraction(0))
-    state = one_round(all_rows, public, state, share=last, name=LAST)
+    state = one_round(all_rows, public, state, share=plan.last, name=LAST)
     guarded = False
-    if guards:
+    if plan.noisy and plan.starts > 1:
         picked = choose(run, [start, before, state], share=plan.choice, name="guard")
         guarded = picked is not state
         state = replace(state, at=picked.at, errors=picked.errors)

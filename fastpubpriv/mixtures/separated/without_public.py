@@ -26,12 +26,17 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.output_bounds import narrowed
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch, sketch_start
+from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
-from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, ShownPlaces, StartPlan
+from fastpubpriv.mixtures.axis_aligned.private_start import (
+    BlockShares,
+    Frames,
+    ShownPlaces,
+    StartPlan,
+    WaveModel,
+)
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, Waves
-from fastpubpriv.mixtures.axis_aligned.sketch_start import Frames, WaveModel
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
 from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.public_shapes import Parameters
@@ -194,7 +199,7 @@ def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatAr
 
     They are shrunk toward none by their noise, which is large in a small group of many columns.
     """
-    correlations = sketch_start.move_frame(frames, group, own) + np.eye(frames.centers.shape[1])
+    correlations = private_start.move_frame(frames, group, own) + np.eye(frames.centers.shape[1])
     variance = own.off**2 + 1.0 / own.rows
     correlations = soft_em.shrunken_change(correlations, own.on**2, variance)
     values, vectors = spectrum(correlations)
@@ -223,7 +228,7 @@ def find_directions(
         correlations = group_correlations(frames, group, own)
         deviations = frames.deviations[group]
         covariances.append(correlations * np.outer(deviations, deviations))
-        usable = sketch_start.usable_columns(groups, deviations)
+        usable = private_start.usable_columns(groups, deviations)
         if more == 0 or not usable.any():
             continue
         matrix = leading_directions(correlations, usable, more) / deviations
@@ -266,15 +271,15 @@ def find_mixture(
 ) -> Start:
     """Release Gram matrices, and a sketch if groups may hold several components; return the start of the rounds."""
     more = task.n_components - groups.size
-    moments = sketch_start.release_moments(run, groups, frames, costs["grams"])
+    moments = private_start.release_moments(run, groups, frames, costs["grams"])
     covariances, listed = find_directions(groups, frames, moments, more)
     parts = []
     for center, covariance in zip(frames.centers, covariances, strict=True):
         parts.append(gaussian(center, covariance))
     fits: list[tuple[int, Along]] = []
     if listed:
-        waves = sketch_start.release_waves(run, groups, frames, listed, costs["sketch"])
-        fits = sketch_start.chosen_fits(listed, waves, more, FULL)
+        waves = private_start.release_waves(run, groups, frames, listed, costs["sketch"])
+        fits = private_start.chosen_fits(listed, waves, more, FULL)
     for projection, (number, along) in zip(listed, fits, strict=True):
         if number > 1:
             group = projection.group
