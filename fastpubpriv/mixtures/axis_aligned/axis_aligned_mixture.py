@@ -461,8 +461,7 @@ def _result(
     dim = run.rows.dim
     tied = list(learned.diagnostics.get("tied_share", [0.0] * dim))
     steps = list(learned.diagnostics.get("step", [math.inf] * dim))
-    has_scale = learned.reason != Reason.FEW_PUBLIC_ROWS
-    shows_ties = task.public is not None and has_scale and factor is None
+    shows_ties = task.public is not None and factor is None
     if public is not None and shows_ties and not any(tied):
         tied, steps = public_ties(public)
     is_near = task.public is not None and (method.needs_public or method.range_from_public)

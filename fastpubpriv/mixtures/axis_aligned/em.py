@@ -681,6 +681,9 @@ def component_reasons(
     stds = learned.stds
     if learned.nothing:
         return ((Reason.FALLBACK,),) * len(means)
+    if learned.reason == Reason.FEW_PUBLIC_ROWS:
+        # Equal public rows show no scale, and suggest that many private rows share their value.
+        return ((Reason.FEW_PUBLIC_ROWS, Reason.TIES),) * len(means)
     # In a column with ties components represent values that many rows share: those not much wider than the step between values, or
     # all if rounding to that step does not explain the ties. For a component many steps wide, a density is an adequate model.
     atoms = np.zeros(len(weights), dtype=bool)
