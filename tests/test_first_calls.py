@@ -129,7 +129,6 @@ def test_public_draws_have_the_bits_of_scipy(random_state):
     for draw, law in (
         (public_draws.draw_normals, stats.norm),
         (public_draws.draw_uniforms, stats.uniform),
-        (public_draws.draw_exponentials, stats.expon),
     ):
         drawn = draw((7, 3), state())
         assert drawn.shape == (7, 3)

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 import fastpubpriv as fpp
 from benchmarks.accuracy.keeping import Task, results
+from benchmarks.papers.mixture_cases import Truth, distance_by_draws, released
 from benchmarks.readme import markdown
-from fastpubpriv._types import FloatArray
 
 BUDGET = fpp.ApproxDP(1, 1e-6)
-PROBLEMS, N_PUB, DRAWS = 60, 100, 20_000
+PROBLEMS, N_PUB = 60, 100
+DRAWS = 20_000  # rows of each mixture for a total variation
 RIGHT = 0.1  # total variation
 CLOSE = 1.5  # ratio up to which private rows alone are as good as with public ones
 COLUMNS = (2, 3, 5, 8, 12, 20, 30, 50)
@@ -68,39 +68,12 @@ class Problem:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """An axis-aligned mixture."""
-
-    weights: FloatArray  # (k,)
-    means: FloatArray  # (k, dim)
-    stds: FloatArray  # (k, dim)
-
-    def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Return n rows."""
-        labels = rng.choice(len(self.weights), size=n, p=self.weights)
-        return rng.normal(self.means[labels], self.stds[labels])
-
-    def log_density(self, rows: FloatArray) -> FloatArray:
-        """Return the log density of each row, but for a constant that all mixtures share."""
-        scaled = (rows[:, None] - self.means) / self.stds
-        joint = np.log(self.weights) - np.log(self.stds).sum(axis=1)
-        return np.asarray(logsumexp(joint - 0.5 * np.square(scaled).sum(axis=2), axis=1))
-
-
-def total_variation(one: Truth, other: Truth, rng: np.random.Generator) -> float:
-    """Return the total variation of two mixtures, estimated from draws of both."""
-    rows = np.concatenate([one.draw(DRAWS, rng), other.draw(DRAWS, rng)])
-    ratio = one.log_density(rows) - other.log_density(rows)
-    return float(np.mean(np.abs(np.tanh(ratio / 2.0))))
-
-
 def answers(problem: Problem) -> dict[str, Any]:
     """Return total variation and status of the answer without public rows, and of that with them."""
     truth = problem.truth
     rng = np.random.default_rng([problem.seed, 2])
-    rows = truth.draw(problem.n, rng)
-    public = truth.draw(N_PUB, rng)
+    rows = truth.draw(rng, problem.n)
+    public = truth.draw(rng, N_PUB)
     found: dict[str, Any] = {}
     for name, x_pub in (("alone", None), ("with public rows", public)):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -114,8 +87,8 @@ def answers(problem: Problem) -> dict[str, Any]:
                 threads=1,
                 progress=False,
             )
-        learned = Truth(result.weights, result.means, np.sqrt(result.variances))
-        found[name] = total_variation(truth, learned, np.random.default_rng([problem.seed, 3]))
+        of_distance = np.random.default_rng([problem.seed, 3])
+        found[name] = distance_by_draws(truth, released(result), of_distance, DRAWS)
         found[f"status {name}"] = result.status
     return found
 

@@ -45,18 +45,28 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
         return covariances * shrink[:, :, None] * shrink[:, None, :]
 
 
+def inside(
+    means: FloatArray, covariances: FloatArray, box: Box | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return means (k, dim) clipped to the box, if there is one, and covariances (k, dim, dim) narrowed to it."""
+    if box is None:
+        return means, covariances
+    clipped = np.clip(means, *box)
+    return clipped, narrowed(covariances, clipped, box)
+
+
 def _within(
     means: FloatArray, covariances: FloatArray, box: Box, *, known_covariance: bool = False
 ) -> tuple[FloatArray, FloatArray, list[Reasons], dict[str, Any]]:
     """Return means (k, dim) clipped to the bounds, covariances narrowed unless known, reasons of those outside, and diagnostics."""
-    inside = np.clip(means, *box)
+    clipped, shrunken = inside(means, covariances, box)
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    outside = np.any(np.abs(means - inside) > spreads, axis=1).tolist()
+    outside = np.any(np.abs(means - clipped) > spreads, axis=1).tolist()
     reasons: list[Reasons] = [(Reason.CLIPPED,) if out else () for out in outside]
     # None stands for an infinite end.
     ends = [[each if math.isfinite(each) else None for each in end.tolist()] for end in box]
-    shrunken = covariances if known_covariance else narrowed(covariances, inside, box)
-    return frozen(inside), frozen(shrunken), reasons, {"bounds": ends, "outside_bounds": outside}
+    narrow = covariances if known_covariance else shrunken
+    return frozen(clipped), frozen(narrow), reasons, {"bounds": ends, "outside_bounds": outside}
 
 
 def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:

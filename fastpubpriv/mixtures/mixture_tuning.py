@@ -211,12 +211,11 @@ MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
-# Number of columns above which the components of a column are at most so many, since a search takes time: where components are
-# axis-aligned, and where they have full covariances. One that a fit leaves out puts the frame of its group elsewhere: with 3 in
-# place of 6, total variation .55 for .06 (10 columns, 4 components 100 apart).
+# Number of columns above which the components of a column are at most so many, since a search takes time. One that a fit leaves
+# out puts the frame of its group elsewhere: with 3 in place of 6, total variation .51 to 1.0 for .02 to .03 (10 and 12 columns, 4
+# to 6 components 100 apart), in two thirds of the time.
 MANY_COLUMNS = 8
-COLUMN_MODES = 3
-FULL_MODES = 6
+COLUMN_MODES = 6
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
 # z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
 # treated as pure noise.

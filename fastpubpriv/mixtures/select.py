@@ -277,11 +277,9 @@ def warn_few(
     accuracy: float,
     epsilon: float,
     failure_prob: float,
-    *,
-    share: float = 1.0,
 ) -> None:
-    """Warn if, by public numbers, a selection by this share of the rows does not guarantee the desired accuracy."""
-    needed = round(selection.required_rows(size, accuracy, epsilon, failure_prob) / share)
+    """Warn if, by public numbers, a selection by this number of rows does not guarantee the desired accuracy."""
+    needed = round(selection.required_rows(size, accuracy, epsilon, failure_prob))
     if n < needed:
         warn(
             f"{name}: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "

@@ -30,11 +30,6 @@ def draw_uniforms(size: Size, random_state: Any) -> FloatArray:
     return np.asarray(_generator(random_state).uniform(0.0, 1.0, size))
 
 
-def draw_exponentials(size: Size, random_state: Any) -> FloatArray:
-    """Return exponentials of mean one of this shape; `random_state` is None, an int or a NumPy generator."""
-    return np.asarray(_generator(random_state).standard_exponential(size))
-
-
 def _generator(random_state: Any) -> Any:
     if isinstance(random_state, np.random.Generator | np.random.RandomState):
         return random_state
@@ -93,7 +88,8 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
     gray = place ^ (place >> 1)  # one bit changes from each point to the next
     points = np.tile(shift, (len(place), 1))
     for bit in range(log2_count):
-        points ^= ((gray >> np.uint32(bit)) & 1)[:, None] * directions[:, bit]
+        set_bits = (gray >> np.uint32(bit)) & 1
+        points ^= set_bits[:, None] * directions[:, bit]
     return np.asarray(points * 2.0**-_BITS, dtype=np.float64)
 
 

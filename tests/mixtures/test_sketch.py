@@ -189,7 +189,9 @@ def test_the_jacobian_is_that_of_finite_differences():
 def test_the_fit_of_exact_values_is_the_mixture():
     projection = along(3.0)
     values, _ = sketch.jacobian(PLANE, projection.frequencies)
-    fit = sketch.fit_waves(Waves(projection.frequencies, values[0], 1e-5), 3, projection.spread)
+    fit = sketch.AXIS_ALIGNED.fit(
+        Waves(projection.frequencies, values[0], 1e-5), 3, projection.spread
+    )
     found = fit.mixture
     order = [
         int(np.argmin(np.linalg.norm(found.means[0] - mean, axis=1))) for mean in PLANE.means[0]
@@ -479,11 +481,20 @@ def pairs(dim):
     return Truth(np.full(4, 0.25), means, np.ones((4, dim)))
 
 
+def far_apart():
+    """Five components 100 deviations apart in directions that are no columns: each column has up to five modes."""
+    rng = np.random.default_rng(0)
+    turned = np.linalg.qr(rng.normal(size=(12, 12)))[0]
+    means = 100.0 / np.sqrt(2.0) * turned[:5]
+    return Truth(np.full(5, 0.2), means, rng.uniform(0.5, 1.0, (5, 12)))
+
+
 # Bounds: 1.6 times the total variation with 100 public rows as the specification measured it, and .005.
 FOUND = {
     "2 columns": (apart(2, 1.6), 0.034), "4 columns": (apart(4, 1.6), 0.027), "8 columns": (apart(8, 1.6), 0.025),
     "20 columns, nearer": (apart(20, 1.0), 0.039), "20 columns": (apart(20, 1.6), 0.039), "grid": (grid(), 0.045),
     "one column of 12": (in_one_column(), 0.034), "concentric": (concentric(), 0.019), "two pairs": (pairs(4), 0.045),
+    "far apart": (far_apart(), 0.045),
 }  # fmt: skip
 
 
@@ -496,6 +507,16 @@ def test_components_that_overlap_in_every_column_are_found(name):
     distance = distance_by_draws(truth, released(result), np.random.default_rng(2))
     assert distance < bound, distance
     assert result.status == "ok"
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_planted_fault_three_modes_a_column_lose_far_components(monkeypatch):
+    monkeypatch.setattr(tuning, "COLUMN_MODES", 3)
+    truth = far_apart()
+    result = learn(truth.draw(np.random.default_rng(1), 40_000), 5, random_state=1)
+    distance = distance_by_draws(truth, released(result), np.random.default_rng(2))
+    assert distance > 0.2
+    assert result.status == "unreliable"
 
 
 def test_without_noise_the_answer_is_that_of_plain_em():

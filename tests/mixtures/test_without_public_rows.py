@@ -88,7 +88,7 @@ def test_the_fit_of_exact_values_is_the_mixture():
     projection = along(3.0)
     values = without_public.jacobian(PLANE, projection.frequencies)[0][0]
     data = Waves(projection.frequencies, values, 1e-5)
-    found = without_public.fit_waves(data, 3, projection.spread).mixture
+    found = without_public.FULL.fit(data, 3, projection.spread).mixture
     gaps = np.linalg.norm(found.means[0][:, None] - PLANE.means[0], axis=2)
     order = gaps.argmin(axis=0)
     for name in ("weights", "means", "covariances"):
@@ -273,6 +273,7 @@ FOUND = {
         0.04,
     ),
     "crossing": (crossing(), 0.02),
+    "far apart": (separated(np.random.default_rng(5), 10, 4, 100.0), 0.1),
 }
 
 

@@ -429,7 +429,6 @@ def learn_axis_aligned_mixture(
         draws=draws,
         **session.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
-    known: Any = {"known_std": factor is not None, "factor": factor, "box": box}
     task = Task(
         run=run,
         n_components=n_components,
@@ -437,7 +436,8 @@ def learn_axis_aligned_mixture(
         failure_prob=failure_prob,
         accuracy=accuracy,
         public=typical,
-        **known,
+        box=box,
+        factor=factor,
     )
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):

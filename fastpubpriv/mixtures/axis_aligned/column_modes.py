@@ -127,7 +127,7 @@ def marginals(
     )
     values = [of_column for (of_column,) in measured.parted(counts.value)]
     is_few = dim <= tuning.MANY_COLUMNS
-    most = task.n_components if is_few else min(task.n_components, task.modes)
+    most = task.n_components if is_few else min(task.n_components, tuning.COLUMN_MODES)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:

@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.output_bounds import Box, narrowed
+from fastpubpriv.estimators.output_bounds import Box, inside
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
@@ -576,21 +576,23 @@ class Task:
     failure_prob: float
     accuracy: float | None = None
     public: FloatArray | None = None
-    known_std: bool = False  # every component has standard deviation one in every coordinate
     box: Box | None = None  # bounds of the columns, in data units
     # lower root of a known covariance: data units of the rows of `run`
     factor: FloatArray | None = None
-    modes: int = tuning.COLUMN_MODES  # maximum number of components of each of many columns
     # what a warning of too few rows for a private start calls it
     start_name: str = "method='sketch'"
+
+    @property
+    def known_std(self) -> bool:
+        """Whether every component has standard deviation one in every coordinate of the rows of `run`."""
+        return self.factor is not None
 
     def bounded(self, learned: LearnedMixture) -> LearnedMixture:
         """Return the mixture within bounds, as the caller gets it: that is what a count of the fit is compared with."""
         if self.box is None:
             return learned
         if self.factor is None:
-            means = np.clip(learned.means, *self.box)
-            covariances = narrowed(learned.covariances, means, self.box)
+            means, covariances = inside(learned.means, learned.covariances, self.box)
             stds = np.sqrt(np.einsum("kii->ki", covariances))
             return replace(learned, means=means, stds=stds)
         clipped = np.clip(learned.means @ self.factor.T, *self.box)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -27,7 +27,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, em, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, WaveModel, Waves
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
     MeasuredFit,
@@ -452,19 +452,6 @@ def release_waves(
     return waves
 
 
-@dataclass(frozen=True, slots=True)
-class WaveModel(Generic[Fitted]):
-    """How mixtures along directions are fitted: `fit` of a number of components, from the covariance of the coordinates, and the
-    decrease of the sum of squares, by the number of directions, from which another component is kept.
-    """
-
-    fit: Callable[[Waves, int, FloatArray], WaveFit[Fitted]]
-    worth: Callable[[int], float]
-
-
-AXIS_ALIGNED = WaveModel(sketch.fit_waves, sketch.worth_of_component)
-
-
 def fits_of(
     projection: Projection, data: Waves, most: int, model: WaveModel[Fitted]
 ) -> list[WaveFit[Fitted]]:
@@ -516,7 +503,7 @@ def find_components(
     if not listed:
         return shares
     waves = release_waves(run, groups, frames, listed, costs["sketch"])
-    fits = chosen_fits(listed, waves, more, AXIS_ALIGNED)
+    fits = chosen_fits(listed, waves, more, sketch.AXIS_ALIGNED)
     for projection, (number, mixture) in zip(listed, fits, strict=True):
         if number > 1:
             shares.projections[projection.group] = projection

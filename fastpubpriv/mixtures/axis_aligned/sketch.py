@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import waves
 from fastpubpriv.mixtures import mixture_tuning as tuning
@@ -144,7 +144,15 @@ class Waves:
     std: float
 
 
-Fitted = TypeVar("Fitted")
+class Batch(Protocol):
+    """Mixtures along directions, of which some can be taken."""
+
+    def __getitem__(self, places: IntArray) -> Self:
+        """Return the mixtures at these places."""
+        ...
+
+
+Fitted = TypeVar("Fitted", bound=Batch)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,21 +266,39 @@ def starting_means(k: int, spread: FloatArray) -> FloatArray:
     return means
 
 
-def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit[Mixtures]:
-    """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
-    few = tuning.WAVE_STARTS[1]
-    short, long = tuning.WAVE_STEPS
-    means = starting_means(k, spread)
-    starts = Mixtures(np.full(means.shape[:2], 1.0 / k), means, np.ones(means.shape))
-    fits, scores = refined(data, starts, short)
-    fits, scores = refined(data, fits[em.by_score(scores)[:few]], long)
-    best = em.by_score(scores)[:1]
-    return WaveFit(fits[best], float(scores[best[0]]))
+def unit_mixtures(means: FloatArray) -> Mixtures:
+    """Return mixtures of these means (size, k, directions), of equal weights and of deviations one."""
+    return Mixtures(np.full(means.shape[:2], 1.0 / means.shape[1]), means, np.ones(means.shape))
 
 
 def worth_of_component(directions: int) -> float:
     """Return the decrease of the sum of squares from which another component is kept: so much for each of its parameters."""
     return tuning.WORTH_OF_COMPONENT * (2 * directions + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WaveModel(Generic[Fitted]):
+    """How mixtures along directions are fitted.
+
+    `start` gives mixtures of means (size, k, directions), `refine` these after a number of steps and their penalized
+    sums of squares, and `worth` the decrease of that sum, by the number of directions, from which a component is kept.
+    """
+
+    start: Callable[[FloatArray], Fitted]
+    refine: Callable[[Waves, Fitted, int], tuple[Fitted, FloatArray]]
+    worth: Callable[[int], float]
+
+    def fit(self, data: Waves, k: int, spread: FloatArray) -> WaveFit[Fitted]:
+        """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
+        few = tuning.WAVE_STARTS[1]
+        short, long = tuning.WAVE_STEPS
+        fits, scores = self.refine(data, self.start(starting_means(k, spread)), short)
+        fits, scores = self.refine(data, fits[em.by_score(scores)[:few]], long)
+        best = em.by_score(scores)[:1]
+        return WaveFit(fits[best], float(scores[best[0]]))
+
+
+AXIS_ALIGNED = WaveModel(unit_mixtures, refined, worth_of_component)
 
 
 def numbers_of_components(scores: list[list[float]], worths: list[float], most: int) -> list[int]:

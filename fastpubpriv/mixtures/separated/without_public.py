@@ -23,7 +23,7 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.output_bounds import narrowed
+from fastpubpriv.estimators.output_bounds import inside
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch
@@ -34,9 +34,8 @@ from fastpubpriv.mixtures.axis_aligned.private_start import (
     Frames,
     ShownPlaces,
     StartPlan,
-    WaveModel,
 )
-from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
 from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.public_shapes import Parameters
@@ -141,19 +140,11 @@ def refined(data: Waves, start: Along, steps: int) -> tuple[Along, FloatArray]:
     return mixtures_of(at, k, dim), score
 
 
-def fit_waves(data: Waves, k: int, spread: FloatArray) -> WaveFit[Along]:
-    """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
-    few = tuning.WAVE_STARTS[1]
-    short, long = tuning.WAVE_STEPS
-    means = sketch.starting_means(k, spread)
-    unit = np.eye(len(spread))
-    roots = np.broadcast_to(unit, (*means.shape[:2], *unit.shape))
-    weights = np.full(means.shape[:2], 1.0 / k)
-    fits, scores = refined(data, Along(weights, means, roots), short)
-    best = em.by_score(scores)[:few]
-    fits, scores = refined(data, fits[best], long)
-    best = em.by_score(scores)[:1]
-    return WaveFit(fits[best], float(scores[best[0]]))
+def unit_mixtures(means: FloatArray) -> Along:
+    """Return mixtures of these means (size, k, directions), of equal weights and of covariance one."""
+    size, k, directions = means.shape
+    roots = np.broadcast_to(np.eye(directions), (size, k, directions, directions))
+    return Along(np.full((size, k), 1.0 / k), means, roots)
 
 
 def worth_of_component(directions: int) -> float:
@@ -162,7 +153,7 @@ def worth_of_component(directions: int) -> float:
     return tuning.WORTH_OF_COMPONENT * parameters
 
 
-FULL = WaveModel(fit_waves, worth_of_component)
+FULL = WaveModel(unit_mixtures, refined, worth_of_component)
 
 # ---- Groups and directions.
 
@@ -417,11 +408,8 @@ def judged(
 ) -> Found:
     """Release the count of the fit; return the state with its reasons."""
     at = state.at
-    means = at.means
-    covariances = at.covariances
-    if task.box is not None:  # as the caller gets them
-        means = np.clip(means, *task.box)
-        covariances = narrowed(covariances, means, task.box)
+    # as the caller gets them
+    means, covariances = inside(at.means, at.covariances, task.box)
     fit = private_start.count_of_fit(
         run, columns, weights=at.weights, means=means, covariances=covariances
     )
