@@ -181,6 +181,26 @@ BEAM = 32  # number of subsets of atoms kept and refined for each size
 LEAST_WEIGHT = 1e-3
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final
 
+# ---- Range from bounds of the caller (`pytest tests/mixtures/test_bounded_range.py`).
+# Cells of the first look, parts of a cell that holds many rows, maximum numbers of looks and of cells that one of them divides:
+# a component may be a billion times narrower than its bounds.
+FIRST_CELLS = 256
+SPLIT = 16
+LOOKS = 6
+MOST_SPLIT = 64
+# share of a look with Gaussian, and with Laplace noise
+LOOK_SHARES = Fraction(1, 50), Fraction(1, 40)
+# rows of both halves of a cell, in noise deviations of a look, below which they are joined
+JOINED_STDS = 2.0
+LEAST_LAST = Fraction(1, 4)  # share of the last round in several columns
+# Mass of a component in one cell from which it is moved to the middle, and the part of the cell that is then its deviation.
+IN_A_CELL = 0.9
+CELL_OVER_STD = 8.0
+WIDEST_BOUNDS = 1e150  # distance of the bounds of a column above which squares may overflow
+RANGE_MARGIN = 1.0 / 64.0  # range beyond a bound, over the distance of the bounds
+MOST_PER_CELL = 4.0  # cells that an average component fills, above which they are not divided
+MOST_HALVINGS = 6  # of a cell after the last look
+
 # ---- Several columns from private rows alone (the same command, and `pytest tests/mixtures/test_sketch.py`).
 START_LEAST_ROWS = 32  # minimum rows of a call
 # Shares of the rows for pairs, and for places; the second for places may be larger where few rows would not show any.

@@ -52,6 +52,7 @@ def plan_axis_aligned_mixture(
     n_pub: int = 0,
     method: AxisMixtureMethod = "auto",
     accuracy: float | None = None,
+    bounds: Any = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the error of a mean, for "list_decoding" the slack of the selection; time, and length of a list, in the details."""
@@ -60,15 +61,17 @@ def plan_axis_aligned_mixture(
     )
     wanted = AXIS_ALIGNED_METHODS.choose(method)
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
+    box = validation.column_bounds(bounds, dim, endless=True)
 
     def chosen_for(n_priv: int, budget: Budget) -> Any:
-        return chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
+        return chosen_method(
+            wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget, box=box
+        )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # With too few rows for the blocks the error is infinite and no exception, so that `plan` can solve for rows.
-        chosen = chosen_for(
-            max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget
-        )
+        least = max(each.least_rows for each in AXIS_ALIGNED_METHODS.values())
+        chosen = chosen_for(max(n_priv, least), budget)
         size = chosen.candidates
         details = {"seconds": chosen.seconds(n_priv, dim, components, size)}
         if chosen.predict is not None:

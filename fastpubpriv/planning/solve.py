@@ -279,7 +279,7 @@ def plan(
           `failure_prob`.
         - "separated_mixture": `n_components` (required), `min_weight`, `n_pub` (at least one for each component, or 0 for
           none, for which the budget needs a delta), `method`, `mode`, `failure_prob`.
-        - "axis_aligned_mixture": `n_components` (required), `n_pub`, `method`, `failure_prob`, and `accuracy`, for
+        - "axis_aligned_mixture": `n_components` (required), `n_pub`, `method`, `bounds`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (required); `failure_prob`.
         - "train": `n_pub` (at least 2), `n_labeled`, how many of these have a label, default all, `loss` ("squared", "logistic" or

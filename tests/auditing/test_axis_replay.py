@@ -12,7 +12,7 @@ from helpers.neighbors import pair_at, replaced
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
-from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, one_column
+from fastpubpriv.mixtures.axis_aligned import bounded_range, column_modes, dp_em, one_column
 from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -46,6 +46,7 @@ def runner(dim, budget, **options):
     )
 
 
+WITHIN = {"bounds": (-1e6, 1e7)}
 RUNS = {
     "cells": (1, APPROX, {}), "cells, known variance": (1, APPROX, {"variance": 4.0}),
     "cells, large epsilon": (1, ApproxDP(30, 1e-5), {}),
@@ -56,6 +57,9 @@ RUNS = {
     "cells near public rows, known variance": (1, PureDP(1), {"with_public": True, "variance": 4.0}),
     "cells near three public rows, and a count": (1, ZCDP(0.125), {"x_pub": np.array([[1.0], [4.0], [9.5]])}),
     "cells near equal public rows": (1, PureDP(1), {"x_pub": np.full((3, 1), 2.0)}),
+    "cells within bounds, pure": (1, PureDP(1), WITHIN), "cells within bounds, zcdp": (1, ZCDP(0.125), WITHIN),
+    "cells within bounds, known variance": (1, ZCDP(0.125), {**WITHIN, "variance": 4.0}),
+    "sketch within bounds, zcdp": (7, ZCDP(0.125), WITHIN), "sketch within bounds, pure": (2, PureDP(1), WITHIN),
     "sketch, 2 columns": (2, APPROX, {}), "sketch, 7 columns": (7, APPROX, {}),
     "sketch, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]]}),
     "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}), "dp_em, approx": (2, APPROX, {"with_public": True}),
@@ -141,6 +145,26 @@ def test_catches_cells_that_follow_the_rows(monkeypatch):
     raises(ReplayError, "sensitivity", record_replay, runner(1, APPROX), *pair(1e6), budget=APPROX)
     run = runner(1, PureDP(1), with_public=True)
     raises(ReplayError, "sensitivity", record_replay, run, *pair(1e6), budget=PureDP(1))
+
+
+def test_catches_looks_that_follow_the_rows(monkeypatch):
+    original = bounded_range.DividedRange.of
+
+    def shifted(low, high):
+        return original(low + extremes[0], high)
+
+    extremes = [0.0]
+    rows, other = pair(1e6)
+    run = runner(1, PureDP(1), **WITHIN)
+    record_replay(run, rows, other, budget=PureDP(1))
+
+    def learn(task):
+        extremes[0] = max(float(chunk.max()) for chunk in task.run.rows.chunks())
+        return one_column.learn(task)
+
+    monkeypatch.setattr(bounded_range.DividedRange, "of", shifted)
+    monkeypatch.setitem(axis_aligned.METHODS, "cells", replace(one_column.METHOD, learn=learn))
+    raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=PureDP(1))
 
 
 def test_catches_blocks_that_overlap(monkeypatch):

@@ -382,6 +382,8 @@ CALLS = {
             ("sketch", ROWS, 2, {}, APPROX),
             ("sketch, known", ROWS, 3, {"variance": 1.0}, APPROX),
             ("cells, public", LINE, 2, {"x_pub": PUBLIC_LINE}, ALL),
+            ("cells, bounds", LINE, 2, {"bounds": (-1e3, 1e3)}, ALL),
+            ("sketch, bounds", ROWS, 2, {"bounds": (-1e3, 1e3)}, ALL),
             ("dp_em", ROWS, 2, {"x_pub": PUBLIC}, ALL),
             ("list_decoding", MANY, 1, {"accuracy": 0.9, "variance": 1.0}, APPROX),
         )

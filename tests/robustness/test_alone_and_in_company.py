@@ -151,6 +151,9 @@ def estimators_of(dim):
     near = {**few, "method": "cells" if dim == 1 else "dp_em", "x_pub": public}
     yield "learn_axis_aligned_mixture", private, near
     yield "learn_axis_aligned_mixture", private, {**near, "budget": PureDP(45)}
+    within = {**few, "bounds": (-1e4, 1e4)}
+    yield "learn_axis_aligned_mixture", private, {**within, "budget": PureDP(45)}
+    yield "learn_axis_aligned_mixture", private, {**within, "budget": AMPLE}
     # With fewer public rows than private ones the rounds of many columns are worth their noise.
     yield "learn_axis_aligned_mixture", private, {**near, "x_pub": public[:12]}
     yield "learn_separated_mixture", private, {**whole, "method": "soft_em", "x_pub": public[:12]}

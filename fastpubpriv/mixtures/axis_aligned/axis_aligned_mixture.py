@@ -14,11 +14,11 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import AxisMixtureMethod, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
-from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
+from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import dp_em, em, one_column, private_start
+from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em, em, one_column, private_start
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
@@ -206,9 +206,15 @@ METHODS: Registry[AxisMethod] = Registry(
 
 
 def chosen_method(
-    method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget
+    method: str,
+    *,
+    dim: int,
+    n_priv: int,
+    has_public: bool,
+    budget: Budget,
+    box: Box | None = None,
 ) -> AxisMethod:
-    """Return the method, for "auto" by public numbers; raise if a named one lacks public rows, a delta or rows."""
+    """Return the method, for "auto" by public numbers; raise if a named one lacks public rows, a delta, bounds or rows."""
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     if method == "auto":
@@ -219,11 +225,13 @@ def chosen_method(
         else:
             method = "sketch"
     chosen = METHODS[method]
-    lacks_range = chosen.needs_delta or (chosen.range_from_public and not has_public)
-    if lacks_range and not has_delta(budget):
+    is_shown = chosen.range_from_public and has_public
+    is_found = has_delta(budget) or bounded_range.covers(box)
+    if chosen.range_from_bounds and not (is_shown or is_found):
         raise BudgetError(
             "without public rows places are found by stable histograms, which need a delta: pass "
-            "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
+            "ApproxDP(epsilon=..., delta=...); or, for any budget, bounds=(lowest, highest) of what every column "
+            "can hold, or public rows (x_pub)"
         )
     if chosen.columns == "one" and dim > 1:
         raise InputError(
@@ -239,15 +247,20 @@ def chosen_method(
     return chosen
 
 
-def method_for_rows(rows: Rows, method: str, *, has_public: bool, budget: Budget) -> AxisMethod:
+def method_for_rows(
+    rows: Rows, method: str, *, has_public: bool, budget: Budget, box: Box | None
+) -> AxisMethod:
     """Return the method as `chosen_method` does; raise if it would take rows that pad persons for rows."""
     chosen = chosen_method(
-        method, dim=rows.dim, n_priv=rows.n, has_public=has_public, budget=budget
+        method, dim=rows.dim, n_priv=rows.n, has_public=has_public, budget=budget, box=box
     )
-    starts_near = has_public and chosen.range_from_public
+    has_range = has_public or bounded_range.covers(box)
+    starts_near = has_range and chosen.range_from_public
     if chosen is not dp_em.METHOD and not starts_near:
         session.refuse_padding(
-            rows, f"method={chosen.name!r}", "learn_axis_aligned_mixture with public rows (x_pub)"
+            rows,
+            f"method={chosen.name!r}",
+            "learn_axis_aligned_mixture with public rows (x_pub) or, of one column, bounds=(lowest, highest)",
         )
     return chosen
 
@@ -286,8 +299,9 @@ def learn_axis_aligned_mixture(
     n_components : int
         Maximum number of components, 1 to 64. Fewer are returned if they explain the rows.
     budget : ApproxDP, ZCDP or PureDP
-        Debited before `x_priv` is read. Without public rows it must be ApproxDP. With them, "cells" spends only the epsilon of
-        one, unless its delta is so large that Gaussian noise is smaller.
+        Debited before `x_priv` is read. Without public rows it must be ApproxDP, unless `bounds` are finite in every column. With
+        public rows, or within bounds, "cells" spends only the epsilon of one, unless its delta is so large that Gaussian noise is
+        smaller.
     accuracy : float in (0, 1), optional
         Desired total variation. Required by method="list_decoding", and used by it alone.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
@@ -396,7 +410,7 @@ def learn_axis_aligned_mixture(
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, dim, names)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
-    chosen = method_for_rows(rows, method, has_public=public is not None, budget=budget)
+    chosen = method_for_rows(rows, method, has_public=public is not None, budget=budget, box=box)
     chosen.prepare(
         n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None
     )
@@ -414,14 +428,20 @@ def learn_axis_aligned_mixture(
     with np.errstate(all="ignore"):
         typical = None if public is None else without_far(public, n_components)
     draws = chosen.draws(n, dim, n_components, known_std=factor is not None)
-    spent = budget
+    finds_range = one_column.finds_range(rows, budget)
     if chosen.range_from_public and typical is not None:
         is_enough = one_column.shows_range(typical, known_std=factor is not None)
-        if is_enough or not one_column.finds_range(rows, budget):
-            # Counts of public cells alone: without a delta where Laplace noise is smaller.
-            spent = one_column.spent_on_cells(budget, draws)
-        else:
+        if not is_enough and (finds_range or bounded_range.covers(box)):
             typical = None
+    is_shown = chosen.range_from_public and typical is not None
+    range_box = None
+    if chosen.range_from_bounds and not (is_shown or finds_range) and box is not None:
+        range_box = box if factor is None else bounded_range.seen_through(inverse, box)
+        draws += bounded_range.most_draws(dim)
+    spent = budget
+    if is_shown or (chosen.range_from_public and range_box is not None):
+        # Counts of public cells alone: without a delta where Laplace noise is smaller.
+        spent = one_column.spent_on_cells(budget, draws)
     run = session.start(
         "learn_axis_aligned_mixture",
         view,
@@ -437,6 +457,7 @@ def learn_axis_aligned_mixture(
         accuracy=accuracy,
         public=typical,
         box=box,
+        range_box=range_box,
         factor=factor,
     )
     # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
@@ -465,6 +486,9 @@ def _result(
     if public is not None and shows_ties and not any(tied):
         tied, steps = public_ties(public)
     is_near = task.public is not None and (method.needs_public or method.range_from_public)
+    source = "public rows" if is_near else "released"
+    if task.range_box is not None:
+        source = "bounds"
     components = len(learned.weights)
     if factor is None:
         means = learned.means
@@ -493,7 +517,7 @@ def _result(
         },
         columns=names,
         provenance={
-            "range": "public rows" if is_near else "released",
+            "range": source,
             "scales": "argument" if factor is not None else "released",
         },
         **fitted,

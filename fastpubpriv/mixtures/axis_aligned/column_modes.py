@@ -19,7 +19,6 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates
-from fastpubpriv.mixtures.axis_aligned.candidates import DyadicScale
 from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, Mixtures, Task
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
@@ -99,28 +98,18 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
 def marginals(
     task: Task,
     run: Session,
-    places: list[list[DyadicScale]],
-    rows: int,
+    edges: list[FloatArray],
     *,
+    located: list[bool],
     tied: list[float],
     steps: list[float],
     cost: Spending,
 ) -> list[ColumnModes]:
-    """Return the fit of each column to released counts of cells, fine where released `places` of so many other rows are.
+    """Return the fit of each column to released counts between its edges, which are fine where rows are if these were `located`.
 
     `tied` and `steps` (dim,) are the shares of tied pairs, and bounds on the steps between values.
     """
     dim = run.rows.dim
-    edges = [
-        candidates.partition(
-            each,
-            counted=rows,
-            total=run.rows.n,
-            least=4.0 * cost.std("counts", dim),
-            most=tuning.COLUMN_CELLS,
-        )
-        for each in places
-    ]
     measured = CellCounts(edges=[each[1:-1] for each in edges])
     counts = run.release(
         measured, name="cells", cost=cost, cells=sum(len(each) - 1 for each in edges)
@@ -139,7 +128,7 @@ def marginals(
                 cells, comb = candidates.without_comb(cells, steps[j])
             rounded = comb > 0.0
             blind = (
-                not places[j]
+                not located[j]
                 and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
             )
             std = 1.0 if task.known_std else None
@@ -155,7 +144,7 @@ def marginals(
                 fit,
                 cuts,
                 confused,
-                bool(places[j]),
+                located[j],
                 tied=share,
                 step=comb if rounded else steps[j],
                 smooth=not (rounded or share > 0.0),

@@ -577,6 +577,8 @@ class Task:
     accuracy: float | None = None
     public: FloatArray | None = None
     box: Box | None = None  # bounds of the columns, in data units
+    # bounds of the columns of the rows of `run`, where these are the range
+    range_box: Box | None = None
     # lower root of a known covariance: data units of the rows of `run`
     factor: FloatArray | None = None
     # what a warning of too few rows for a private start calls it
@@ -618,6 +620,8 @@ class AxisMethod(Method[...]):
     columns: Literal["any", "one", "several"] = "any"  # numbers of columns
     # whether the range comes from public rows, or else from releases that need a delta
     range_from_public: bool = False
+    # whether the range may come from finite bounds in place of releases that need a delta
+    range_from_bounds: bool = False
     refuses_inaccurate: bool = False  # `prepare` raises if the desired accuracy is not guaranteed
     # details for `plan` without public rows, from components and budget
     details: Callable[[int, ApproxDP], dict[str, float]] | None = None

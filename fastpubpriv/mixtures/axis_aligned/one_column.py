@@ -16,12 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError
+from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import candidates, em
+from fastpubpriv.mixtures.axis_aligned import bounded_range, candidates, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
 from fastpubpriv.privacy import Budget
@@ -260,6 +262,62 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
     return learned if learned.fit.graded else em.measured(task, learned, run)
 
 
+def comb_of(
+    task: Task, cells: CellHistogram, tied: list[float], bound: float
+) -> tuple[CellHistogram, list[float], float]:
+    """Return the cells merged where they show a comb of a step of at most `bound`, the share of tied pairs, and that step or 0."""
+    if task.known_std:
+        return cells, tied, 0.0
+    cells, comb = candidates.without_comb(cells, bound)
+    if comb > 0.0:
+        tied = [max(tied[0], candidates.tied_in(cells))]
+    return cells, tied, comb
+
+
+def in_the_middle(learned: LearnedMixture, cells: CellHistogram, box: Box) -> LearnedMixture:
+    """Return the mixture with components that are narrower than their cell in the middle of it, as far as it is within the box.
+
+    Counts do not show where in the cell they are, and a bound may cut it.
+    """
+    (low,), (high,) = box
+    means = learned.means[:, 0]
+    stds = learned.stds[:, 0]
+    place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
+    left = cells.edges[place]
+    right = cells.edges[place + 1]
+    is_inside = ndtr((right - means) / stds) - ndtr((left - means) / stds) > tuning.IN_A_CELL
+    left = np.maximum(left, low)
+    right = np.minimum(right, high)
+    moves = candidates.unseen(cells, means, stds) & is_inside & (left < right)
+    means = np.where(moves, (left + right) / 2.0, means)
+    stds = np.where(moves, (right - left) / tuning.CELL_OVER_STD, stds)
+    return replace(learned, means=means[:, None], stds=stds[:, None])
+
+
+def learn_within_bounds(task: Task, box: Box) -> LearnedMixture:
+    """Find places by looks at cells within bounds, count all rows in cells that are fine there; return the best fit."""
+    run = task.run
+    account = run.account
+    n = run.rows.n
+    spending = account.spending
+    least = spending.part(1 - bounded_range.share_of_looks(spending))
+    wanted = max(tuning.CELL_STDS * least.std("count"), n / tuning.LINE_CELLS)
+    bounded_range.check(spending, 1, n)
+    least.grid("count", candidates.MOST_EDGES, n)
+    account.open()
+    (edges,) = bounded_range.looked_edges(run, box, task.n_components, spending, wanted=wanted)
+    cells = counted_cells(run, edges, spending.at(spending.allowance - account.charged))
+    cells, tied, comb = comb_of(task, cells, [0.0], bounded_range.widest_step(edges))
+    learned = fit_of(task, cells)
+    facts = {"tied_share": tied, "step": [comb or math.inf], **learned.diagnostics}
+    learned = replace(learned, diagnostics=facts)
+    if not (learned.nothing or task.known_std):
+        unseen = candidates.unseen(cells, learned.means[:, 0], learned.stds[:, 0])
+        learned = replace(in_the_middle(learned, cells, box), unseen=unseen)
+    # Edges of cells need not lie between rounded values, so that these are not graded.
+    return with_fit_of_cells(task, learned, cells, comb, smooth=comb == 0.0)
+
+
 def learn_anywhere(task: Task) -> LearnedMixture:
     """Find scales from pairs and places from bins on two blocks of rows, count the others in cells; return the best fit."""
     run = task.run
@@ -278,11 +336,8 @@ def learn_anywhere(task: Task) -> LearnedMixture:
     edges = candidates.partition(places, counted=place_rows.n, total=cell_rows.n)
     edges = edges if scales else np.union1d(edges, candidates.octaves())
     cells = counted_cells(run.block(cell_rows), edges, account.beside)
-    comb = 0.0
-    if not task.known_std:
-        cells, comb = candidates.without_comb(cells, steps[0])
+    cells, tied, comb = comb_of(task, cells, tied, steps[0])
     if comb > 0.0:
-        tied = [max(tied[0], candidates.tied_in(cells))]
         steps = [comb]
     learned = fit_of(task, cells)
     facts = {
@@ -313,10 +368,12 @@ def learn_anywhere(task: Task) -> LearnedMixture:
 
 
 def learn(task: Task) -> LearnedMixture:
-    """Release the counts of cells around public rows, or around released places; return the best fit."""
-    if task.public is None:
-        return learn_anywhere(task)
-    return learn_near_public(task, task.public)
+    """Release the counts of cells around public rows, within bounds or around released places; return the best fit."""
+    if task.public is not None:
+        return learn_near_public(task, task.public)
+    if task.range_box is not None:
+        return learn_within_bounds(task, task.range_box)
+    return learn_anywhere(task)
 
 
 # ---- Before the debit.
@@ -343,6 +400,12 @@ def predict(
         noise_std = cost_of_cells(spending).std("count")
         counted = float(n)
         wanted = cells_wanted(n, n_pub, components, noise_std)
+    elif not has_delta(budget):
+        spending = spending_of(budget, draws)
+        left = spending.part(1 - bounded_range.share_of_looks(spending))
+        noise_std = left.std("count")
+        counted = float(n)
+        wanted = tuning.LINE_CELLS
     else:
         # Of an ideal sampler, since a large epsilon has none that keeps pure privacy.
         noise_std = spending_of(without_delta(budget), 0).std("count")
@@ -375,4 +438,5 @@ METHOD = AxisMethod(
     ),
     columns="one",
     range_from_public=True,
+    range_from_bounds=True,
 )

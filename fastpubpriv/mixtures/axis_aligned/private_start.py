@@ -21,10 +21,19 @@ from scipy.special import ndtr, ndtri
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import warn
+from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em, em, sketch
+from fastpubpriv.mixtures.axis_aligned import (
+    bounded_range,
+    candidates,
+    column_modes,
+    dp_em,
+    em,
+    sketch,
+)
+from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, WaveModel, Waves
@@ -47,7 +56,8 @@ from fastpubpriv.mixtures.separated.soft_em import (
     shrinkage,
     some_rows,
 )
-from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.conversions import gdp_mu
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import Reason
@@ -127,13 +137,30 @@ class StartPlan:
     early: Fraction  # share of an early round
     rounds: int  # maximum number of early rounds; at least EARLY_ROUNDS
     count: Fraction  # share of the count of the fit
+    looks: Fraction = Fraction(0)  # share of looks at cells within bounds
 
     @classmethod
-    def of(cls, n: int, dim: int, k: int, spending: Spending, *, known_std: bool) -> StartPlan:
+    def of(
+        cls,
+        n: int,
+        dim: int,
+        k: int,
+        spending: Spending,
+        *,
+        known_std: bool,
+        looks: Fraction = Fraction(0),
+    ) -> StartPlan:
         """Return the plan for n rows of `rest`."""
         noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
         relative = noise * math.sqrt(2.0 * dim) * k / n
-        return cls.of_noise(relative, spending, diagonal=True)
+        plan = replace(cls.of_noise(relative, spending, diagonal=True), looks=looks)
+        if looks == 0:
+            return plan
+        # Laplace noise takes large shares: what is left is for the last round first.
+        without_rounds = replace(plan, rounds=0)
+        spare = without_rounds.least_last - tuning.LEAST_LAST
+        affordable = max(math.floor(spare / plan.early), 0)
+        return replace(plan, rounds=min(plan.rounds, affordable))
 
     @classmethod
     def of_noise(cls, relative: float, spending: Spending, *, diagonal: bool) -> StartPlan:
@@ -146,7 +173,7 @@ class StartPlan:
     @property
     def least_last(self) -> Fraction:
         """Smallest share of the last round, which gets what the stages before it leave."""
-        started = sum(tuning.START_SHARES, self.count)
+        started = sum(tuning.START_SHARES, self.count + self.looks)
         return 1 - started - self.rounds * self.early
 
 
@@ -171,26 +198,19 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     return histograms + cells + start + rounds + count_draws(n_components) + 2**16
 
 
-def check(
-    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
-) -> None:
-    """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
+def check(task: Task, n_rest: int, plan: StartPlan) -> None:
+    """Raise before the debit if a round has no noise grid or memory; warn if rows are too few, all by public numbers."""
     rounds = [tuning.START_SHARES.first, plan.early, plan.least_last, WHOLE]
     check_round = partial(dp_em.check, known_std=task.known_std, shares=rounds)
     for parts in range(1, task.n_components + 1):
         check_round(task.run.account, n_rest, task.run.rows.dim, parts)
-    check_start(task, pairs, places, n_rest, scales, plan)
 
 
-def check_start(
-    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
-) -> None:
-    """Raise or warn, as `check` does, by all stages but the rounds."""
-    # Checked for the maximum numbers: fewer histograms or components need less.
+def check_releases(task: Task, n_rest: int, plan: StartPlan) -> None:
+    """Raise before the debit if a release after that of the places, and before the rounds, has no noise grid."""
     run = task.run
     dim = run.rows.dim
     k = task.n_components
-    event = candidates.check_stages(run, pairs, places, dim * scales)
     costs = costs_of(run.account.spending)
     of_column = Fraction(1, dim)
     for name in ("cells", "matching"):
@@ -201,6 +221,17 @@ def check_start(
     count.grid("count", count_draws(k), n_rest)
     for parts in range(1, k + 1):
         costs["grams"].grid("shared", dim + 1, n_rest, parts=parts)
+
+
+def check_start(
+    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
+) -> None:
+    """Raise or warn, as `check` does, by all stages but the rounds."""
+    # Checked for the maximum numbers: fewer histograms or components need less.
+    run = task.run
+    dim = run.rows.dim
+    event = candidates.check_stages(run, pairs, places, dim * scales)
+    check_releases(task, n_rest, plan)
     # Then not even rows of one component, or all in one cell, would reach the thresholds.
     lacking = (event.count_threshold + 2.0 * event.count_noise_std) / places.n
     if pairs is not None:
@@ -592,8 +623,36 @@ class ShownPlaces:
 
     def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
         """Release cells of the columns by the rows of `run`; return the fit of each column."""
-        marginals = partial(column_modes.marginals, tied=self.tied, steps=self.steps, cost=cost)
-        return marginals(task, run, self.places, self.rows)
+        fewest = tuning.CELL_STDS * cost.std("counts", run.rows.dim)
+        given = partial(candidates.partition, counted=self.rows, total=run.rows.n)
+        edges = [given(each, least=fewest, most=tuning.COLUMN_CELLS) for each in self.places]
+        located = [bool(of_column) for of_column in self.places]
+        return column_modes.marginals(
+            task, run, edges, located=located, tied=self.tied, steps=self.steps, cost=cost
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedPlaces:
+    """Places of the values of each column by looks at cells within bounds."""
+
+    box: Box
+    spending: Spending  # of which looks cost their shares
+
+    def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
+        """Release looks, and cells of the columns; return the fit of each column."""
+        dim = run.rows.dim
+        fewest = tuning.CELL_STDS * cost.std("counts", dim)
+        wanted = max(fewest, run.rows.n / tuning.COLUMN_CELLS)
+        edges = looked_edges(run, self.box, task.n_components, self.spending, wanted=wanted)
+        steps = [bounded_range.widest_step(ends) for ends in edges]
+        nothing_tied = [0.0] * dim
+        located = [True] * dim
+        columns = column_modes.marginals(
+            task, run, edges, located=located, tied=nothing_tied, steps=steps, cost=cost
+        )
+        # Without pairs nothing bounds the step of values that show no comb.
+        return [replace(column, step=math.inf) if column.smooth else column for column in columns]
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -603,15 +662,27 @@ def learn(task: Task) -> LearnedMixture:
     dim = rows.dim
     k = task.n_components
     known_std = task.known_std
-    shares = BlockShares.of(rows.n, dim, k, account.approx_left, known_std=known_std)
-    pairs, place_rows, rest = shares.split(rows)
-    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
-    check(task, pairs, place_rows, rest.n, shares.scales, plan)
-    account.open()
-    shown = ShownPlaces.of(task, pairs, place_rows, shares.scales)
+    places: ShownPlaces | BoundedPlaces
+    if task.range_box is None:
+        shares = BlockShares.of(rows.n, dim, k, account.approx_left, known_std=known_std)
+        pairs, place_rows, rest = shares.split(rows)
+        plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
+        check(task, rest.n, plan)
+        check_start(task, pairs, place_rows, rest.n, shares.scales, plan)
+        account.open()
+        places = ShownPlaces.of(task, pairs, place_rows, shares.scales)
+    else:
+        rest = rows
+        looks = bounded_range.share_of_looks(account.spending)
+        plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=looks)
+        check(task, rest.n, plan)
+        bounded_range.check(account.spending, dim, rest.n)
+        check_releases(task, rest.n, plan)
+        account.open()
+        places = BoundedPlaces(task.range_box, account.spending)
     run = task.run.block(rest)
     costs = costs_of(account.spending)
-    columns = shown.release_columns(task, run, costs["cells"])
+    columns = places.release_columns(task, run, costs["cells"])
     if not any(column.fit.size for column in columns):
         nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
         return em.measured(task, nothing, run)
@@ -645,13 +716,19 @@ def seconds(n: int, dim: int, components: int, size: int) -> float:
 
 
 def predict(
-    n: int, dim: int, components: int, n_pub: int, budget: ApproxDP
+    n: int, dim: int, components: int, n_pub: int, budget: Budget
 ) -> tuple[float, dict[str, float]]:
     """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
     spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
-    cost = budget.epsilon, budget.delta
-    rest = n * BlockShares.of(n, dim, components, cost, known_std=False).rest
-    plan = StartPlan.of(max(round(rest), 1), dim, components, spending, known_std=False)
+    rest = float(n)
+    looks = Fraction(0)
+    if has_delta(budget):
+        cost = budget.epsilon, budget.delta
+        rest *= BlockShares.of(n, dim, components, cost, known_std=False).rest
+    else:
+        looks = bounded_range.share_of_looks(spending)
+    rows = max(round(rest), 1)
+    plan = StartPlan.of(rows, dim, components, spending, known_std=False, looks=looks)
     noise = dp_em.whole_noise(dim, spending.part(plan.least_last)) / rest
     error = components * math.sqrt(dim * (1.0 / (components * rest) + noise**2))
     return error, {"rows_of_rounds": rest, "without_privacy": math.sqrt(dim * components / n)}
@@ -663,7 +740,7 @@ METHOD = AxisMethod(
     draws=most_draws,
     predict=predict,
     seconds=seconds,
-    needs_delta=True,
+    range_from_bounds=True,
     columns="several",
     least_rows=tuning.START_LEAST_ROWS,
 )
