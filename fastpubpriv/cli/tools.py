@@ -61,7 +61,7 @@ def plan(task: str, **settings: Any) -> None:
     variance : float, optional :: weighted-mean: mean squared distance of a row. Default: the bound squared.
     cond_max : float, optional :: gaussian with few public rows: maximum condition number.
     n_components : count, optional :: Mixtures: maximum number of Gaussians.
-    bounds : LOW,HIGH, optional :: axis-aligned-mixture: range of all columns, for a budget without a delta.
+    bounds : LOW,HIGH, optional :: Mixtures: range of all columns, for a budget without a delta and no public rows.
     min_weight : float, optional :: separated-mixture: least weight of a Gaussian. Default: 1 / (2 components).
     candidates : count, optional :: select-hypothesis: length of the list.
     n_labeled : count or 0, optional :: train: public rows whose label is known. Default: all.

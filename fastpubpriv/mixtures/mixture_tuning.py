@@ -197,6 +197,7 @@ LEAST_LAST = Fraction(1, 4)  # share of the last round in several columns
 IN_A_CELL = 0.9
 CELL_OVER_STD = 8.0
 WIDEST_BOUNDS = 1e150  # distance of the bounds of a column above which squares may overflow
+RANGE_DEPTH = 40  # halvings of a range that positions of edges can tell apart
 RANGE_MARGIN = 1.0 / 64.0  # range beyond a bound, over the distance of the bounds
 MOST_PER_CELL = 4.0  # cells that an average component fills, above which they are not divided
 MOST_HALVINGS = 6  # of a cell after the last look

@@ -162,6 +162,7 @@ def plan_separated_mixture(
     min_weight: float | None = None,
     method: MixtureMethod = "auto",
     mode: Mode = "practical",
+    bounds: Any = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the relative Frobenius error of the smallest component's covariance, given that the component was identified."""
@@ -174,6 +175,7 @@ def plan_separated_mixture(
         n_components, min_weight, n_pub or None, separated.MOST_COMPONENTS
     )
     wanted = SEARCH_METHODS.choose(method)
+    box = validation.column_bounds(bounds, dim, endless=True)
     shape = Shape(
         dim=dim,
         n_pub=n_pub,
@@ -184,11 +186,12 @@ def plan_separated_mixture(
     )
 
     def from_private_rows(n_priv: int, budget: Any) -> tuple[float, dict[str, float]]:
-        separated.check_without_public(shape, wanted, budget, max(n_priv, tuning.START_LEAST_ROWS))
+        rows = max(n_priv, tuning.START_LEAST_ROWS)
+        separated.check_without_public(shape, wanted, budget, rows, box)
         error, details = without_public.predict(n_priv, dim, k, weight, budget)
-        rows = max(1.0, n_priv * weight)
+        of_component = max(1.0, n_priv * weight)
         details["mean_error"] = error.mean
-        details["without_privacy"] = math.sqrt(dim * (dim + 1) / rows)
+        details["without_privacy"] = math.sqrt(dim * (dim + 1) / of_component)
         return error.covariance, details
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

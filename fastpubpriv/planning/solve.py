@@ -278,7 +278,7 @@ def plan(
         - "gaussian": `n_pub` (at least 2; from dim + 1 a Gaussian is preconditioned), `method`, `pub_priv_gap`, `mode`, `cond_max`,
           `failure_prob`.
         - "separated_mixture": `n_components` (required), `min_weight`, `n_pub` (at least one for each component, or 0 for
-          none, for which the budget needs a delta), `method`, `mode`, `failure_prob`.
+          none, for which the budget needs a delta or the columns `bounds`), `method`, `mode`, `failure_prob`.
         - "axis_aligned_mixture": `n_components` (required), `n_pub`, `method`, `bounds`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (required); `failure_prob`.

@@ -175,6 +175,19 @@ def test_without_public_rows_neighbors_keep_the_promise(budget, gap):
         assert report.pair_cost <= report.declared_cost <= most
 
 
+@pytest.mark.parametrize("gap", [6.0, 1e4])
+@pytest.mark.parametrize("budget", [ZCDP(2), PureDP(8)], ids=repr)
+def test_within_bounds_neighbors_keep_the_promise(budget, gap):
+    rng = np.random.default_rng(19)
+    rows = overlapping(gap)
+    run = learner(budget, {"x_pub": None, "n_components": 2, "bounds": (-1e6, 1e6)})
+    for row in (30.0 * rng.normal(size=DIM), HOSTILE[0], HOSTILE[4]):
+        pair = replaced(rows, int(rng.integers(len(rows))), row)
+        report = record_replay(run, *pair, budget=budget)
+        most = report.allowance * (1 + Fraction(1, 10**9))
+        assert report.pair_cost <= report.declared_cost <= most
+
+
 def test_without_public_rows_an_answer_that_bypasses_release_is_caught(monkeypatch):
     original = without_public.learn
 

@@ -5,10 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
-from mixture_cases import learn
+from mixture_cases import learn, separated, total_variation
+from spies import seeded
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_by_draws, released
-from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, plan
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_separated_mixture, plan
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures.axis_aligned import bounded_range
 from fastpubpriv.mixtures.axis_aligned.bounded_range import DividedRange
@@ -101,6 +102,38 @@ def test_overlapping_components_are_found_without_delta_and_public_rows(name):
     assert distance < bound, distance
     assert result.status == "ok", result.part_reasons
     assert result.spent == budget
+
+
+# Bounds: those of the same problems with a delta, where the range takes blocks of rows.
+@pytest.mark.parametrize(
+    ("truth", "bound"),
+    [
+        (separated(np.random.default_rng(1), 3, 3, 6.0), 0.027),
+        (separated(np.random.default_rng(2), 8, 2, 6.0), 0.035),
+        (separated(np.random.default_rng(5), 10, 4, 100.0), 0.1),
+    ],
+    ids=["3 columns", "8 columns", "far apart"],
+)
+def test_full_covariances_are_found_without_delta_and_public_rows(truth, bound):
+    rows = truth.draw(np.random.default_rng(1), 40_000)[0]
+    k = len(truth.weights)
+    given = {"budget": ZCDP(0.1), "bounds": (-1e4, 1e4), "random_state": 0}
+    result = seeded(learn_separated_mixture, rows, n_components=k, threads=1, **given)
+    distance = total_variation(truth, result)
+    assert distance < bound, distance
+    assert result.status == "ok", result.part_reasons
+    assert result.provenance["range"] == "bounds"
+    assert result.spent == ZCDP(0.1)
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_full_covariances_that_laplace_noise_hides_are_never_ok():
+    truth = separated(np.random.default_rng(2), 8, 2, 6.0)
+    rows = truth.draw(np.random.default_rng(1), 40_000)[0]
+    given = {"budget": PureDP(1), "bounds": (-1e4, 1e4), "random_state": 0}
+    result = seeded(learn_separated_mixture, rows, n_components=2, threads=1, **given)
+    assert total_variation(truth, result) > 0.1
+    assert result.status != "ok"
 
 
 @pytest.mark.parametrize("budget", [*BUDGETS, ApproxDP(1, 1e-6)], ids=repr)
@@ -246,4 +279,7 @@ def test_plan_knows_bounds(budget, dim):
     given = {"dim": dim, "n_components": 2, "n_priv": 20_000}
     raises(BudgetError, "bounds=", plan, "axis_aligned_mixture", budget=budget, **given)
     forecast = plan("axis_aligned_mixture", budget=budget, bounds=(-9.0, 9.0), **given)
+    assert 0.0 < forecast.error < 2.0
+    raises(BudgetError, "bounds=", plan, "separated_mixture", budget=budget, **given)
+    forecast = plan("separated_mixture", budget=budget, bounds=(-9.0, 9.0), **given)
     assert 0.0 < forecast.error < 2.0

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from mixture_cases import APPROX, Mixture, separated
-from scipy.special import logsumexp
+from mixture_cases import APPROX, Mixture, separated, total_variation
 from spies import SpyLedger, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_separated_mixture, plan
@@ -232,28 +231,6 @@ def test_what_cannot_be_answered_is_refused_before_the_debit(changes, error, mes
 
 
 # ---- What it finds --------------------------------------------------------------------------------------------------
-
-
-def log_density(mixture, rows):
-    weights, means, covariances = mixture
-    parts = []
-    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
-        root = np.linalg.cholesky(covariance)
-        white = np.linalg.solve(root, (rows - mean).T)
-        constant = np.log(weight) - np.log(np.diag(root)).sum()
-        parts.append(constant - 0.5 * np.square(white).sum(axis=0))
-    return logsumexp(parts, axis=0)
-
-
-def total_variation(truth, result, draws=20_000):
-    """By draws of both: their mean has a standard error below .004."""
-    rng = np.random.default_rng(2)
-    at = result.weights, result.means, result.covariances
-    factors = np.linalg.cholesky(result.covariances)
-    answer = Mixture(result.means, factors, result.weights)
-    rows = np.concatenate([truth.draw(rng, draws)[0], answer.draw(rng, draws)[0]])
-    first = log_density((truth.weights, truth.means, truth.covariances), rows)
-    return float(np.abs(np.tanh((first - log_density(at, rows)) / 2.0)).mean())
 
 
 def crossing():

@@ -21,8 +21,6 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
 
-DEPTH = 40  # halvings of the widest cell that positions can tell apart
-
 
 def covers(box: Box | None) -> bool:
     """Return whether bounds are there and give every column a range, at most WIDEST_BOUNDS long."""
@@ -43,7 +41,7 @@ def seen_through(inverse: FloatArray, box: Box) -> Box:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DividedRange:
-    """Cells of one column and the rows in each: ends (cells + 1,) are ascending positions, in units of 2^-DEPTH of the range."""
+    """Cells of one column and the rows in each; ends (cells + 1,) ascend, in units of 2^-RANGE_DEPTH of the range."""
 
     start: float
     length: float
@@ -54,14 +52,16 @@ class DividedRange:
     def of(cls, low: float, high: float) -> DividedRange:
         """Return FIRST_CELLS equal cells that cover a range, and a margin for values on its ends."""
         margin = tuning.RANGE_MARGIN * (high - low)
-        whole = np.array([0, 1 << DEPTH])
+        whole = np.array([0, 1 << tuning.RANGE_DEPTH])
         at = cls(low - margin, high - low + 2.0 * margin, whole, np.zeros(1))
         return at.divided(np.array([tuning.FIRST_CELLS]))
 
     @property
     def edges(self) -> FloatArray:
         """Ascending finite edges; the first and the last cell of a count lie beyond them."""
-        edges: FloatArray = self.start + self.length * np.ldexp(self.ends.astype(float), -DEPTH)
+        edges: FloatArray = self.start + self.length * np.ldexp(
+            self.ends.astype(float), -tuning.RANGE_DEPTH
+        )
         return edges
 
     @property
@@ -69,7 +69,7 @@ class DividedRange:
         """Width, in positions, below which the edges of neighboring cells may be the same double."""
         largest = max(abs(self.start), abs(self.start + self.length))
         width = 8.0 * float(np.spacing(largest)) / self.length
-        return 1 << max(0, math.ceil(math.log2(width)) + DEPTH)
+        return 1 << max(0, math.ceil(math.log2(width)) + tuning.RANGE_DEPTH)
 
     def divided(self, parts: IntArray) -> DividedRange:
         """Return each cell in so many equal parts, powers of two, which are no narrower than `finest`."""

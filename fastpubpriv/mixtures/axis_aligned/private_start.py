@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -148,27 +148,29 @@ class StartPlan:
         spending: Spending,
         *,
         known_std: bool,
-        looks: Fraction = Fraction(0),
+        looks: Fraction,
     ) -> StartPlan:
         """Return the plan for n rows of `rest`."""
         noise = dp_em.whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
         relative = noise * math.sqrt(2.0 * dim) * k / n
-        plan = replace(cls.of_noise(relative, spending, diagonal=True), looks=looks)
+        return cls.of_noise(relative, spending, diagonal=True, looks=looks)
+
+    @classmethod
+    def of_noise(
+        cls, relative: float, spending: Spending, *, diagonal: bool, looks: Fraction
+    ) -> StartPlan:
+        """Return the plan for the relative noise of the covariances in one round that costs all of `spending`."""
+        share = early_share(relative, spending, diagonal=diagonal)
+        rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
+        early = Fraction(share).limit_denominator(10**6)
+        plan = cls(early=early, rounds=rounds, count=count_share(spending), looks=looks)
         if looks == 0:
             return plan
         # Laplace noise takes large shares: what is left is for the last round first.
         without_rounds = replace(plan, rounds=0)
         spare = without_rounds.least_last - tuning.LEAST_LAST
-        affordable = max(math.floor(spare / plan.early), 0)
-        return replace(plan, rounds=min(plan.rounds, affordable))
-
-    @classmethod
-    def of_noise(cls, relative: float, spending: Spending, *, diagonal: bool) -> StartPlan:
-        """Return the plan for the relative noise of the covariances in one round that costs all of `spending`."""
-        share = early_share(relative, spending, diagonal=diagonal)
-        rounds = min(int(tuning.BEFORE_LAST / share), tuning.MOST_MORE)
-        early = Fraction(share).limit_denominator(10**6)
-        return cls(early=early, rounds=rounds, count=count_share(spending))
+        affordable = max(math.floor(spare / early), 0)
+        return replace(plan, rounds=min(rounds, affordable))
 
     @property
     def least_last(self) -> Fraction:
@@ -221,30 +223,6 @@ def check_releases(task: Task, n_rest: int, plan: StartPlan) -> None:
     count.grid("count", count_draws(k), n_rest)
     for parts in range(1, k + 1):
         costs["grams"].grid("shared", dim + 1, n_rest, parts=parts)
-
-
-def check_start(
-    task: Task, pairs: Rows | None, places: Rows, n_rest: int, scales: int, plan: StartPlan
-) -> None:
-    """Raise or warn, as `check` does, by all stages but the rounds."""
-    # Checked for the maximum numbers: fewer histograms or components need less.
-    run = task.run
-    dim = run.rows.dim
-    event = candidates.check_stages(run, pairs, places, dim * scales)
-    check_releases(task, n_rest, plan)
-    # Then not even rows of one component, or all in one cell, would reach the thresholds.
-    lacking = (event.count_threshold + 2.0 * event.count_noise_std) / places.n
-    if pairs is not None:
-        needed = threshold(dim, run.account.approx_left) / SCALE_MASS
-        lacking = max(lacking, needed / pairs.n)
-    if lacking > 1.0:
-        n = run.rows.n
-        needed_rows = math.ceil(lacking * n)
-        warn(
-            f"{run.account.name}: {n} rows in {dim} columns are too few for {task.start_name} here: it takes about "
-            f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
-            "rows (x_pub)",
-        )
 
 
 # ---- Directions, and the mixture along them.
@@ -632,12 +610,74 @@ class ShownPlaces:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class StablePlaces:
+    """Blocks of rows that show scales and places by stable histograms, and the rest of the rows."""
+
+    pairs: Rows | None
+    rows: Rows  # for places
+    rest: Rows
+    scales: int  # maximum number of scales of a column
+    looks: ClassVar[Fraction] = Fraction(0)
+
+    @classmethod
+    def of(cls, task: Task) -> StablePlaces:
+        """Return the blocks of a call."""
+        run = task.run
+        cost = run.account.approx_left
+        shares = BlockShares.of(
+            run.rows.n, run.rows.dim, task.n_components, cost, known_std=task.known_std
+        )
+        pairs, rows, rest = shares.split(run.rows)
+        return cls(pairs, rows, rest, shares.scales)
+
+    def check(self, task: Task, plan: StartPlan) -> None:
+        """Raise or warn, as `check` does, by all stages but the rounds."""
+        # Checked for the maximum numbers: fewer histograms or components need less.
+        run = task.run
+        dim = run.rows.dim
+        event = candidates.check_stages(run, self.pairs, self.rows, dim * self.scales)
+        check_releases(task, self.rest.n, plan)
+        # Then not even rows of one component, or all in one cell, would reach the thresholds.
+        lacking = (event.count_threshold + 2.0 * event.count_noise_std) / self.rows.n
+        if self.pairs is not None:
+            needed = threshold(dim, run.account.approx_left) / SCALE_MASS
+            lacking = max(lacking, needed / self.pairs.n)
+        if lacking > 1.0:
+            n = run.rows.n
+            needed_rows = math.ceil(lacking * n)
+            warn(
+                f"{run.account.name}: {n} rows in {dim} columns are too few for {task.start_name} here: it takes about "
+                f"{needed_rows} in one place for it to show; pass more rows, a larger budget, fewer columns, or public "
+                "rows (x_pub)",
+            )
+
+    def shown(self, task: Task) -> ShownPlaces:
+        """Release scales and places."""
+        return ShownPlaces.of(task, self.pairs, self.rows, self.scales)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class BoundedPlaces:
-    """Places of the values of each column by looks at cells within bounds."""
+    """Places of the values of each column by looks at cells within bounds, of all rows."""
 
     box: Box
+    rest: Rows
     spending: Spending  # of which looks cost their shares
+
+    @property
+    def looks(self) -> Fraction:
+        """Largest share of all looks."""
+        return bounded_range.share_of_looks(self.spending)
+
+    def check(self, task: Task, plan: StartPlan) -> None:
+        """Raise before the debit if a stage before the rounds has no noise grid."""
+        bounded_range.check(self.spending, self.rest.dim, self.rest.n)
+        check_releases(task, self.rest.n, plan)
+
+    def shown(self, task: Task) -> BoundedPlaces:
+        """Return these: looks are made when the columns are counted."""
+        return self
 
     def release_columns(self, task: Task, run: Session, cost: Spending) -> list[ColumnModes]:
         """Release looks, and cells of the columns; return the fit of each column."""
@@ -655,34 +695,29 @@ class BoundedPlaces:
         return [replace(column, step=math.inf) if column.smooth else column for column in columns]
 
 
+def places_for(task: Task) -> StablePlaces | BoundedPlaces:
+    """Return how the places of the values of each column are found."""
+    if task.range_box is None:
+        return StablePlaces.of(task)
+    return BoundedPlaces(task.range_box, task.run.rows, task.run.account.spending)
+
+
 def learn(task: Task) -> LearnedMixture:
     """Run all stages."""
-    rows = task.run.rows
     account = task.run.account
-    dim = rows.dim
+    dim = task.run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    places: ShownPlaces | BoundedPlaces
-    if task.range_box is None:
-        shares = BlockShares.of(rows.n, dim, k, account.approx_left, known_std=known_std)
-        pairs, place_rows, rest = shares.split(rows)
-        plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std)
-        check(task, rest.n, plan)
-        check_start(task, pairs, place_rows, rest.n, shares.scales, plan)
-        account.open()
-        places = ShownPlaces.of(task, pairs, place_rows, shares.scales)
-    else:
-        rest = rows
-        looks = bounded_range.share_of_looks(account.spending)
-        plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=looks)
-        check(task, rest.n, plan)
-        bounded_range.check(account.spending, dim, rest.n)
-        check_releases(task, rest.n, plan)
-        account.open()
-        places = BoundedPlaces(task.range_box, account.spending)
+    places = places_for(task)
+    rest = places.rest
+    plan = StartPlan.of(rest.n, dim, k, account.spending, known_std=known_std, looks=places.looks)
+    check(task, rest.n, plan)
+    places.check(task, plan)
+    account.open()
+    shown = places.shown(task)
     run = task.run.block(rest)
     costs = costs_of(account.spending)
-    columns = places.release_columns(task, run, costs["cells"])
+    columns = shown.release_columns(task, run, costs["cells"])
     if not any(column.fit.size for column in columns):
         nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
         return em.measured(task, nothing, run)
@@ -715,18 +750,23 @@ def seconds(n: int, dim: int, components: int, size: int) -> float:
     return search + rounds + sketched + components
 
 
+def rows_of_rest(
+    n: int, dim: int, components: int, budget: Budget, spending: Spending
+) -> tuple[float, Fraction]:
+    """Return how many of n rows the rounds have, and the largest share of looks, for a budget with a delta or without."""
+    if not has_delta(budget):
+        return float(n), bounded_range.share_of_looks(spending)
+    cost = budget.epsilon, budget.delta
+    shares = BlockShares.of(n, dim, components, cost, known_std=False)
+    return n * shares.rest, Fraction(0)
+
+
 def predict(
     n: int, dim: int, components: int, n_pub: int, budget: Budget
 ) -> tuple[float, dict[str, float]]:
     """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
     spending = spending_of(budget, most_draws(n, dim, components, known_std=False))
-    rest = float(n)
-    looks = Fraction(0)
-    if has_delta(budget):
-        cost = budget.epsilon, budget.delta
-        rest *= BlockShares.of(n, dim, components, cost, known_std=False).rest
-    else:
-        looks = bounded_range.share_of_looks(spending)
+    rest, looks = rows_of_rest(n, dim, components, budget, spending)
     rows = max(round(rest), 1)
     plan = StartPlan.of(rows, dim, components, spending, known_std=False, looks=looks)
     noise = dp_em.whole_noise(dim, spending.part(plan.least_last)) / rest

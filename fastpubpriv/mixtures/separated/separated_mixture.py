@@ -46,7 +46,7 @@ from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSum
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import dp_em
+from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em
 from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR, Task
 from fastpubpriv.mixtures.separated import search_state, searches, soft_em, without_public
 from fastpubpriv.mixtures.separated.public_shapes import (
@@ -474,7 +474,7 @@ def learn_separated_mixture(
         Maximum number of components, at most 64 without public rows. Fewer are returned if the rest cannot be distinguished.
     {budget}
         PureDP is possible with "soft_em", which then starts from public rows alone, and with "public_pca". Without public rows it
-        must be ApproxDP.
+        must be ApproxDP, unless `bounds` are finite in every column.
     min_weight : float in (0, 1 / n_components], optional
         Share of the rows in the smallest component; smaller groups are not split off. The default is half an equal share, and
         without public rows at most a tenth.
@@ -526,6 +526,7 @@ def learn_separated_mixture(
     moves; their counts are free. In both modes a fiftieth (of an epsilon, a twentieth) pays for the count of the fit. Without
     public rows two disjoint blocks of rows, fixed by public numbers, pay for the range with the whole (epsilon, delta) each; on the
     other rows, Gaussian noise on counts, Gram matrices and sums of bounded statistics, whose rhos add up to at most the allowance.
+    Within bounds and without a delta there are no blocks: looks at cells of all rows pay for the range by shares of the allowance.
 
     Notes
     -----
@@ -582,7 +583,7 @@ def learn_separated_mixture(
     limits = ReportLimits(weight_floor, box)
     constant: list[str] = []
     if public is None:
-        check_without_public(shape, method, budget, rows.n)
+        check_without_public(shape, method, budget, rows.n, limits.box)
         if min_weight is None:
             shape = replace(shape, min_weight=min(tuning.LEAST_GROUP, weight))
         result = _learn_without_public(rows, shape, budget, limits, **options)
@@ -611,7 +612,9 @@ class ReportLimits(NamedTuple):
     box: Box | None
 
 
-def check_without_public(shape: Shape, method: str, budget: Budget, n: int) -> None:
+def check_without_public(
+    shape: Shape, method: str, budget: Budget, n: int, box: Box | None = None
+) -> None:
     """Raise if there can be no answer without public rows, by the arguments and the number of private rows."""
     name = "learn_separated_mixture"
     if shape.mode == "theory":
@@ -622,10 +625,11 @@ def check_without_public(shape: Shape, method: str, budget: Budget, n: int) -> N
         raise InputError(
             f"method={method!r} searches among public rows: pass x_pub=, or method='auto'"
         )
-    if not has_delta(budget):
+    if not (has_delta(budget) or bounded_range.covers(box)):
         raise BudgetError(
             f"without public rows {name} finds places by stable histograms, which need a delta: pass "
-            "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
+            "ApproxDP(epsilon=..., delta=...); or, for any budget, bounds=(lowest, highest) of what every column can hold, or "
+            "public rows (x_pub)"
         )
     if shape.n_components > without_public.MOST_COMPONENTS:
         raise InputError(
@@ -771,6 +775,9 @@ def _learn_without_public(
     name = "learn_separated_mixture"
     k = shape.n_components
     draws = without_public.most_draws(rows.n, shape.dim, k)
+    range_box = None if has_delta(budget) else limits.box
+    if range_box is not None:
+        draws += bounded_range.most_draws(shape.dim)
     run = session.start(name, rows, budget, draws=draws, **options)
     task = Task(
         run=run,
@@ -779,6 +786,7 @@ def _learn_without_public(
         failure_prob=shape.failure_prob,
         start_name="a start without public rows",
         box=limits.box,
+        range_box=range_box,
     )
     plan = without_public.PrivatePlan.of(task)
     plan.check(task)
@@ -789,6 +797,8 @@ def _learn_without_public(
         learned = without_public.learn(task, plan)
         facts = {"start": learned.state.name, **learned.facts}
         result = _result_of_rounds(run, learned.state, limits.weight_floor, 0, facts)
+        if range_box is not None:
+            result = replace(result, provenance={**result.provenance, "range": "bounds"})
         result = bounded(replace(result, part_reasons=learned.reasons), limits.box)
         return replace(result, **learned.fit.fields)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -30,9 +31,9 @@ from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, s
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.private_start import (
-    BlockShares,
+    BoundedPlaces,
     Frames,
-    ShownPlaces,
+    StablePlaces,
     StartPlan,
 )
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
@@ -40,7 +41,7 @@ from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
 from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.public_shapes import Parameters
 from fastpubpriv.mixtures.separated.soft_em import RoundMoments, StartState
-from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.session import Session
@@ -298,23 +299,22 @@ class Found:
 class PrivatePlan:
     """The blocks of rows, and the shares of the budget, from public numbers."""
 
-    scales: int  # maximum number of scales of a column
-    pairs: Rows
-    places: Rows
-    rest: Rows
+    places: StablePlaces | BoundedPlaces
     shares: StartPlan
 
     @classmethod
     def of(cls, task: Task) -> PrivatePlan:
         """Return the plan of a call."""
-        rows = task.run.rows
-        account = task.run.account
-        k = task.n_components
-        blocks = BlockShares.of(rows.n, rows.dim, k, account.approx_left, known_std=False)
-        pairs, places, rest = blocks.split(rows)
-        assert pairs is not None
-        shares = shares_of(rest.n, rows.dim, k, account.spending)
-        return cls(blocks.scales, pairs, places, rest, shares)
+        places = private_start.places_for(task)
+        spending = task.run.account.spending
+        rest = places.rest
+        shares = shares_of(rest.n, rest.dim, task.n_components, spending, places.looks)
+        return cls(places, shares)
+
+    @property
+    def rest(self) -> Rows:
+        """The rows of the cells and of all rounds."""
+        return self.places.rest
 
     def predicted(self, rows: float, spending: Spending) -> Prediction:
         """Predict the errors of a component with `rows` of the rows of `rest`."""
@@ -327,15 +327,14 @@ class PrivatePlan:
         for parts in range(1, task.n_components + 1):
             for share in (self.shares.early, self.shares.least_last, WHOLE):
                 spending.part(share).grid("shared", self.rest.dim + 1, n, parts=parts)
-        given = self.pairs, self.places, n, self.scales, self.shares
-        private_start.check_start(task, *given)
+        self.places.check(task, self.shares)
 
 
-def shares_of(n: int, dim: int, k: int, spending: Spending) -> StartPlan:
+def shares_of(n: int, dim: int, k: int, spending: Spending, looks: Fraction) -> StartPlan:
     """Return the shares of the releases on n rows of `rest`, with few early rounds where noise is large."""
     noise = soft_em.budget_noise(dim, k, n, spending)
-    shares = StartPlan.of_noise(noise, spending, diagonal=False)
-    if noise > tuning.NOISY:
+    shares = StartPlan.of_noise(noise, spending, diagonal=False, looks=looks)
+    if noise > tuning.NOISY and looks == 0:
         return replace(shares, rounds=tuning.EARLY_ROUNDS)
     return shares
 
@@ -347,13 +346,12 @@ def most_draws(n: int, dim: int, k: int) -> int:
 
 
 def predict(
-    n: int, dim: int, k: int, weight: float, budget: ApproxDP
+    n: int, dim: int, k: int, weight: float, budget: Budget
 ) -> tuple[Prediction, dict[str, float]]:
     """Return the predicted errors of a component of this share of n rows once it is found, and details for `plan`."""
     spending = spending_of(budget, most_draws(n, dim, k))
-    cost = budget.epsilon, budget.delta
-    rest = n * BlockShares.of(n, dim, k, cost, known_std=False).rest
-    shares = shares_of(max(round(rest), 1), dim, k, spending)
+    rest, looks = private_start.rows_of_rest(n, dim, k, budget, spending)
+    shares = shares_of(max(round(rest), 1), dim, k, spending, looks)
     rows = max(rest * weight, 1.0)
     error = soft_em.predicted_errors(dim, rows, spending, shares.least_last)
     details = {
@@ -381,7 +379,7 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     """Run all stages, after the debit."""
     rest = plan.rest
     dim = rest.dim
-    shown = ShownPlaces.of(task, plan.pairs, plan.places, plan.scales)
+    shown = plan.places.shown(task)
     run = task.run.block(rest)
     costs = private_start.costs_of(run.account.spending)
     columns = shown.release_columns(task, run, costs["cells"])
