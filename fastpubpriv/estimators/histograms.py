@@ -28,7 +28,7 @@ from fastpubpriv.sources import Rows
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BinGrid:
-    """Unboundedly many bins of one width: bin i is (offset + i width, offset + (i + 1) width].
+    """Unboundedly many bins of one width: bin i is [offset + i width, offset + (i + 1) width).
 
     A value within rounding error of an end (2^-53 of its distance from the offset, or of the width) may be in either of its bins.
 
