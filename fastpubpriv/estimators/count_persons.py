@@ -17,6 +17,14 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, KeysPerPerson
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.key_lists import (
+    MOST_CELLS,
+    Keys,
+    code_of,
+    keys_of,
+    lists_by_column,
+    rows_of_keys,
+)
 from fastpubpriv.estimators.person_sizes import (
     CELLS,
     CHOICE_SHARE,
@@ -26,14 +34,6 @@ from fastpubpriv.estimators.person_sizes import (
     on_numbers,
     release_sizes,
     release_with_more,
-)
-from fastpubpriv.estimators.value_counts import (
-    MOST_CELLS,
-    Keys,
-    code_of,
-    keys_of,
-    lists_by_column,
-    rows_of_keys,
 )
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.mechanisms.person_keys import PersonKeys, changed_cells
@@ -339,7 +339,7 @@ def result_of(run: Session, keys: list[Keys], limit: KeyLimit, released: Release
     """Return the result of the released counts."""
     counts = released.value
     by = tuple(each.label for each in keys)
-    words = tuple(product(*((*each.levels, OTHER, MISSING) for each in keys)))
+    words = tuple(product(*(each.cells for each in keys)))
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     few = named & (counts <= LEAST_STDS * released.noise_std)
     fields = run.fields(0)
