@@ -274,6 +274,25 @@ def test_counts_of_one_column_and_of_two(outputs):
     assert not any(count % 20 for count in rounded)
 
 
+def test_bins_and_dates_are_counted(folder):
+    edges = answer("counts", "--columns", "delay", "--bins", "5,20", "--rho", "100", "--quiet")
+    assert edges["keys"] == [["below 5"], ["[5, 20)"], ["20 or more"], ["(missing)"]]
+    delays = pd.read_parquet(folder / "flights.parquet")["delay"]
+    assert edges["counts"] == pytest.approx(
+        [*np.bincount(np.digitize(delays, [5, 20])), 0], abs=2.0
+    )
+    public = ("--public", "few.parquet", "--columns", "delay", "--rho", "1")
+    number = answer("counts", *public, "--bins", "3", "--quiet")
+    assert number["keys"][:2] == [["below 5"], ["[5, 7.5)"]]
+    both = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--bins", "delay=-5,0")
+    assert len(answer("counts", *both, "--rho", "1", "--quiet")["keys"]) == 16
+    pd.DataFrame({"day": pd.to_datetime(["2024-01-31 10:00"] * 9)}).to_parquet("days.parquet")
+    days = ("--columns", "day", "--keys", "2024-01-31,2024-02-01", "--rho", "100", "--quiet")
+    dated = json.loads(call("counts", "--private", "days.parquet", *days, "--json", "-").stdout)
+    assert dated["keys"][0] == ["2024-01-31"]
+    assert dated["counts"][0] == pytest.approx(9, abs=1.0)
+
+
 def test_comparisons_of_groups_and_keys(outputs):
     options, read = outputs
     keys = ("--columns", "carrier", "--keys", "UA,B6", "--rho", "1")
@@ -310,6 +329,11 @@ REFUSED = [
     ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"), ("counts", "--columns carrier --rho 1", "a delta is needed"),
     ("counts", "--columns carrier,delay --rho 1 --keys UA", "must map columns"),
     ("counts", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
+    ("counts", "--columns carrier,delay --rho 1 --keys UA --keys B6", "once for each column"),
+    ("counts", "--columns delay --rho 1 --bins 10", "needs public rows"),
+    ("counts", "--columns delay --rho 1 --bins 2.5", "whole number of bins"),
+    ("counts", "--columns delay --rho 1 --bins 5,a", "must look like 25,35,45"),
+    ("counts", "--columns delay --rho 1 --bins 5,1", "edges that ascend"),
     ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),
     ("histogram", WIDE, "either --width W or --dyadic"),
     ("histogram", f"{WIDE} --dyadic --width 1", "either --width W or --dyadic"),

@@ -1,10 +1,12 @@
 """Keys that are truth values, dates, periods or intervals, and bins: exact counts, intervals, neighbors, and what is refused."""
 
+import dataclasses
 import datetime
 import itertools
 import math
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from helpers.errors import raises
 from fastpubpriv import (
     ZCDP,
     ApproxDP,
+    BinGrid,
     CountResult,
     Ledger,
     PureDP,
@@ -24,10 +27,13 @@ from fastpubpriv import (
     describe,
     estimate_mean,
     quantiles,
+    stable_histogram,
     value_counts,
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import InputError, SeededNoiseWarning
+from fastpubpriv.estimators import key_lists
+from fastpubpriv.sources import tables
 
 EXACT = ZCDP(1e6)  # as good as no noise
 BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
@@ -132,6 +138,35 @@ def test_bins_hold_their_lower_edges():
     zeros = counted(np.array([0.0, -0.0, -5e-324, 5e-324]), bins=[-0.0])
     assert zeros.keys == (("below 0",), ("0 or more",), ("(missing)",))
     assert zeros.counts == pytest.approx([1, 3, 0], abs=0.05)
+
+
+def test_planted_fault_upper_edges_are_seen():
+    def lower(self, column):
+        return numbers_between(dataclasses.replace(self, right=True), column)
+
+    numbers_between = key_lists.NumbersBetween.__call__
+    with mock.patch.object(key_lists.NumbersBetween, "__call__", lower):
+        raises(AssertionError, None, test_bins_hold_their_lower_edges)
+
+
+def test_planted_fault_days_of_another_clock_are_seen():
+    days_of_datetimes = tables.days_of_datetimes
+
+    def shifted(values):
+        return days_of_datetimes(values + np.timedelta64(9, "h"))
+
+    with mock.patch.object(tables, "days_of_datetimes", shifted):
+        raises(AssertionError, None, test_a_date_counts_all_moments_of_its_day)
+
+
+def test_bins_of_a_histogram_hold_their_lower_ends_too():
+    rows = np.repeat([7.0, 7.25], [3000, 1000])
+    budget = ApproxDP(1, 1e-6)
+    bins = stable_histogram(
+        rows, bins=BinGrid(width=0.25), budget=budget, threads=1, progress=False
+    )[0]
+    assert bins.lower[:, 0].tolist() == [7.0, 7.25]
+    assert bins.counts == pytest.approx([3000, 1000], abs=100)
 
 
 def test_an_edge_of_single_precision_is_the_nearest_one():
