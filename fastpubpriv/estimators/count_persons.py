@@ -236,11 +236,11 @@ def count_persons(
         Column that says whose row it is, or the identifiers themselves. All rows of a person are protected together (user-level
         privacy).
     by : str or list of str
-        The columns, of text or of numbers, whose cells are the key of a row.
+        The columns whose cells are the key of a row.
     {budget}
-    groups : list of texts or of numbers, or mapping, optional
-        The keys, known without the private rows; for several columns column -> list, and all combinations are keys. Every other
-        cell counts as "(other)", and a cell without a value as "(missing)".
+    groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
+        The keys, of one kind, known without the private rows; for several columns column -> list, and all combinations are keys.
+        Every other cell counts as "(other)", and a cell without a value as "(missing)".
     x_pub : frame, table or path, optional
         Public rows; the keys of a column that `groups` does not list are its distinct public values.
     keys_per_person : int or "auto"

@@ -187,8 +187,8 @@ def describe(
     q : float or sequence of float
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
     keys : mapping, optional
-        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are those
-        of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
+        Column -> list to count, as `keys` of `value_counts`, known without the private rows. The texts of other columns of text are
+        those of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
     top : int
         Show this many of the commonest texts. It changes nothing that is released.
     bounds : None or (lowest, highest)

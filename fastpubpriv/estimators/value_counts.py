@@ -76,7 +76,7 @@ def counted_columns(columns: Any) -> list[str | int]:
     kinds = {str if isinstance(each, str) else type(each) for each in listed}
     if kinds not in ({str}, {int}) or len(set(listed)) < len(listed):
         raise InputError(
-            "columns must be the name of a column (of an array, its number), or a list of several, each once"
+            "columns must be names of columns (of an array, their numbers): one, or a list of several, each once"
         )
     return listed
 

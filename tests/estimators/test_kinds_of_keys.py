@@ -396,6 +396,15 @@ def test_the_rows_of_persons_do_not_depend_on_the_type_of_a_date_column():
         )
 
 
+def test_rows_that_differ_in_their_date_alone_are_chosen_by_it_and_not_by_their_order():
+    days = pd.to_datetime(DAYS[:2])
+    table = pd.DataFrame({"id": np.repeat(np.arange(400), 2), "same": 0, "admitted": [*days] * 400})
+    given = {"columns": "admitted", "keys": DAYS[:1], "person": "id", "rows_per_person": 1}
+    result = seeded(table, **given)
+    assert 120 < result[DAYS[0]] < 280
+    np.testing.assert_array_equal(seeded(table[::-1], **given).counts, result.counts)
+
+
 def test_levels_of_a_private_categorical_are_no_keys():
     table = visits(300)
     levels = ["north", "south", "elsewhere", "secret ward"]
