@@ -11,7 +11,7 @@
 #define BLOCK FPP_BIN_BLOCK /* numbers, addresses and the hot part of the window stay in the first-level cache */
 #define GROUP 32 /* of BLOCK, looked at for numbers that are counted one by one */
 #define ROUNDER_BITS INT64_C(0x4338000000000000)
-#define MINUS_HALF_BITS (INT64_C(0x3fe0000000000000) | INT64_MIN)
+#define HALF_BITS INT64_C(0x3fe0000000000000)
 #define CELL_TINY 0    /* 2^-1022 and below: the exponent does not tell the bin */
 #define CELL_HUGE 2046 /* above 2^1023, or infinite */
 #define OCTAVES 16     /* dyadic cells that are counted in registers */

@@ -79,8 +79,8 @@ TARGET FPP_INLINE int NAME(block)(const spots *where, const double *restrict x, 
                     worst = NAME(larger)(worst, near - t);
                 } else {
                     const V quotient = (number - at.offset) / at.width, rounded = (quotient + ROUNDER) - ROUNDER;
-                    const VU half = (VU)((VU)(quotient - rounded) == (uint64_t)MINUS_HALF_BITS);
-                    t = (rounded - (V)(half & (VU)((V){0.0} + 1.0)) - (double)at.base) * bytes;
+                    const VU half = (VU)((VU)(quotient - rounded) == (uint64_t)HALF_BITS);
+                    t = (rounded + (V)(half & (VU)((V){0.0} + 1.0)) - (double)at.base) * bytes;
                 }
                 const VU place = (VU)(t + ROUNDER) ^ rounder_bits;
                 outside |= place;

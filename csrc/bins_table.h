@@ -9,8 +9,8 @@
 
 #define ROUNDER 0x1.8p52
 
-/* Nearest integer to (x - offset) / width, the lower one halfway between two: x is in (offset + (i - 1/2) width, offset + (i + 1/2)
- * width], up to the rounding of one subtraction and one division. Exact for |t| <= 2^53; the difference t - r has no rounding. */
+/* Nearest integer to (x - offset) / width, the upper one halfway between two: x is in [offset + (i - 1/2) width, offset + (i + 1/2)
+ * width), up to the rounding of one subtraction and one division. Exact for |t| <= 2^53; the difference t - r has no rounding. */
 static int64_t width_key(double x, double offset, double width)
 {
     const double t = (x - offset) / width;
@@ -18,10 +18,10 @@ static int64_t width_key(double x, double offset, double width)
         return FPP_BIN_NONE; /* too far, infinite or NaN */
     }
     if (fabs(t) >= 0x1p51) {
-        return (int64_t)floor(t); /* a fraction here is a half, and a half goes down */
+        return (int64_t)ceil(t); /* a fraction here is a half, and a half goes up */
     }
     const double r = (t + ROUNDER) - ROUNDER;
-    return (int64_t)r - (t - r == -0.5);
+    return (int64_t)r + (t - r == 0.5);
 }
 
 /* i with 2^i < |x| <= 2^(i + 1), from the bits; none for zero, an infinity and NaN. */

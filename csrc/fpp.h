@@ -157,8 +157,8 @@ int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_
                            float *out, int64_t *begins);
 
 /* ---- Bins of columns ------------------------------------------------------------------------------------------------
- * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
- * width]; none beyond |i| = 2^53, or for a number that is not finite. DYADIC: key i holds 2^i < |x| <= 2^(i + 1), i = -1075 ... 1023;
+ * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds [offset + (i - 1/2) width, offset + (i + 1/2)
+ * width); none beyond |i| = 2^53, or for a number that is not finite. DYADIC: key i holds 2^i < |x| <= 2^(i + 1), i = -1075 ... 1023;
  * none for 0, infinities and NaN. The key depends on the number and the rule alone. */
 #define FPP_BINS_WIDTH 0
 #define FPP_BINS_DYADIC 1

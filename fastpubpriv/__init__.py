@@ -39,7 +39,6 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.estimators.preconditioner import precondition as precondition
     from fastpubpriv.estimators.quantiles import quantiles as quantiles
     from fastpubpriv.estimators.user_level import persons as persons
-    from fastpubpriv.estimators.value_counts import crosstab as crosstab
     from fastpubpriv.estimators.value_counts import value_counts as value_counts
     from fastpubpriv.estimators.weighted_mean import weighted_mean as weighted_mean
     from fastpubpriv.gaussians.coinpress_covariance import (
@@ -125,7 +124,7 @@ _NAMES = {
     "estimators.preconditioner": ("Preconditioner", "precondition"),
     "estimators.quantiles": ("quantiles",),
     "estimators.user_level": ("persons",),
-    "estimators.value_counts": ("crosstab", "value_counts"),
+    "estimators.value_counts": ("value_counts",),
     "estimators.weighted_mean": ("weighted_mean",),
     "kernels.warming": ("warmup",),
     "mixtures.axis_aligned.axis_aligned_mixture": ("learn_axis_aligned_mixture",),

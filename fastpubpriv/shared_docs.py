@@ -43,11 +43,11 @@ columns : sequence of str or int, optional
     Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their order.
     Where both data sets have names for their columns, these are matched by name.
 by : str, list of str or -1, optional
-    The columns, of text or of numbers, whose cells name the group of a row, or -1 for the last column of arrays. Each group has its
-    own answer; `columns` are the others. Both data sets need these columns.
-groups : list of texts or of numbers, or mapping, optional
-    The groups, known without the private rows; for several columns column -> list, and all combinations are groups. By default the
-    distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
+    The columns whose cells name the group of a row, or -1 for the last column of arrays. Each group has its own answer; `columns`
+    are the others. Both data sets need these columns.
+groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
+    The groups, of one kind, known without the private rows; for several columns column -> list, and all combinations are groups.
+    By default the distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
 person : str or (n_priv,) array-like, optional
     Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
     (user-level privacy), as with private rows from `persons`; say by `keep` or `rows_per_person` what stands for a person. By

@@ -46,8 +46,8 @@ FUNCTIONS = {
         "f.count_persons(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), by='a', groups=[-1, 1], "
         "person=np.arange(len(x)) // 2, budget=f.ZCDP(rho=0.5))"
     ),
-    "crosstab": (
-        "f.crosstab(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), columns=['a', 'b'], "
+    "value_counts, two columns": (
+        "f.value_counts(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), columns=['a', 'b'], "
         "keys={'a': [-1, 1], 'b': [-1, 1]}, budget=zcdp, **quiet)"
     ),
     "weighted_mean": f"f.weighted_mean(x, budget=zcdp, norm_bound=5.0, variance=3.0, {_PUB})",
@@ -175,9 +175,8 @@ COMMANDS = {
     "weighted-mean": f"weighted-mean {_TABLES} --norm-bound 5 --rho 0.5",
     "coinpress-mean": "coinpress-mean --private x.csv --columns a,b,c --center 0 --radius 10 --rho 0.5",
     "histogram": "histogram --private line.csv --columns a --width 0.5 --epsilon 1 --delta 1e-6",
-    "counts": "counts --private line.csv --column a --keys 0,1 --rho 0.5",
+    "counts": "counts --private line.csv --columns a --keys 0,1 --rho 0.5",
     "persons": "persons --private x.csv --person c --by a --groups 0,1 --rho 0.5",
-    "crosstab": "crosstab --private x.csv --columns a,b --keys a=0,1 --keys b=0,1 --rho 0.5",
     "train": f"train {_TABLES} --label c --loss squared --rho 0.5 --json model.json",
     "predict": "predict --model model.json --rows p.csv --out -",
     "local privatize": "local privatize --private x.csv --columns a,b,c --epsilon 4 --norm-bound 5 --out reports.fpp",

@@ -203,9 +203,7 @@ GROUPS = (
         "counts",
         "Counts",
         "How many rows, or different persons, have each value of a column, or each combination of the values of several.",
-        top(
-            "value_counts", "crosstab", "CountResult", "count_persons", "PersonCounts", "Comparison"
-        ),
+        top("value_counts", "CountResult", "count_persons", "PersonCounts", "Comparison"),
     ),
     Group(
         "histograms",

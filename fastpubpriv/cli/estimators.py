@@ -5,6 +5,8 @@ The docstring of a command has the options that the function lacks, or that the 
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -83,14 +85,41 @@ def estimator(
     return made
 
 
+def of_dates(values: tuple[Any, ...]) -> list[Any]:
+    """Return listed values, as dates if all are texts such as 2024-01-31."""
+    with contextlib.suppress(TypeError, ValueError):
+        return [datetime.date.fromisoformat(value) for value in values]
+    return list(values)
+
+
+def by_name(option: str, lists: Any) -> Any:
+    """Return the lists of an option that is given once, or once for each of several columns as NAME=list; None without any."""
+    named = {each[0]: of_dates(each[1]) for each in lists or () if type(each[-1]) is tuple}
+    refuse(
+        len(lists or ()) > max(len(named), 1),
+        f"--{option} for several columns of --columns: once for each column, such as carrier=UA,B6",
+    )
+    return named or (of_dates(lists[-1]) if lists else None)
+
+
+def number_of_bins(bins: Any) -> Any:
+    """Return edges of bins, or the number of bins that a single number stands for."""
+    if isinstance(bins, dict):
+        return {name: number_of_bins(each) for name, each in bins.items()}
+    if bins is None or len(bins) > 1:
+        return bins
+    refuse(not bins[0].is_integer(), "--bins takes a whole number of bins, or two edges or more")
+    return int(bins[0])
+
+
 def name_groups(settings: Named, arguments: Named) -> bool:
     """Return whether there are groups; if so, set the arguments for groups and columns."""
     by = arguments["by"]
     lists = arguments["groups"]
-    arguments["groups"] = lists[-1] if lists else None
+    arguments["groups"] = of_dates(lists[-1]) if lists else None
     if by is None:
         return False
-    named = dict(each for each in lists if type(each[-1]) is tuple)
+    named = {each[0]: of_dates(each[1]) for each in lists if type(each[-1]) is tuple}
     if len(by) == 1 and not named:
         arguments["by"] = -1 if by[0] == "-1" else by[0]
     else:
@@ -325,40 +354,32 @@ def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     arguments["bins"] = fpp.ProductBins(grids=[grid] * opened.private.dim) if joint else grid
 
 
-@estimator("value_counts", "Private counts", by_path=True, progress=COMPARISONS)
+@estimator("value_counts", "Private counts", by_path=True, columns="columns", progress=COMPARISONS)
 def counts(opened: Any, settings: Named, arguments: Named) -> None:
-    """How many rows have each value of a column, of text or numbers.
+    """How many rows have each value of a column, or each combination of the values of several.
 
-    Values are listed by --keys, or are those of the public rows; all others count together. Without both, texts that many rows
-    have are found, which needs --delta.
+    Values are listed by --keys, or are those of the public rows; all others count together. --bins counts numbers between edges.
+    Without these, texts that many rows have are found, which needs --delta.
 
-    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --keys and --public it must be --epsilon with --delta.
-    column : NAME :: ...
-    keys : a,b,... :: ...
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --keys, --bins and --public it must be --epsilon with --delta.
+    columns : A,B,..., optional :: Columns to count, with commas between them.
+    keys : NAME=a,b,...|a,b,..., repeated
+        The values to count: texts, numbers, or dates such as 2024-01-31. For several columns once for each, with its name.
+    bins : NAME=V,...|V,..., repeated
+        Edges with commas between them, such as 25,35,45; or one number: how many bins at most hold the public values, in round
+        steps. For several columns once for each, with its name.
     by : A,B,... :: Columns whose cells name the group of a row.
     {groups}
 
-    $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --ratio UA,B6 --rho 0.1
-    $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6 --by month --groups 1,2,3 --rho 0.1
-    $ fastpubpriv counts --private flights.parquet --column dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
+    $ fastpubpriv counts --private flights.parquet --columns carrier --keys UA,B6,EV,DL --ratio UA,B6 --rho 0.1
+    $ fastpubpriv counts --private flights.parquet --columns carrier,month --keys carrier=UA,B6 --keys month=1,2,3 --rho 0.1
+    $ fastpubpriv counts --private flights.parquet --columns dep_delay --bins=-15,0,15,60 --by month --groups 1,2,3 --rho 0.1
+    $ fastpubpriv counts --private flights.parquet --columns dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
     """
     require_pairs(settings)
     name_groups(settings, arguments)
-
-
-@estimator("crosstab", "Private counts", by_path=True, columns="columns", progress=COMPARISONS)
-def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
-    """How many rows have each combination of the values of several columns.
-
-    Values of a column are listed by --keys, once for each column, or are those of the public rows; all others count together.
-
-    columns : A,B,..., required :: Columns of the table, of text or numbers, with commas between them.
-    keys : NAME=a,b,..., repeated :: ...
-
-    $ fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
-        --keys month=1,2,3 --rho 0.1
-    """
-    require_pairs(settings)
+    arguments["keys"] = by_name("keys", arguments["keys"])
+    arguments["bins"] = number_of_bins(by_name("bins", arguments["bins"]))
 
 
 @estimator("count_persons", "Persons by key", by_path=True, x_priv="private_path", person="person")

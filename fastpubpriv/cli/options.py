@@ -122,6 +122,7 @@ WANTED = {
     "a,b,...": "must look like 0,1 or no,yes; got {}",
     "NAME=a,b,...": "looks like carrier=UA,B6, once for each column",
     "NAME=a,b,...|a,b,...": "must look like 0,1 or carrier=UA,B6; got {}",
+    "NAME=V,...|V,...": "must look like 25,35,45 or age=25,35,45; got {}",
     "NAME=LOW:HIGH": "must look like age=0:120; got {}",
     "NAME=TEXT": "must look like carrier=UA, once for each column; got {}",
     "A[=x:y:z],...": "must look like month, month=1:2:3 or carrier=AA:DL; got {}",

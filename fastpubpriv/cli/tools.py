@@ -42,7 +42,7 @@ def plan(task: str, **settings: Any) -> None:
     Give two of --n-priv, a budget and --error; the third is computed. No data is read, so nothing is spent.
 
     dim : count, optional :: Columns; for all tasks but counts and count-persons.
-    cells : count, optional :: counts and count-persons: number of combinations of keys.
+    cells : count, optional :: counts and count-persons: number of combinations of keys or bins.
     keys_per_person : count, optional :: count-persons: most keys of a person that count. Default: all.
     n_priv : count, optional :: Private rows.
     {rho, epsilon, delta}

@@ -17,6 +17,14 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, KeysPerPerson
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.key_lists import (
+    MOST_CELLS,
+    Keys,
+    code_of,
+    keys_of,
+    lists_by_column,
+    rows_of_keys,
+)
 from fastpubpriv.estimators.person_sizes import (
     CELLS,
     CHOICE_SHARE,
@@ -26,14 +34,6 @@ from fastpubpriv.estimators.person_sizes import (
     on_numbers,
     release_sizes,
     release_with_more,
-)
-from fastpubpriv.estimators.value_counts import (
-    MOST_CELLS,
-    Keys,
-    code_of,
-    keys_of,
-    lists_by_column,
-    rows_of_keys,
 )
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.mechanisms.person_keys import PersonKeys, changed_cells
@@ -236,11 +236,11 @@ def count_persons(
         Column that says whose row it is, or the identifiers themselves. All rows of a person are protected together (user-level
         privacy).
     by : str or list of str
-        The columns, of text or of numbers, whose cells are the key of a row.
+        The columns whose cells are the key of a row.
     {budget}
-    groups : list of texts or of numbers, or mapping, optional
-        The keys, known without the private rows; for several columns column -> list, and all combinations are keys. Every other
-        cell counts as "(other)", and a cell without a value as "(missing)".
+    groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
+        The keys, of one kind, known without the private rows; for several columns column -> list, and all combinations are keys.
+        Every other cell counts as "(other)", and a cell without a value as "(missing)".
     x_pub : frame, table or path, optional
         Public rows; the keys of a column that `groups` does not list are its distinct public values.
     keys_per_person : int or "auto"
@@ -339,7 +339,7 @@ def result_of(run: Session, keys: list[Keys], limit: KeyLimit, released: Release
     """Return the result of the released counts."""
     counts = released.value
     by = tuple(each.label for each in keys)
-    words = tuple(product(*((*each.levels, OTHER, MISSING) for each in keys)))
+    words = tuple(product(*(each.cells for each in keys)))
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     few = named & (counts <= LEAST_STDS * released.noise_std)
     fields = run.fields(0)

@@ -35,17 +35,10 @@ from fastpubpriv.estimators.column_means import (
     warn_before,
 )
 from fastpubpriv.estimators.group_means import cells_of
+from fastpubpriv.estimators.key_lists import Keys, keys_of, rows_of_keys, sizes_of
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.estimators.value_counts import (
-    Keys,
-    Shown,
-    count_keys,
-    keys_of,
-    require_columns,
-    rows_of_keys,
-    sizes_of,
-)
+from fastpubpriv.estimators.value_counts import Shown, count_keys, counted_columns
 from fastpubpriv.mechanisms.group_moments import GroupMoments
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.spending import Spending
@@ -154,7 +147,7 @@ def columns_of_table(
         if keys:
             raise InputError("keys= names columns, and x_pub has no names")
         return None, []
-    require_columns(names)
+    counted_columns(names)
     if not set(keys) <= set(names):
         raise InputError("keys must map columns to lists of keys")
     counted = [name for name in names if name in keys or texts_of_column(x_pub, name) is not None]
@@ -194,8 +187,8 @@ def describe(
     q : float or sequence of float
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
     keys : mapping, optional
-        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are those
-        of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
+        Column -> list to count, as `keys` of `value_counts`, known without the private rows. The texts of other columns of text are
+        those of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
     top : int
         Show this many of the commonest texts. It changes nothing that is released.
     bounds : None or (lowest, highest)

@@ -12,14 +12,13 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.value_counts import KeyCodes, code_of, keys_of, lists_by_column
+from fastpubpriv.estimators.key_lists import KeyCodes, code_of, keys_of, lists_by_column
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.results.by_key import OTHER, Key, Part
 from fastpubpriv.session import Session, open_rows
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled
 from fastpubpriv.sources.open import require_numbers
-from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import AdjacentColumns
 
 MOST_GROUPS = 10_000
@@ -79,11 +78,7 @@ class Grouping:
             raise InputError(
                 f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups="
             )
-        text_keys = [key for key in keys if key.is_text]
-        texts: Any = {
-            str(key.name): TextsOrOther(key.levels)  # type: ignore[arg-type]
-            for key in text_keys
-        } or None
+        texts: Any = {str(key.name): key.rule for key in keys if key.rule is not None} or None
         label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
         rows = labeled_rows(private, None, label=label, columns=columns, texts=texts)
         public = public_labeled(

@@ -28,7 +28,7 @@ from fastpubpriv.sources import Rows
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BinGrid:
-    """Unboundedly many bins of one width: bin i is (offset + i width, offset + (i + 1) width].
+    """Unboundedly many bins of one width: bin i is [offset + i width, offset + (i + 1) width).
 
     A value within rounding error of an end (2^-53 of its distance from the offset, or of the width) may be in either of its bins.
 
@@ -226,8 +226,8 @@ def stable_histogram(
     >>> from fastpubpriv import ApproxDP, stable_histogram
     >>> values = np.concatenate([np.full(3000, 1e9), np.full(1000, -7.25), [42.0]])
     >>> result = stable_histogram(values, bins=BinGrid(width=0.5), budget=ApproxDP(epsilon=1, delta=1e-8))
-    >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
-    [(-7.0, 1000.0), (1000000000.0, 3000.0)]
+    >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].lower[:, 0], result[0].counts)]
+    [(-7.5, 1000.0), (1000000000.0, 3000.0)]
     """
     opened, _ = session.open_rows(x_priv, columns=columns)
     noise = validation.choice("noise", noise, ("auto", "laplace", "gaussian"))

@@ -40,7 +40,7 @@ _WINDOW_MIN = 2**12
 class BinRule:
     """A public rule that maps a number to a bin: dyadic, or of a fixed width.
 
-    Key i holds (offset + (i - 1/2) width, offset + (i + 1/2) width]; with width None, it holds 2^i < |x| <= 2^(i + 1).
+    Key i holds [offset + (i - 1/2) width, offset + (i + 1/2) width); with width None, it holds 2^i < |x| <= 2^(i + 1).
 
     Guarantees
     ----------

@@ -16,10 +16,10 @@ from fastpubpriv.estimators import grouping, quantiles, radii
 from fastpubpriv.estimators.coinpress import Predictor, predict_from_ball
 from fastpubpriv.estimators.count_persons import KeyPlan, checked_limit
 from fastpubpriv.estimators.group_means import predict_groups
+from fastpubpriv.estimators.key_lists import MOST_CELLS
 from fastpubpriv.estimators.mean_methods import BALL, MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import failure_probability, step_count
-from fastpubpriv.estimators.value_counts import MOST_CELLS
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight
 from fastpubpriv.gaussians.gaussian_methods import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.gaussians.gaussian_methods import choose_method
@@ -268,7 +268,7 @@ def plan_quantiles(
 
 
 def plan_counts(*, cells: int) -> Forecast:
-    """Forecast the noise of a count of `value_counts` and `crosstab` with listed keys, or groups times keys."""
+    """Forecast the noise of a count of `value_counts` with listed keys or bins, or groups times keys."""
     many = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

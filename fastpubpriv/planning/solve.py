@@ -80,7 +80,7 @@ REQUIRED = {
     "dim": "the number of columns",
     "radius": "that of the ball that holds the mean",
     "norm_bound": "the radius to which rows are clipped",
-    "cells": "the combinations of keys, with '(other)' and '(missing)'",
+    "cells": "the combinations of keys, with '(other)' and '(missing)', or of bins",
     "n_components": "the number of components",
     "candidates": "the length of the list",
 }
@@ -250,7 +250,7 @@ def plan(
     ----------
     task : str
         One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean`), "coinpress_mean", "weighted_mean",
-        "gaussian" (`estimate_gaussian`), "quantiles", "counts" (`value_counts`, `crosstab`), "count_persons", "separated_mixture"
+        "gaussian" (`estimate_gaussian`), "quantiles", "counts" (`value_counts`), "count_persons", "separated_mixture"
         (`learn_separated_mixture`), "axis_aligned_mixture" (`learn_axis_aligned_mixture`), "select_hypothesis", "train".
     n_priv, budget, error
         Private rows; privacy budget; target error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
@@ -268,7 +268,7 @@ def plan(
 
         - all tasks but "counts" and "count_persons": `dim`, the number of columns (required).
         - "quantiles": `n_pub` (at least 1), `q`, and `groups`, the number of groups of equal size.
-        - "counts": `cells`, the number of combinations of keys (required).
+        - "counts": `cells`, the number of combinations of keys or bins (required); 3 edges make 5 cells.
         - "count_persons": `cells` (required), and `keys_per_person`, a number; by default all keys count.
         - "mean": `n_pub` (at least 1), `clipping`; `groups` for `by=`, all of equal size;
           with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,

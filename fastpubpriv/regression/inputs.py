@@ -16,6 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.arrays import plain_text
 from fastpubpriv.sources.column_names import (
     LEVEL,
     MISSING,
@@ -27,7 +28,6 @@ from fastpubpriv.sources.column_names import listed as names_in_words
 from fastpubpriv.sources.labeled import WeightColumns, levels_by_column, open_labeled, weighted_rows
 from fastpubpriv.sources.open import names_of_table, public_rows
 from fastpubpriv.sources.row_types import order_of
-from fastpubpriv.sources.tables import plain_text
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
 MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="public"

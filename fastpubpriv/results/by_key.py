@@ -23,6 +23,7 @@ from fastpubpriv.results.comparisons import (
     Kind,
     Numbers,
     answer_of,
+    as_shown,
     compared,
     label_of,
     merged,
@@ -40,13 +41,13 @@ LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible 
 # A count prints to two digits of its noise, and never to less than a row.
 LEAST_SCALE = 10.0
 FEW_STDS = 4.0  # standard errors of a number of rows below which there may be none
-Part = str | float
+Part = str | bool | float
 Key = tuple[Part, ...]
 
 
 def place_of(keys: Sequence[Part | Key], key: Any) -> int:
-    """Return the place of a key; raise KeyError if it is not there."""
-    return {each: place for place, each in enumerate(keys)}[key]
+    """Return the place of a key, or of the objects that it was listed as; raise KeyError if it is not there."""
+    return {each: place for place, each in enumerate(keys)}[as_shown(key)]
 
 
 def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[TableColumn]) -> Table:
@@ -72,7 +73,7 @@ class CountResult(Result):
     ----------
     by : tuple of str
         Names of the columns that form a key.
-    keys : tuple of tuples of str or float
+    keys : tuple of tuples of str, bool or float
         One entry for each column of `by`. If keys were listed, "(other)" and "(missing)" are among them, and every row has a key;
         otherwise only keys whose noisy count reached the threshold.
     counts : (k,) float64
@@ -122,7 +123,7 @@ class CountResult(Result):
         return numbers and named_by(self.by, self.keys)
 
     def __getitem__(self, key: Any) -> float:
-        """Return the count of a key; raise KeyError if it is not among `keys`."""
+        """Return the count of a key, also as it was listed (a date, for one); raise KeyError if it is not among `keys`."""
         return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
 
     @property
@@ -511,7 +512,7 @@ class GroupMeans(Result, Comparable):
     ----------
     by : tuple of str
         The columns that determine the group of a row.
-    groups : tuple of str, float or tuple
+    groups : tuple of str, bool, float or tuple
         The listed groups (tuples of cells if `by` has several columns), and "(other)" for rows of any other group.
     mean : float64
         The estimates; NaN if unavailable (null in JSON).

@@ -11,6 +11,7 @@ Statistical Methods in Medical Research 21, 2012); this is Fieller's interval wh
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -264,16 +265,41 @@ class Comparison(Value):
         return Table(self.of, self.lines, columns, rounded=True), facts
 
 
+def written(number: float) -> str:
+    """Return the shortest text that reads as this number, without a decimal point for a whole one."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def name_of_interval(low: float, high: float, right: bool = False) -> str:
+    """Return the name of an interval that is closed on the left, with `right` on the right."""
+    ends = f"{written(low)}, {written(high)}"
+    return f"({ends}]" if right else f"[{ends})"
+
+
+def as_shown(key: Any) -> Any:
+    """Return a key as results show it: a date, or a period or interval of pandas, as text."""
+    if isinstance(key, tuple):
+        return tuple(map(as_shown, key))
+    if type(key).__name__ == "Interval":
+        return name_of_interval(key.left, key.right, key.closed == "right")
+    if isinstance(key, datetime.datetime):
+        return key.date().isoformat()
+    return str(key) if isinstance(key, datetime.date) or type(key).__name__ == "Period" else key
+
+
 def label_of(name: Any) -> str:
     """Return a group or key as text; the parts of a tuple are joined by commas."""
+    name = as_shown(name)
     if isinstance(name, tuple):
         return ", ".join(map(label_of, name))
-    return name if isinstance(name, str) else f"{name:g}"
+    return str(name) if isinstance(name, str | bool) else f"{name:g}"
 
 
 def named_pair(names: Sequence[Any], first: Any, second: Any, what: str) -> tuple[int, int]:
     """Return the places of two different names; raise InputError if one is not there, or if they are the same."""
     places = {name: place for place, name in enumerate(names)}
+    first = as_shown(first)
+    second = as_shown(second)
     for name in (first, second):
         try:
             known = name in places

@@ -62,6 +62,14 @@ def number_of_cell(cell: object) -> float:
         return np.nan
 
 
+BLANKS = " \t\r\n\v\f"
+
+
+def plain_text(cell: str) -> str:
+    """Return a text stripped of blanks, without calling methods that a subclass of `str` may override."""
+    return str.strip(str.__str__(cell), BLANKS)
+
+
 # ---- Names of files to read, checked before anything opens them ------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import open
+from fastpubpriv.sources.arrays import plain_text
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
@@ -22,7 +23,6 @@ from fastpubpriv.sources.tables import (
     is_frame,
     is_series,
     places,
-    plain_text,
 )
 from fastpubpriv.sources.views import (
     AdjacentColumns,

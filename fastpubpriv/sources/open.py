@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import tables
-from fastpubpriv.sources.arrays import ArrayRows, NpyFileRows, plain_list
+from fastpubpriv.sources.arrays import ArrayRows, NpyFileRows, plain_list, plain_text
 from fastpubpriv.sources.column_names import column_order
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
+from fastpubpriv.sources.dates import is_dates
 from fastpubpriv.sources.lazy_modules import arrow_dataset
 from fastpubpriv.sources.public_csv import public_csv_rows, public_names, public_table
 from fastpubpriv.sources.rescanned import (
@@ -215,9 +216,15 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
 
 def texts_of_column(x_pub: object, name: str) -> tuple[str, ...] | None:
     """Return the distinct texts in a column of public data, sorted; None if there is no text or no such column."""
+    cells = cells_of_column(x_pub, name)
+    return None if cells is None else distinct_texts(cells)
+
+
+def cells_of_column(x_pub: object, name: str) -> list[Any] | None:
+    """Return the cells of a named column of public data; None if the source has no such column, or no columns with names."""
     with guarded():
         cells = _cells(x_pub, name)
-    return None if cells is None else distinct_texts(cells)
+        return None if cells is None else list(cells)
 
 
 def label_cells(labels: Any) -> Iterable[Any]:
@@ -225,13 +232,13 @@ def label_cells(labels: Any) -> Iterable[Any]:
     if tables.is_series(labels) or tables.is_frame(labels):
         labels = labels.to_numpy()
     if isinstance(labels, np.ndarray):
-        return labels.ravel().tolist() if labels.dtype.kind in "OUT" else ()
+        return tables.cells_of_texts(labels.ravel()) if labels.dtype.kind in "OUST" else ()
     return labels if isinstance(labels, list | tuple) else ()
 
 
 def distinct_texts(cells: Iterable[Any]) -> tuple[str, ...] | None:
     """Return the distinct texts among cells of any type, sorted; None if there are none."""
-    levels = {tables.plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
+    levels = {plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
     return tuple(sorted(levels)) or None
 
 
@@ -240,6 +247,8 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     x_pub = source_of(x_pub)
     if name == "0" and (tables.is_texts(x_pub) or tables.is_series(x_pub)):
         return label_cells(x_pub)
+    if name == "0" and is_dates(x_pub):
+        return list(x_pub)
     if isinstance(x_pub, CsvRows):
         return _cells(public_table(x_pub.path, [name], x_pub.join_quoted), name)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None

@@ -23,6 +23,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.dask_backend import is_dask
+from fastpubpriv.sources.dates import Calendar
 from fastpubpriv.sources.lazy_modules import pa, polars
 from fastpubpriv.sources.open import kind_of, label_cells, names_of_source, private_rows
 from fastpubpriv.sources.row_types import DerivedTable, Persons, Rows, RowStream
@@ -183,7 +184,7 @@ class PersonTable(DerivedTable):
         rows = private_rows(self.source, columns=columns)
         if self.keep != "row" and any(hasattr(name, "levels") for name in rows.columns or ()):
             raise InputError(
-                f'there is no {self.keep} of text: pass persons(..., keep="row"), or columns of numbers'
+                f'there is no {self.keep} of text or dates: pass persons(..., keep="row"), or columns of numbers'
             )
         if rows.n != self._rows:
             raise InputError("the number of rows has changed since the persons were found")
@@ -337,7 +338,7 @@ def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
 
 
 def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
-    """Return all readable columns but the identifiers, text as hashes; for a CSV file also the same columns read as text."""
+    """Return all readable columns but the identifiers, dates as days and text as hashes; for a CSV file also all read as text."""
     names = _other_names(source, person)
     if names is None:
         with naming("x_priv"):
@@ -355,15 +356,16 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     readable = []
     for name in names:
         of_texts = {name: TextHash("all")}
-        # numbers or text, by its type alone
-        for text in (of_texts,) if holds_objects(like, name) else ({}, of_texts):
+        # numbers, text or dates, by its type alone
+        tried: Any = ({}, of_texts, {name: Calendar()})
+        for text in (of_texts,) if holds_objects(like, name) else tried:
             with contextlib.suppress(InputError):
                 private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
                 readable.append(name)
                 texts |= text
                 break
     if not readable:
-        raise InputError("x_priv has no column of numbers or of text beside the identifiers")
+        raise InputError("x_priv has no column of numbers, text or dates beside the identifiers")
     return private_rows(source, columns=TextColumns(readable, texts)), None  # type: ignore[arg-type]
 
 

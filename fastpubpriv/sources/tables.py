@@ -1,7 +1,8 @@
 """Tables of named columns: Arrow tables and files, frames of pandas and polars, and text encoded by public lists.
 
 A cell of a text column becomes the index of its text, stripped of blanks, in the public list; any other cell, also a missing one,
-becomes NaN. The code of a cell depends on that cell and on the list alone, and no cell raises an error.
+becomes NaN. Dates become whole numbers (`dates.py`). The code of a cell depends on that cell and on the list alone, and no cell
+raises an error.
 """
 
 from __future__ import annotations
@@ -25,19 +26,29 @@ from fastpubpriv._types import Columns, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import columns_join
 from fastpubpriv.sources.arrays import (
+    BLANKS,
     check_count,
     existing_file,
     number_of_cell,
     numbers_of_cells,
     plain_list,
+    plain_text,
 )
 from fastpubpriv.sources.column_names import listed
+from fastpubpriv.sources.dates import (
+    Calendar,
+    day_of_cell,
+    days_of_arrow,
+    days_of_datetimes,
+    days_of_texts,
+    is_dated,
+    require_known_zone,
+    unit_of_frequency,
+)
 from fastpubpriv.sources.lazy_modules import compute, ipc, pa, polars, types
 from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
 from fastpubpriv.validation import did_you_mean
-
-BLANKS = " \t\r\n\v\f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class TextHash:
     """Encoding of a text of any length by a hash, a whole number below 2^52; NaN for a cell without text."""
 
     # Which texts stand for a number, as a CSV file has no types: none, those that `canonical_number` reads (identifiers, where
-    # "01" and "1" differ), or every numeral (contents).
+    # "01" and "1" differ), or every numeral (contents, in which dates stand for their days).
     numerals: Literal["none", "canonical", "all"] = "none"
 
     @property
@@ -97,8 +108,9 @@ class TextHash:
         number = math.nan
         if self.numerals == "canonical":
             number = canonical_number(text)
-        elif self.numerals == "all" and _NUMERAL.fullmatch(text):
-            number = float(text)
+        elif self.numerals == "all":
+            is_number = _NUMERAL.fullmatch(text) is not None
+            number = float(text) if is_number else day_of_cell(text.decode(errors="replace"))
         return (
             number
             if number == number
@@ -128,7 +140,7 @@ def canonical_number(text: bytes) -> float:
     return number if text.decode() in forms else math.nan
 
 
-TextRule = Sequence[str] | TextsOrOther | TextWord | TextHash
+TextRule = Sequence[str] | TextsOrOther | TextWord | TextHash | Calendar
 
 
 def text_of_words(words: Iterable[int]) -> str:
@@ -175,15 +187,13 @@ def name_of(label: Any) -> str:
     return label if isinstance(label, Coded) else str(label)
 
 
-def plain_text(cell: str) -> str:
-    """Return a text stripped of blanks, without calling methods that a subclass of `str` may override."""
-    return str.strip(str.__str__(cell), BLANKS)
-
-
 def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
-    """Return a function that maps cells of any type to the numbers of their texts."""
+    """Return a function that maps cells of any type to the numbers of their texts, or of their dates."""
+    if isinstance(rule, Calendar):
+        return rule.of_cells
     if isinstance(rule, TextWord | TextHash):
         numbers = isinstance(rule, TextHash) and rule.numbers
+        dates = isinstance(rule, TextHash) and rule.numerals == "all"
 
         def encoded(cells: Iterable[Any]) -> FloatArray:
             listed = list(cells)
@@ -194,7 +204,9 @@ def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
             numbers_of_texts = rule.of_texts(texts)
             for place, cell in enumerate(listed if numbers else ()):
                 if not isinstance(cell, str):
-                    numbers_of_texts[place] = number_of_cell(cell)
+                    number = number_of_cell(cell)
+                    is_other = dates and math.isnan(number)
+                    numbers_of_texts[place] = day_of_cell(cell) if is_other else number
             return numbers_of_texts
 
         return encoded
@@ -214,8 +226,15 @@ def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
 
 
 def arrow_places(column: Any, rule: TextRule, *, quoted: bool = False) -> FloatArray:
-    """Return the numbers of the texts in an Arrow Array or ChunkedArray, compared as bytes; with `quoted`, quotes are doubled."""
+    """Return the numbers of the texts in an Arrow Array or ChunkedArray, compared as bytes; with `quoted`, quotes are doubled.
+
+    Those of a `Calendar` may be dates or time stamps.
+    """
+    if isinstance(rule, Calendar) and is_dated(column.type):
+        return rule.of_days(days_of_arrow(column))
     trimmed = trimmed_texts(column)
+    if isinstance(rule, Calendar):
+        return rule.of_days(days_of_texts(trimmed))
     if quoted:
         trimmed = compute.replace_substring(trimmed, b'""', b'"')
     if isinstance(rule, TextWord | TextHash):
@@ -244,8 +263,26 @@ def trimmed_texts(column: Any) -> Any:
     return trimmed
 
 
-def refuse_numbers(label: str, kind: str, what: str) -> None:
+def fits_rule(label: Coded, arrow_type: Any) -> bool:
+    """Return whether a column of this Arrow type can be read by the rule of its label."""
+    if isinstance(label.levels, Calendar) and is_dated(arrow_type):
+        require_known_zone(arrow_type, str(label))
+        return True
+    return is_text(arrow_type)
+
+
+def refuse_numbers(label: Coded, kind: str, what: str) -> None:
     """Raise InputError: a column with a list of texts is not text by its type, which is part of the form."""
+    if isinstance(label.levels, Calendar):
+        raise InputError(
+            f"column {str(label)!r} of {what} holds no dates ({kind}), and its public list does: pass the list as what the column "
+            "holds, or convert the column to dates"
+        )
+    if kind.startswith(("date", "Date", "timestamp")):
+        raise InputError(
+            f"column {str(label)!r} of {what} holds dates ({kind}), and its public list is text: pass datetime.date(2024, 1, 31) "
+            "and so on"
+        )
     raise InputError(
         f"column {str(label)!r} of {what} is not text ({kind}), and its public list is: pass the list as numbers, or convert the "
         "column"
@@ -458,10 +495,17 @@ def table_of_column(column: Any) -> Any:
     return pa.table({"0": column})
 
 
+def cells_of_texts(cells: Any) -> list[Any]:
+    """Return the cells of a list or array; bytes of NumPy are read as UTF-8, and those that are none are like no text."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "S":
+        return [cell.decode(errors="surrogateescape") for cell in cells.tolist()]
+    return list(cells)
+
+
 def is_texts(obj: object) -> bool:
     """Return True for a one-dimensional array of text, or a list or array of cells with a text among them."""
     if isinstance(obj, np.ndarray):
-        if obj.ndim != 1 or obj.dtype.kind not in "UTO":
+        if obj.ndim != 1 or obj.dtype.kind not in "USTO":
             return False
         return obj.dtype.kind != "O" or any(isinstance(cell, str) for cell in obj.tolist())
     if not isinstance(obj, list | tuple) or not any(isinstance(cell, str) for cell in obj):
@@ -470,12 +514,19 @@ def is_texts(obj: object) -> bool:
 
 
 def texts_rows(cells: Any, columns: TextColumns) -> Rows:
-    """Return the cells of a list or array as rows of one column, called "0", which is read as text."""
-    place_of = places(columns.texts["0"])
-    listed = list(cells)
-    return ColumnRows(
-        len(listed), "array", ["0"], [lambda begin, end: place_of(listed[begin:end])], _F64, []
-    )
+    """Return the cells of a list or array as rows of one column, called "0", which is read as text or dates."""
+    rule = columns.texts["0"]
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M" and isinstance(rule, Calendar):
+        return _one_column(
+            lambda begin, end: rule.of_days(days_of_datetimes(cells[begin:end])), len(cells)
+        )
+    place_of = places(rule)
+    listed = cells_of_texts(cells)
+    return _one_column(lambda begin, end: place_of(listed[begin:end]), len(listed))
+
+
+def _one_column(reader: ColumnReader, n: int) -> Rows:
+    return ColumnRows(n, "array", ["0"], [reader], _F64, [])
 
 
 def is_dataset(obj: object) -> bool:
@@ -520,9 +571,9 @@ def is_text(arrow_type: Any) -> bool:
 
 
 def column_reader(column: Any, label: Any = None, what: str = "the Arrow table") -> ColumnReader:
-    """Return a reader of an Array or ChunkedArray whose type `float_dtype` accepts, or of text if the label is `Coded`."""
+    """Return a reader of an Array or ChunkedArray whose type `float_dtype` accepts, or that the rule of a `Coded` label reads."""
     if isinstance(label, Coded):
-        if not is_text(column.type):
+        if not fits_rule(label, column.type):
             refuse_numbers(label, str(column.type)[:40], what)
         return lambda begin, end: arrow_places(column.slice(begin, end - begin), label.levels)
     dtype = float_dtype(column.type) or _F64
@@ -556,7 +607,7 @@ def checked_schema(
     labels = choose(data_columns(schema) if every else schema.names, columns, what)
     kinds = [schema.field(str(label)).type for label in labels]
     for label, held in zip(labels, kinds, strict=True):
-        if isinstance(label, Coded) and not is_text(held):
+        if isinstance(label, Coded) and not fits_rule(label, held):
             refuse_numbers(label, str(held)[:40], what)
     dtypes = [
         _F64 if isinstance(label, Coded) else float_dtype(t)
@@ -727,8 +778,38 @@ def _pandas_numeric(dtype: Any) -> bool:
     )
 
 
+def _pandas_dates(series: Any, label: Coded, rule: Calendar, what: str) -> ColumnReader | None:
+    """Return a reader of a column of dates or periods of pandas by its type; None for a column of another type."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        if dtype.kind != "M":
+            return None
+        values = np.ndarray.view(series.to_numpy(), np.ndarray)
+        return lambda begin, end: rule.of_days(days_of_datetimes(values[begin:end]))
+    if hasattr(dtype, "tz"):
+        zoned = call_guarded(lambda: pa.Array.from_pandas(series[:0]).type, "an unknown time zone")
+        require_known_zone(zoned, str(label))
+        stamps = series.array.asi8
+        return lambda begin, end: rule.of_days(
+            days_of_arrow(pa.array(stamps[begin:end]).cast(zoned))
+        )
+    name, _, frequency = str(dtype).partition("[")
+    if name != "period":
+        return None
+    if unit_of_frequency(frequency.removesuffix("]")) != rule.unit:
+        refuse_numbers(label, str(dtype)[:40], what)
+    numbers = series.array.asi8
+    return lambda begin, end: np.where(
+        numbers[begin:end] == _NO_PERIOD, np.nan, numbers[begin:end].astype(np.float64)
+    )
+
+
 def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
     dtype = series.dtype
+    if isinstance(label.levels, Calendar):
+        reader = _pandas_dates(series, label, label.levels, what)
+        if reader is not None:
+            return reader
     if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
         return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
     objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
@@ -744,6 +825,9 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
         return lambda begin, end: table[codes[begin:end]]
     array = series.array
     return lambda begin, end: place_of(np.asarray(array[begin:end], dtype=object))
+
+
+_NO_PERIOD = np.iinfo(np.int64).min  # NaT
 
 
 def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
@@ -770,14 +854,10 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     def reader(label: Any) -> ColumnReader:
         column = series[label]
         kind = kinds[label]
-        if isinstance(label, Coded) and kind not in (
-            "String",
-            "Utf8",
-            "Categorical",
-            "Enum",
-            "Object",
-        ):
-            refuse_numbers(label, kind, what)
+        if isinstance(label, Coded):
+            dated = ("Date", "Datetime") if isinstance(label.levels, Calendar) else ()
+            if kind not in ("String", "Utf8", "Categorical", "Enum", "Object", *dated):
+                refuse_numbers(label, kind, what)
         if kind == "Object":  # Arrow has no such type
             place_of = places(label.levels) if isinstance(label, Coded) else _numbers_of_list
             return lambda begin, end: place_of(column.slice(begin, end - begin).to_list())

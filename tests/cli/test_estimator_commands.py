@@ -30,7 +30,7 @@ FILES = {
     "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
     "describe": ("--private", "flights.parquet", "--public", "few.parquet"),
     "mean": ("--private", "flights.parquet", "--public", "few.parquet"), "counts": ("--private", "flights.parquet"),
-    "crosstab": ("--private", "flights.parquet"), "persons": ("--private", "flights.parquet"),
+    "persons": ("--private", "flights.parquet"),
 }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def test_means_of_groups(outputs):
     assert result_in(read(), GroupMeans).groups[:2] == (("UA", 1.0), ("UA", 2.0))
     for wrong in (("--groups", "1,2"), ("--groups", "month=1,2")):
         assert "once for each" in said(call("mean", *both, *wrong, code=2))
-    counted = ("--column", "carrier", "--keys", "UA,B6", "--by", "delay", "--groups", "1,2")
+    counted = ("--columns", "carrier", "--keys", "UA,B6", "--by", "delay", "--groups", "1,2")
     call("counts", *counted, "--rho", "1", *options)
     assert result_in(read(), CountResult).by == ("delay", "carrier")
 
@@ -247,15 +247,15 @@ def test_persons_by_key(outputs):
     assert "says whose row it is" in said(call("persons", *whose, code=2))
 
 
-def test_counts_and_crosstab(outputs):
+def test_counts_of_one_column_and_of_two(outputs):
     options, read = outputs
-    said = call("counts", "--column", "carrier", "--keys", "UA,B6", "--rho", "1", *options).stdout
+    said = call("counts", "--columns", "carrier", "--keys", "UA,B6", "--rho", "1", *options).stdout
     assert "(other)" in said
     result = result_in(read(), CountResult)
     assert result.keys == (("UA",), ("B6",), ("(other)",), ("(missing)",))
-    found = answer("counts", "--column", "carrier", "--top", "2", *APPROX, "--quiet")
+    found = answer("counts", "--columns", "carrier", "--top", "2", *APPROX, "--quiet")
     assert found["keys"] == [["B6"], ["EV"], ["UA"]]
-    numbers = answer("counts", "--column", "delay", "--keys", "0,1e0", "--rho", "1", "--quiet")
+    numbers = answer("counts", "--columns", "delay", "--keys", "0,1e0", "--rho", "1", "--quiet")
     assert numbers["keys"][:2] == [[0.0], [1.0]]
     given = (
         "--columns",
@@ -267,16 +267,35 @@ def test_counts_and_crosstab(outputs):
         "--rho",
         "1",
     )
-    found = answer("crosstab", *given, "--quiet")
+    found = answer("counts", *given, "--quiet")
     assert (found["by"], len(found["keys"])) == (["carrier", "delay"], 20)
-    assert "share" in call("crosstab", *given, "--top", "3").stdout
-    rounded = answer("crosstab", *given, "--round-to", "20", "--quiet")["published"]
+    assert "share" in call("counts", *given, "--top", "3").stdout
+    rounded = answer("counts", *given, "--round-to", "20", "--quiet")["published"]
     assert not any(count % 20 for count in rounded)
+
+
+def test_bins_and_dates_are_counted(folder):
+    edges = answer("counts", "--columns", "delay", "--bins", "5,20", "--rho", "100", "--quiet")
+    assert edges["keys"] == [["below 5"], ["[5, 20)"], ["20 or more"], ["(missing)"]]
+    delays = pd.read_parquet(folder / "flights.parquet")["delay"]
+    assert edges["counts"] == pytest.approx(
+        [*np.bincount(np.digitize(delays, [5, 20])), 0], abs=2.0
+    )
+    public = ("--public", "few.parquet", "--columns", "delay", "--rho", "1")
+    number = answer("counts", *public, "--bins", "3", "--quiet")
+    assert number["keys"][:2] == [["below 5"], ["[5, 7.5)"]]
+    both = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--bins", "delay=-5,0")
+    assert len(answer("counts", *both, "--rho", "1", "--quiet")["keys"]) == 16
+    pd.DataFrame({"day": pd.to_datetime(["2024-01-31 10:00"] * 9)}).to_parquet("days.parquet")
+    days = ("--columns", "day", "--keys", "2024-01-31,2024-02-01", "--rho", "100", "--quiet")
+    dated = json.loads(call("counts", "--private", "days.parquet", *days, "--json", "-").stdout)
+    assert dated["keys"][0] == ["2024-01-31"]
+    assert dated["counts"][0] == pytest.approx(9, abs=1.0)
 
 
 def test_comparisons_of_groups_and_keys(outputs):
     options, read = outputs
-    keys = ("--column", "carrier", "--keys", "UA,B6", "--rho", "1")
+    keys = ("--columns", "carrier", "--keys", "UA,B6", "--rho", "1")
     said = call("counts", *keys, "--ratio", "UA,B6", "--difference", "B6,UA", *options).stdout
     assert "count: UA divided by B6" in said
     assert "count: B6 minus UA" in said
@@ -288,16 +307,16 @@ def test_comparisons_of_groups_and_keys(outputs):
     call("mean", *given, "--by", "delay", "--groups", "1,2", "--difference", "1,2", *options)
     assert read()["comparisons"][0]["of"] == "mean"
     both = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--keys", "delay=0,1")
-    found = answer("crosstab", *both, "--rho", "1", "--ratio", "UA,0,B6,0", "--quiet")
+    found = answer("counts", *both, "--rho", "1", "--ratio", "UA,0,B6,0", "--quiet")
     assert found["comparisons"][0]["first"] == "UA, 0"
 
 
 def test_comparisons_that_cannot_be_are_refused_in_words():
-    odd = ("--column", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA")
+    odd = ("--columns", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA")
     assert "takes two names" in said(call("counts", *odd, code=2))
     alone = ("--columns", "distance", "--rho", "1", "--difference", "UA,B6")
     assert "belong to --by" in said(call("quantiles", *alone, code=2))
-    unknown = ("--column", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA,B7")
+    unknown = ("--columns", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA,B7")
     assert "no key is called 'B7'" in said(call("counts", *unknown, code=1))
 
 
@@ -307,9 +326,14 @@ THREE, BOTH, WIDE = (
 REFUSED = [
     ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"), ("gaussian", "", "no privacy budget"),
     ("mixture", "--components 16 --rho 1", "number of public rows"), ("mixture", "--rho 1", "--components"),
-    ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"), ("counts", "--column carrier --rho 1", "a delta is needed"),
-    ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),
-    ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
+    ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"), ("counts", "--columns carrier --rho 1", "a delta is needed"),
+    ("counts", "--columns carrier,delay --rho 1 --keys UA", "must map columns"),
+    ("counts", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
+    ("counts", "--columns carrier,delay --rho 1 --keys UA --keys B6", "once for each column"),
+    ("counts", "--columns delay --rho 1 --bins 10", "needs public rows"),
+    ("counts", "--columns delay --rho 1 --bins 2.5", "whole number of bins"),
+    ("counts", "--columns delay --rho 1 --bins 5,a", "must look like 25,35,45"),
+    ("counts", "--columns delay --rho 1 --bins 5,1", "edges that ascend"),
     ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),
     ("histogram", WIDE, "either --width W or --dyadic"),
     ("histogram", f"{WIDE} --dyadic --width 1", "either --width W or --dyadic"),

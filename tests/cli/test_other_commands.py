@@ -111,7 +111,7 @@ COMMANDS = {
     "mean": fpp.estimate_mean, "gaussian": fpp.estimate_gaussian, "mixture": fpp.learn_separated_mixture,
     "axis-mixture": fpp.learn_axis_aligned_mixture, "weighted-mean": fpp.weighted_mean,
     "coinpress-mean": fpp.coinpress_mean, "histogram": fpp.stable_histogram, "train": fpp.train,
-    "quantiles": fpp.quantiles, "counts": fpp.value_counts, "crosstab": fpp.crosstab,
+    "quantiles": fpp.quantiles, "counts": fpp.value_counts,
     "describe": fpp.describe, "persons": fpp.count_persons,
 }  # fmt: skip
 # What a command does not offer, and what it makes of other options.

@@ -80,11 +80,13 @@ def test_means_of_two_columns_and_counts_by_group():
         for sex in SEXES:
             np.testing.assert_allclose(means[state, float(sex)], truth.loc[(state, sex)], rtol=0.02)
     counts = value_counts(
-        TABLE, column="sex", keys=[0, 1], by="state", groups=STATES, budget=EXACT, **PLAIN
+        TABLE, columns="sex", keys=[0, 1], by="state", groups=STATES, budget=EXACT, **PLAIN
     )
     table = pd.crosstab(TABLE["state"], TABLE["sex"]).loc[[*STATES, "elsewhere"]]
     np.testing.assert_allclose(counts.to_table()[:4, :3], table, atol=0.1)
-    from_public = value_counts(TABLE, column="sex", by="state", x_pub=PUBLIC, budget=EXACT, **PLAIN)
+    from_public = value_counts(
+        TABLE, columns="sex", by="state", x_pub=PUBLIC, budget=EXACT, **PLAIN
+    )
     assert from_public["ME", 1.0] == pytest.approx(table.loc["ME", 1], abs=0.1)
 
 
@@ -107,10 +109,10 @@ REFUSED = [
     (quantiles, {"by": ["state", "town"], "groups": None}, "town"),
     (quantiles, {"by": "state", "groups": [f"g{k}" for k in range(9000)]}, "too many"),
     (estimate_mean, {"groups": {"state": STATES, "sex": range(5000)}}, "at most 10,000 groups"),
-    (value_counts, {"column": "state"}, "none of by="),
+    (value_counts, {"columns": "state"}, "none of by="),
     (
         value_counts,
-        {"column": "age", "x_pub": None},
+        {"columns": "age", "x_pub": None},
         "no values of column 'age': list them in keys=",
     ),
 ]

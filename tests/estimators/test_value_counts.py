@@ -1,4 +1,4 @@
-"""`value_counts` and `crosstab`: exact counts, every source of text, intervals and ranks, neighbors; sums of means."""
+"""`value_counts`: exact counts, every source of text, intervals and ranks, neighbors; sums of means."""
 
 from fractions import Fraction
 from unittest import mock
@@ -17,7 +17,6 @@ from fastpubpriv import (
     CountResult,
     Ledger,
     PureDP,
-    crosstab,
     estimate_mean,
     value_counts,
 )
@@ -40,8 +39,8 @@ WORDS = [
 PLACES = [2.0, 0.0, 2.0, None, None, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, None]
 
 
-def counted(rows, budget=EXACT, function=value_counts, **options):
-    return function(rows, budget=budget, threads=1, progress=False, **options)
+def counted(rows, budget=EXACT, **options):
+    return value_counts(rows, budget=budget, threads=1, progress=False, **options)
 
 
 def visits(n=4000, seed=0):
@@ -119,7 +118,7 @@ def test_text_files_and_bytes_that_are_no_text(tmp_path):
 # ---- exact counts ---------------------------------------------------------------------------------------------------
 def test_without_noise_counts_are_exact_and_add_up():
     table = visits()
-    result = counted(table, column="ward", keys=WARDS)
+    result = counted(table, columns="ward", keys=WARDS)
     truth = table["ward"].str.strip().value_counts()
     assert result.counts == pytest.approx(
         [*(truth[ward] for ward in WARDS), truth["elsewhere"], table["ward"].isna().sum()], abs=0.05
@@ -135,12 +134,10 @@ def test_without_noise_counts_are_exact_and_add_up():
     ] == pytest.approx(2.0, abs=0.05)
 
 
-def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
+def test_counts_of_two_columns_are_those_of_the_rows_and_keys_may_come_from_public_ones():
     table = visits()
     night = {"night": [1, 0]}
-    result = counted(
-        table, function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, **night}
-    )
+    result = counted(table, columns=["ward", "night"], keys={"ward": WARDS, **night})
     assert result.levels == ((*WARDS, "(other)", "(missing)"), (1.0, 0.0, "(other)", "(missing)"))
     wards = table["ward"].str.strip()
     nights = table["night"]
@@ -150,10 +147,10 @@ def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
     ]
     assert result.to_table() == pytest.approx(np.array(truth), abs=0.05)
     public = pd.DataFrame({"ward": WARDS, "night": [1.0, 0.0, 0.0]})
-    other = counted(table, function=crosstab, columns=["ward", "night"], x_pub=public)
+    other = counted(table, columns=["ward", "night"], x_pub=public)
     assert other["ward 3", 1.0] == pytest.approx(result["ward 3", 1.0], abs=0.1)
     texts = counted(
-        table, column="ward", x_pub=pd.DataFrame({"ward": ["south ", "north", "north"]})
+        table, columns="ward", x_pub=pd.DataFrame({"ward": ["south ", "north", "north"]})
     )
     assert texts.keys[:2] == (("north",), ("south",))
     assert counted(table["night"], x_pub=np.array([[1.0], [0.0]])).keys[:2] == ((0.0,), (1.0,))
@@ -162,13 +159,13 @@ def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
 def test_texts_that_nobody_listed():
     table = visits(20_000)
     table.loc[:4, "ward"] = ["a", "b", "c" * 40, "d", "e"]
-    result = counted(table, ApproxDP(1, 1e-8), column="ward")
+    result = counted(table, ApproxDP(1, 1e-8), columns="ward")
     assert result.keys == (("elsewhere",), ("north",), ("south",), ("ward 3",))
     truth = table["ward"].str.strip().value_counts()
     assert result.counts == pytest.approx([truth[key] for (key,) in result.keys], abs=60.0)
     assert result.threshold > 20.0
     assert "Hidden" in result.summary()
-    assert counted(table, ApproxDP(1, 1e-8), column="ward", max_bytes=5).keys == (
+    assert counted(table, ApproxDP(1, 1e-8), columns="ward", max_bytes=5).keys == (
         ("north",),
         ("south",),
     )
@@ -198,7 +195,7 @@ def test_intervals_hold_and_ranks_are_right(budget):
 
 
 def test_tables_plots_and_json():
-    result = counted(visits(), ZCDP(1), column="ward", keys=[*WARDS, "attic"], top=2)
+    result = counted(visits(), ZCDP(1), columns="ward", keys=[*WARDS, "attic"], top=2)
     frame = result.to_frame()
     assert list(frame.index) == ["north", "south"]
     assert frame["rank_from"].tolist() == frame["rank_to"].tolist() == [1, 2]
@@ -212,7 +209,6 @@ def test_tables_plots_and_json():
     whole = counted(
         visits(),
         ZCDP(1),
-        function=crosstab,
         columns=["ward", "night"],
         keys={"ward": WARDS, "night": [0]},
     )
@@ -241,8 +237,8 @@ REFUSED = [
     ({"keys": "north"}, InputError, "list of texts"), ({"keys": []}, InputError, "at least one"),
     ({"keys": ["a", 1]}, InputError, "not both"), ({"keys": ["a", " a"]}, InputError, "twice"),
     ({"keys": ["(other)"]}, InputError, "stand for"), ({"keys": [1, np.nan]}, InputError, "keys"),
-    ({"keys": [0, 1]}, InputError, "ward"), ({"keys": ["a"], "column": "no"}, InputError, "no column"),
-    ({"keys": range(2_000_000), "column": "night"}, InputError, "too many"),
+    ({"keys": [0, 1]}, InputError, "ward"), ({"keys": ["a"], "columns": "no"}, InputError, "no column"),
+    ({"keys": range(2_000_000), "columns": "night"}, InputError, "too many"),
     ({"keys": ["a"], "top": 0}, InputError, "top"), ({}, BudgetError, "delta"),
     ({"budget": ApproxDP(1, 1e-6), "max_bytes": 10_000}, InputError, "max_bytes"),
 ]  # fmt: skip
@@ -256,17 +252,17 @@ def test_refusals_cost_nothing(given, kind, words):
         words,
         value_counts,
         visits(50).astype({"ward": "str"}),
-        **{"column": "ward", "budget": ZCDP(1), "ledger": ledger, **given},
+        **{"columns": "ward", "budget": ZCDP(1), "ledger": ledger, **given},
     )
     assert not ledger.entries
 
 
 def test_columns_of_arrays_are_named_by_number():
     rows = np.random.default_rng(0).integers(0, 3, (3000, 3)).astype(float)
-    found = counted(rows, ZCDP(100), column=-1, keys=[0, 1, 2]).counts
+    found = counted(rows, ZCDP(100), columns=-1, keys=[0, 1, 2]).counts
     np.testing.assert_allclose(found[:3], np.bincount(rows[:, 2].astype(int)), atol=1.0)
-    assert counted(rows, ZCDP(1), column=2, x_pub=rows[:9].copy()).keys[2] == (2.0,)
-    both = counted(rows, ZCDP(100), function=crosstab, columns=[2, 0], keys={2: [1], 0: [0, 2]})
+    assert counted(rows, ZCDP(1), columns=2, x_pub=rows[:9].copy()).keys[2] == (2.0,)
+    both = counted(rows, ZCDP(100), columns=[2, 0], keys={2: [1], 0: [0, 2]})
     assert (both.by, both.keys[1]) == (("x2", "x0"), (1.0, 2.0))
     assert abs(both[1.0, 2.0] - ((rows[:, 2] == 1) & (rows[:, 0] == 2)).sum()) < 2.0
     for wrong in (3, "ward"):
@@ -276,15 +272,15 @@ def test_columns_of_arrays_are_named_by_number():
             counted,
             rows,
             ZCDP(1),
-            column=wrong,
+            columns=wrong,
             keys=[0],
         )
 
 
-def test_a_column_must_be_named_and_crosstab_needs_keys():
-    raises(InputError, "column=", counted, np.zeros((5, 2)), keys=[0])
+def test_a_column_must_be_named_and_needs_keys():
+    raises(InputError, "columns=", counted, np.zeros((5, 2)), keys=[0])
     words = "values of column 'night': list them in keys="
-    raises(InputError, words, counted, visits(50), function=crosstab, columns=["night"])
+    raises(InputError, words, counted, visits(50), columns=["night", "ward"])
     raises(InputError, "text is read from frames", counted, np.zeros(5), keys=["a"])
 
 
@@ -293,17 +289,16 @@ HOSTILE = [
     (" south\t", 0.0), ("nul\0", -np.inf),
 ]  # fmt: skip
 CROSSED = {
-    "function": crosstab,
     "columns": ["ward", "night"],
     "keys": {"ward": WARDS, "night": [0, 1]},
 }
 RUNS = {
     **{
-        f"counts, {name}": (budget, {"column": "ward", "keys": WARDS})
+        f"counts, {name}": (budget, {"columns": "ward", "keys": WARDS})
         for name, budget in BUDGETS.items()
     },
-    **{f"crosstab, {name}": (budget, CROSSED) for name, budget in BUDGETS.items()},
-    "texts": (ApproxDP(1, 1e-6), {"column": "ward"}),
+    **{f"two columns, {name}": (budget, CROSSED) for name, budget in BUDGETS.items()},
+    "texts": (ApproxDP(1, 1e-6), {"columns": "ward"}),
 }
 
 
@@ -323,7 +318,7 @@ def replayed(budget=BUDGETS["zcdp"]):
     other = visits(300)
     rows.loc[7, "ward"], other.loc[7, "ward"] = "north", "ward 3"
     return record_replay(
-        lambda x: counted(x, budget, column="ward", keys=WARDS), rows, other, budget=budget
+        lambda x: counted(x, budget, columns="ward", keys=WARDS), rows, other, budget=budget
     )
 
 
@@ -386,5 +381,5 @@ def test_one_text_among_numbers_is_another_value():
     assert counted(cells, keys=[1, 2]).counts == pytest.approx([20, 9, 0, 1], abs=0.05)
     assert counted(cells, keys=["x"]).counts == pytest.approx([1, 0, 29], abs=0.05)
     raises(
-        InputError, "paths|parquet", counted, ["a.parquet", "b.parquet"], keys=["x"], column="ward"
+        InputError, "paths|parquet", counted, ["a.parquet", "b.parquet"], keys=["x"], columns="ward"
     )

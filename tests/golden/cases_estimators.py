@@ -188,7 +188,7 @@ def counts() -> Iterator[Case]:
                 "budget": budget,
                 "blas": False,
             }
-            yield private("crosstab, zcdp", fpp.crosstab, frame, **call)
+            yield private("counts of two columns, zcdp", fpp.value_counts, frame, **call)
             wards = {
                 "person": np.arange(len(ROWS)) * 7 % 1000,
                 "by": ["a", "b"],

@@ -52,8 +52,10 @@ def commands() -> Iterator[Case]:
     groups = ("--private", "{blobs}", "--public", "{blobs_public}", "--components", "3")
     calls = {
         "mean, counts": ("mean", *two, *RHO), "quantiles": ("quantiles", *two, *RHO),
-        "describe": ("describe", *two, *RHO), "counts": ("counts", *alone, "--column", "age", "--keys", "1,2", *RHO),
-        "crosstab": ("crosstab", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO),
+        "describe": ("describe", *two, *RHO), "counts": ("counts", *alone, "--columns", "age", "--keys", "1,2", *RHO),
+        "counts of two columns": (
+            "counts", *alone, "--columns", "age,height", "--keys", "age=1", "--keys", "height=2", *RHO
+        ),
         "persons": ("persons", *alone, "--person", "height", "--by", "age", "--groups", "1,2", *RHO),
         "gaussian": ("gaussian", *two, *RHO), "mixture": ("mixture", *groups, "--rho", "20"),
         "axis-mixture": ("axis-mixture", "--private", "{line}", "--components", "2", *BOTH),

@@ -510,14 +510,14 @@ def test_outside_by_itself(isa, spread):
                 ), value
 
 
-def test_bins_own_their_upper_edge_and_some_numbers_have_none():
-    """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
+def test_bins_own_one_edge_and_some_numbers_have_none():
+    """The definition, in exact arithmetic: key i holds [(i - 1/2) w, (i + 1/2) w), a dyadic one (2^i, 2^(i + 1)]."""
     rule = BinRule(0.25)
     for half in range(-41, 42, 2):
         edge = half / 2 * 0.25
         key = (half - 1) // 2
         around = np.array([np.nextafter(edge, down), edge, np.nextafter(edge, up)])
-        assert bins.bins_keys(around, rule).tolist() == [key, key, key + 1]
+        assert bins.bins_keys(around, rule).tolist() == [key, key + 1, key + 1]
     for exponent in range(-1073, 1024):
         power = math.ldexp(1.0, exponent)
         around = np.array([np.nextafter(power, 0.0), power, np.nextafter(power, up), -power])
@@ -634,8 +634,8 @@ def test_wrong_forms_are_refused():
 # Planted faults: the edge tests must tell them apart.
 def test_control_ceil_and_log2_differ():
     edges = np.array([0.25 * (half / 2) for half in range(-41, 42, 2)])
-    floored = np.floor(edges / 0.25 + 0.5).astype(np.int64)
-    assert (floored != bins.bins_keys(edges, BinRule(0.25))).all()
+    lower = np.ceil(edges / 0.25 - 0.5).astype(np.int64)
+    assert (lower != bins.bins_keys(edges, BinRule(0.25))).all()
     powers = np.ldexp(1.0, np.arange(-300, 300))
     assert (np.floor(np.log2(powers)) != bins.bins_keys(powers, BinRule())).all()
 

@@ -64,7 +64,7 @@ def test_every_door_to_a_ledger_names_the_person():
         "a name of a series": lambda ledger: mean_by(VISITS["doctor"], ledger),
         "a name of a polars series": lambda ledger: mean_by(polars.Series("doctor", VISITS["doctor"].to_numpy()), ledger),
         "another function": lambda ledger: fpp.value_counts(
-            VISITS[["doctor", "cost"]].round(), column="cost", keys=[0.0, 1.0], person="doctor", rows_per_person=1, budget=PART,
+            VISITS[["doctor", "cost"]].round(), columns="cost", keys=[0.0, 1.0], person="doctor", rows_per_person=1, budget=PART,
             ledger=ledger,
         ),
         "a debit by hand": lambda ledger: ledger.debit(PART, name="x", person="doctor"),

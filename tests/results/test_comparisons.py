@@ -221,7 +221,7 @@ def test_shares_of_persons_have_the_noise_of_the_rows_in_use():
     person = np.repeat(np.arange(400), rows)
     ward = rng.choice(["a", "b", "c"], len(person), p=[0.6, 0.3, 0.1])
     table = pd.DataFrame({"id": person, "ward": ward})
-    given = {"column": "ward", "keys": ["a", "b"], "person": "id", "rows_per_person": 3}
+    given = {"columns": "ward", "keys": ["a", "b"], "person": "id", "rows_per_person": 3}
     exact = fpp.value_counts(table, budget=ZCDP(10**6), **given)
     truth = exact.share[0] - exact.share[1]
     held = []
@@ -361,7 +361,7 @@ def test_names_that_are_not_there_are_refused():
     raises(InputError, "level must be", result.ratio, 0, 1, 95)
     frame = pd.DataFrame({"ward": ["north", "south"] * 50, "night": [0, 1, 1, 0] * 25})
     keys = {"ward": ["north", "south"], "night": [0, 1]}
-    crossed = fpp.crosstab(frame, columns=["ward", "night"], keys=keys, budget=ZCDP(1))
+    crossed = fpp.value_counts(frame, columns=["ward", "night"], keys=keys, budget=ZCDP(1))
     answer = crossed.difference(("north", 0.0), ("south", 0.0))
     assert (answer.first, answer.second) == ("north, 0", "south, 0")
     raises(InputError, "no key is called", crossed.difference, "north", "south")
@@ -377,7 +377,7 @@ def test_a_ratio_over_what_may_be_nothing_is_unresolved():
 
 def test_texts_that_nobody_listed_have_independent_noise():
     table = pd.DataFrame({"t": ["a"] * 900 + ["b"] * 300})
-    result = fpp.value_counts(table, column="t", budget=ApproxDP(1, 1e-6))
+    result = fpp.value_counts(table, columns="t", budget=ApproxDP(1, 1e-6))
     answer = result.ratio("a", "b", 0.999999)
     assert answer.correlation == 0.0
     assert answer.lower[0] < 3.0 < answer.upper[0]

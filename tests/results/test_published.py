@@ -141,7 +141,7 @@ def visits(n=3000):
 def test_two_columns_make_a_table_with_margins_that_are_sums():
     table = visits()
     keys = {"ward": ["north", "south", "west"], "night": [0, 1]}
-    result = fpp.crosstab(table, columns=["ward", "night"], keys=keys, budget=ZCDP(1))
+    result = fpp.value_counts(table, columns=["ward", "night"], keys=keys, budget=ZCDP(1))
     frame = result.to_frame()
     assert frame.index.names == ["ward", "night"]
     crossed = frame["count"].unstack()
@@ -163,9 +163,9 @@ def test_two_columns_make_a_table_with_margins_that_are_sums():
 def test_many_values_go_down_and_too_many_make_a_list():
     table = pd.DataFrame({"few": [0, 1] * 60, "many": list(range(40)) * 3})
     keys = {"few": [0, 1], "many": list(range(40))}
-    result = fpp.crosstab(table, columns=["few", "many"], keys=keys, budget=ZCDP(10))
+    result = fpp.value_counts(table, columns=["few", "many"], keys=keys, budget=ZCDP(10))
     assert "many / few" in result.summary()
-    both = fpp.crosstab(
+    both = fpp.value_counts(
         table.assign(other=table["many"]),
         columns=["many", "other"],
         keys={"many": list(range(40)), "other": list(range(40))},
@@ -176,13 +176,13 @@ def test_many_values_go_down_and_too_many_make_a_list():
 
 def test_unlisted_rows_are_one_fact_if_there_may_be_none_and_lines_if_not():
     table = visits()
-    empty = fpp.value_counts(table, column="ward", keys=["north", "south", "west"], budget=ZCDP(1))
+    empty = fpp.value_counts(table, columns="ward", keys=["north", "south", "west"], budget=ZCDP(1))
     assert "(other), (missing)" in empty.summary()
     assert empty.status == "ok"
     lines = [line.split()[0] for line in empty.summary().splitlines()]
     assert "(missing)" not in lines
     assert list(empty.to_frame().index) == ["north", "south", "west", "(other)", "(missing)"]
-    full = fpp.value_counts(table, column="ward", keys=["west", "north"], budget=ZCDP(1))
+    full = fpp.value_counts(table, columns="ward", keys=["west", "north"], budget=ZCDP(1))
     lines = [line.split()[0] for line in full.summary().splitlines()]
     assert lines[2:6] == ["west", "north", "(other)", "(missing)"]
     assert full.status == "ok"
@@ -202,7 +202,7 @@ def test_an_empty_group_of_others_leaves_the_verdict_alone():
 @pytest.mark.parametrize("multiple", [1, 5, 100, 10_000])
 def test_rounding_to_multiples(multiple):
     table = visits()
-    given = {"column": "ward", "keys": ["north", "south"], "budget": ZCDP(0.01)}
+    given = {"columns": "ward", "keys": ["north", "south"], "budget": ZCDP(0.01)}
     result = fpp.value_counts(table, round_to=multiple, **given)
     published = result.published
     lower, upper = result.confidence_interval()
@@ -222,10 +222,10 @@ def test_a_multiple_is_a_whole_number():
 
 def test_texts_that_nobody_listed_are_rounded_alone():
     table = pd.DataFrame({"t": ["a"] * 900 + ["b"] * 300 + ["rare"]})
-    result = fpp.value_counts(table, column="t", budget=ApproxDP(1, 1e-6), round_to=10)
+    result = fpp.value_counts(table, columns="t", budget=ApproxDP(1, 1e-6), round_to=10)
     assert result.published.tolist() == pytest.approx([900, 300], abs=40)
     assert not (result.published % 10).any()
-    empty = fpp.value_counts(table[-1:], column="t", budget=ApproxDP(1, 1e-6))
+    empty = fpp.value_counts(table[-1:], columns="t", budget=ApproxDP(1, 1e-6))
     assert empty.published.tolist() == []
 
 
@@ -235,7 +235,7 @@ def test_persons_have_whole_counts_and_shares_of_the_rows_in_use():
     person = np.repeat(np.arange(1000), rows)
     ward = rng.choice(["north", "south"], len(person), p=[0.7, 0.3])
     table = pd.DataFrame({"id": person, "ward": ward})
-    given = {"column": "ward", "keys": ["north", "south"], "person": "id", "rows_per_person": 3}
+    given = {"columns": "ward", "keys": ["north", "south"], "person": "id", "rows_per_person": 3}
     exact = fpp.value_counts(table, budget=ZCDP(10**6), **given)
     assert exact.published.sum() == np.minimum(rows, 3).sum()
     inside = []

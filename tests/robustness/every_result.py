@@ -52,7 +52,7 @@ MADE = {
     "Description": lambda: seeded(fpp.describe, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
     "EdgeRanks": lambda: MADE["QuantileResult"]().ranks[0],
     "CountResult": lambda: seeded(
-        fpp.crosstab, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), columns=["age", SECOND],
+        fpp.value_counts, pd.DataFrame(np.sign(ROWS), columns=["age", SECOND]), columns=["age", SECOND],
         keys={"age": [1, -1], SECOND: [1, -1]}, budget=ZCDP(1),
     ),
     "Comparison": lambda: MADE["GroupMeans"]().ratio(1.0, -1.0),

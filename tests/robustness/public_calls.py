@@ -266,11 +266,12 @@ CALLS = {
         fpp.value_counts, rows=np.sign(LINE), options={"keys": [-1.0, 1.0]},
         hostile={
             "keys": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], [math.inf], list(range(100)), 7, "x", None],
-            "column": [None, "a", 0, True],
+            "columns": [None, "a", 0, True, ["a", "b"], []],
+            "bins": [1, 0, [0.0], [-0.5, 0.5], [1.0, 0.0], [0.0, 0.0], [math.nan], [math.inf], True, 10**9, "x", {}, None],
         },
     ),
-    "crosstab": Call(
-        fpp.crosstab, rows=SIGNS, named=True,
+    "value_counts, two columns": Call(
+        fpp.value_counts, rows=SIGNS, named=True,
         options={"columns": ["a", "b"], "keys": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}},
         hostile={
             "keys": [{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"c": [1.0]}, {}, {"a": [], "b": [1.0]}, [1.0], "x", None],

@@ -116,8 +116,10 @@ def estimators_of(dim):
     yield "describe", one, {"x_pub": one_public, "budget": AMPLE}
     signs = pd.DataFrame(np.sign(one), columns=[f"c{j}" for j in range(dim)])
     listed_signs = {name: [1, -1] for name in signs.columns[:3]}
-    yield "value_counts", signs, {"column": "c0", "keys": [1, -1], "budget": AMPLE}
-    yield "crosstab", signs, {"columns": list(listed_signs), "keys": listed_signs, "budget": AMPLE}
+    yield "value_counts", signs, {"columns": "c0", "keys": [1, -1], "budget": AMPLE}
+    yield "value_counts", signs, {"columns": "c0", "bins": [-0.5, 0.5], "budget": AMPLE}
+    several = {"columns": list(listed_signs), "keys": listed_signs}
+    yield "value_counts", signs, {**several, "budget": AMPLE}
     by_key = {"person": np.arange(N) // 2, "by": list(listed_signs), "groups": listed_signs}
     yield "count_persons", signs, {**by_key, "keys_per_person": 2, "budget": AMPLE}
     yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}

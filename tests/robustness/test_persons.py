@@ -260,12 +260,18 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
     raises(
         InputError, "label=", fpp.linear_regression, fpp.persons(numbers, person="who"), **labels
     )
-    counts = fpp.value_counts(each, column="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
+    counts = fpp.value_counts(each, columns="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
     assert counts.relation == PERSON
     assert abs(sum(counts.counts[:3]) - len(each)) < 3
     means = fpp.persons(table, person="who", keep="mean")
     raises(
-        InputError, 'keep="row"', fpp.value_counts, means, column="town", keys=["x"], budget=ZCDP(1)
+        InputError,
+        'keep="row"',
+        fpp.value_counts,
+        means,
+        columns="town",
+        keys=["x"],
+        budget=ZCDP(1),
     )
 
 
@@ -407,7 +413,7 @@ def person_cost(k, budget):
         with recording(script=seen[0].calls if seen else None) as recorded:
             fpp.value_counts(
                 fpp.persons(table, person="who", rows_per_person=k),
-                column="a",
+                columns="a",
                 keys=[-1, 1],
                 budget=budget,
             )
@@ -456,7 +462,7 @@ def test_intervals_count_rows_of_a_person_as_alike():
     assert found.rows_per_person == 4
     counts = fpp.value_counts(
         table,
-        column="town",
+        columns="town",
         keys=["x", "y", "z"],
         person="who",
         rows_per_person=4,

@@ -142,7 +142,7 @@ def test_bins_of_a_histogram_are_counts_and_shares_of_rows_in_use(k):
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_texts_that_nobody_listed_have_shares_of_rows_in_use(k):
     options = {"person": "id", "rows_per_person": k, "budget": fpp.ApproxDP(4, 1e-6)}
-    result = fpp.value_counts(VISITS, column="g", **options)
+    result = fpp.value_counts(VISITS, columns="g", **options)
     assert result.keys == (("a",), ("b",), ("c",))
     assert np.allclose(result.share, list(SHARES.values()), atol=0.03)
     assert abs(result.share.sum() - 1.0) < 0.01
@@ -161,7 +161,7 @@ def test_the_longest_texts_leave_no_room_for_rows_that_are_not_there():
         "smaller max_bytes",
         fpp.value_counts,
         VISITS,
-        column="g",
+        columns="g",
         max_bytes=MOST_BYTES,
         **options,
     )
@@ -169,14 +169,14 @@ def test_the_longest_texts_leave_no_room_for_rows_that_are_not_there():
 
 
 TABLES = {
-    "one column": (fpp.value_counts, {"column": "g", "keys": list(SHARES)}),
+    "one column": (fpp.value_counts, {"columns": "g", "keys": list(SHARES)}),
     "two columns": (
-        fpp.crosstab,
+        fpp.value_counts,
         {"columns": ["g", "h"], "keys": {"g": list(SHARES), "h": [0, 1]}},
     ),
     "groups": (
         fpp.value_counts,
-        {"column": "g", "keys": list(SHARES), "by": "h", "groups": [0, 1]},
+        {"columns": "g", "keys": list(SHARES), "by": "h", "groups": [0, 1]},
     ),
 }
 
@@ -197,7 +197,7 @@ def test_shares_of_keys_add_up_and_no_row_is_missing(name, k):
 
 def test_planted_fault_padding_that_counts_as_missing_is_seen(monkeypatch):
     monkeypatch.setattr(value_counts_module, "code_of", padded_as_missing)
-    given = {"column": "g", "keys": list(SHARES), **asked(5)}
+    given = {"columns": "g", "keys": list(SHARES), **asked(5)}
     result = fpp.value_counts(VISITS, **given)
     assert result.counts[-1] > 5.0 * result.noise_std
 
@@ -217,7 +217,7 @@ def test_quantiles_say_how_many_rows_they_are_of():
 
 def test_real_gaps_are_still_missing():
     gaps = VISITS.assign(g=VISITS["g"].where(np.arange(len(VISITS)) % 10 > 0))
-    result = fpp.value_counts(gaps, column="g", keys=list(SHARES), **asked(5))
+    result = fpp.value_counts(gaps, columns="g", keys=list(SHARES), **asked(5))
     assert abs(result.share[-1] - 0.1) < 0.01
 
 
@@ -252,7 +252,7 @@ def test_methods_that_take_padding_for_rows_at_a_center_refuse_it_before_the_deb
 def test_what_an_answer_is_about_is_its_first_fact():
     lines = {}
     for k in (1, 3):
-        result = fpp.value_counts(VISITS, column="g", keys=["a"], **asked(k))
+        result = fpp.value_counts(VISITS, columns="g", keys=["a"], **asked(k))
         facts = [line for line in result.summary().splitlines() if "  " in line]
         lines[k] = next(line for line in facts if line.startswith("Answers about"))
         assert "Rows   " not in result.summary()
@@ -279,7 +279,7 @@ def heavy_visits(heavy, persons=1_000):
 def test_auto_says_when_persons_with_more_rows_are_many():
     found = [
         fpp.value_counts(
-            heavy_visits(100), column="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)}
+            heavy_visits(100), columns="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)}
         )
         for _ in range(20)
     ]
@@ -299,7 +299,7 @@ def test_auto_says_when_persons_with_more_rows_are_many():
 def test_auto_says_nothing_where_no_person_has_more_rows():
     found = [
         fpp.value_counts(
-            heavy_visits(0), column="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)}
+            heavy_visits(0), columns="x", keys=[1], **{**asked("auto"), "budget": ZCDP(0.1)}
         )
         for _ in range(20)
     ]
@@ -310,7 +310,7 @@ def test_rows_chosen_before_the_call_have_the_reason_too():
     chosen = fpp.persons(
         heavy_visits(100), person="id", rows_per_person="auto", budget_for_k=ZCDP(0.00625)
     )
-    result = fpp.value_counts(chosen, column="x", keys=[1], budget=ZCDP(0.1))
+    result = fpp.value_counts(chosen, columns="x", keys=[1], budget=ZCDP(0.1))
     assert chosen.rows_per_person < 30  # else nothing is tested
     assert "rows_left_out" in result.reasons
     assert result.about == chosen.about
@@ -339,7 +339,7 @@ def test_a_person_whose_rows_become_fewer_costs_no_more_than_the_budget():
     for rows in (many, fewer):
         with recording(script=calls or None) as recorded:
             fpp.value_counts(
-                rows, column="x", keys=[0, 1], person="id", rows_per_person=3, budget=ZCDP(1)
+                rows, columns="x", keys=[0, 1], person="id", rows_per_person=3, budget=ZCDP(1)
             )
         calls = recorded.calls if not calls else [*calls, *recorded.calls]
     before, after = calls

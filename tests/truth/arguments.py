@@ -458,38 +458,57 @@ COVARIANCES = {
 }  # fmt: skip
 
 # ---- Counts ----------------------------------------------------------------------------------------------------------
+KIND = Made("'kind'", lambda call: ["kind"])
+W = Made("'w'", lambda call: ["w"])
+G = Made("'g'", lambda call: ["g"])
+X = Made("'x'", lambda call: ["x"])
+G_AND_KIND = Made("['g', 'kind']", lambda call: ["g", "kind"])
+G_AND_X = Made("['g', 'x']", lambda call: ["g", "x"])
+
+
+def lists_of_two(call: Call) -> dict[str, Any]:
+    """The keys of both columns."""
+    return {"g": GROUPS[call.population], "kind": ["plain", "odd", "rare"]}
+
+
+def edges_of_x(call: Call) -> list[float]:
+    """Rounded quartiles of a column of the population."""
+    quartiles = np.nanquantile(population(call.population)["x"], [0.25, 0.5, 0.75])
+    return sorted({float(f"{edge:.2g}") for edge in quartiles})
+
+
+def edges_by_name(call: Call) -> dict[str, Any]:
+    """The edges by the name of their column."""
+    return {"x": edges_of_x(call)}
+
+
 COUNTS = {
     "value_counts": Verb(
         fpp.value_counts,
-        lambda call: {"column": "g", "keys": GROUPS[call.population][:2]},
+        lambda call: {"keys": GROUPS[call.population][:2]},
         {
-            ("column", "keys"): [
-                ("kind", ["plain", "odd"]), ("w", [0.0, 1.0]), ("g", Made("groups", lambda call: GROUPS[call.population])),
+            ("columns", "keys"): [
+                (KIND, ["plain", "odd"]), (W, [0.0, 1.0]), (G, Made("groups", lambda call: GROUPS[call.population])),
+                (G_AND_KIND, Made("lists", lists_of_two)),
+                (G_AND_KIND, Made("some", lambda call: {"g": GROUPS[call.population][:1], "kind": ["odd"]})),
             ],
+            ("columns", "keys", "bins"): [
+                (X, None, Made("edges", edges_of_x)), (W, None, [0.5]),
+                (G_AND_X, Made("groups of g", lambda call: {"g": GROUPS[call.population]}), Made("edges of x", edges_by_name)),
+            ],
+            ("columns", "keys", "bins", "x_pub"): [(X, None, 10, PUBLIC), (X, None, 3, PUBLIC)],
+            ("columns", "keys", "x_pub"): [(G_AND_KIND, None, PUBLIC), (G_AND_KIND, None, first_public(5))],
             ("keys", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
             "keys": [Made("groups[:1]", lambda call: GROUPS[call.population][:1]), None],
             ("keys", "max_bytes"): [(None, 3)],
-            ("column", "keys", "by", "groups"): [("kind", ["plain", "odd"], "g", GROUPED)],
-            ("column", "keys", "by", "x_pub"): [("kind", ["plain", "rare"], "g", PUBLIC)],
+            ("columns", "keys", "by", "groups"): [(KIND, ["plain", "odd"], "g", GROUPED)],
+            ("columns", "keys", "bins", "by", "groups"): [(X, None, Made("edges", edges_of_x), "g", GROUPED)],
+            ("columns", "keys", "by", "x_pub"): [(KIND, ["plain", "rare"], "g", PUBLIC)],
             "top": [1],
             "round_to": [50],
             **PERSONS,
         },
-        no_column,
-        speed=0.5,
-    ),
-    "crosstab": Verb(
-        fpp.crosstab,
-        lambda call: {"keys": {"g": GROUPS[call.population], "kind": ["plain", "odd", "rare"]}},
-        {
-            "columns": [REVERSED],
-            ("keys", "x_pub"): [(None, PUBLIC), (None, first_public(5))],
-            "keys": [Made("some", lambda call: {"g": GROUPS[call.population][:1], "kind": ["odd"]})],
-            "top": [2],
-            "round_to": [50],
-            **PERSONS,
-        },
-        lambda name: ["g", "kind"],
+        lambda name: ["g"],
         speed=0.5,
     ),
     "count_persons": Verb(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -418,8 +419,24 @@ def cells_of(name: str, rows: int, draw: int, column: str) -> tuple[np.ndarray, 
     return cells.to_numpy(), absent
 
 
+BIN = re.compile(r"below (.+)|(.+) or more|\[(.+), (.+)\)")
+
+
+def in_bin(cells: np.ndarray, part: Any) -> np.ndarray:
+    """Rows whose number is in a bin; one that is not finite is missing."""
+    finite = np.isfinite(cells)
+    if part == MISSING:
+        return ~finite
+    below, above, low, high = BIN.fullmatch(part).groups()
+    low = float(low or above or -math.inf)
+    high = float(high or below or math.inf)
+    return finite & (cells >= low) & (cells < high)
+
+
 def has_part(cells: np.ndarray, absent: np.ndarray, part: Any, named: set[Any]) -> np.ndarray:
     """Rows whose cell is this part of a key."""
+    if any(BIN.fullmatch(str(each)) for each in named):
+        return in_bin(cells, part)
     if part == MISSING:
         return absent
     if part == OTHER:

@@ -368,7 +368,7 @@ def sampling_alone() -> Iterator[tuple[str, float, float, float]]:
         yield name, sampling_of_means(call, draws), 1.0 / ROOM, ROOM
     yield (
         "value_counts",
-        sampling_of_counts(call_of("value_counts", "column='w', keys=[0.0, 1.0]")),
+        sampling_of_counts(call_of("value_counts", "columns='w', keys=[0.0, 1.0]")),
         1.0 / ROOM,
         ROOM,
     )

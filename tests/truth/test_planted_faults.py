@@ -187,7 +187,7 @@ def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
         "0.0 * shares *",
     )
     assert (
-        terms.sampling_of_counts(terms.call_of("value_counts", "column='w', keys=[0.0, 1.0]"))
+        terms.sampling_of_counts(terms.call_of("value_counts", "columns='w', keys=[0.0, 1.0]"))
         > terms.ROOM
     )
 

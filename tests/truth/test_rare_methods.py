@@ -110,7 +110,7 @@ def test_texts_of_dates_are_counted(tmp_path):
     private.assign(day=texts).to_csv(tmp_path / "days.csv", index=False)
 
     result = fpp.value_counts(
-        tmp_path / "days.csv", column="day", keys=sorted(set(texts))[:2], budget=fpp.ZCDP(0.5)
+        tmp_path / "days.csv", columns="day", keys=sorted(set(texts))[:2], budget=fpp.ZCDP(0.5)
     )
 
     truth = texts.value_counts().sort_index()

@@ -85,23 +85,19 @@ COMMANDS = {
     "weighted-mean": (("--norm-bound", "5", "--center", "0"), {"norm_bound": 5.0, "center": 0.0}),
     "coinpress-mean": (("--radius", "5", "--center", "0"), {"radius": 5.0, "center": 0.0}),
     "histogram": (("--width", "0.5"), {"bins": fpp.BinGrid(width=0.5)}),
-    "counts": (("--column", "g", "--keys", "a,b"), {"column": "g", "keys": GROUPS}),
-    "crosstab": (
-        ("--columns", "g,kind", "--keys", "g=a,b", "--keys", "kind=plain,odd,rare"),
-        {"columns": ["g", "kind"], "keys": {"g": GROUPS, "kind": KIND}},
-    ),
+    "counts": (("--columns", "g", "--keys", "a,b"), {"columns": "g", "keys": GROUPS}),
     "persons": (
         ("--person", "id", "--by", "g", "--groups", "a,b"),
         {"person": "id", "by": "g", "groups": GROUPS},
     ),
     "train": (("--label", "yes", "--loss", "logistic"), {"label": "yes", "loss": "logistic"}),
 }  # fmt: skip
-PRIVATE_ALONE = ("weighted-mean", "coinpress-mean", "histogram", "counts", "crosstab", "persons")
+PRIVATE_ALONE = ("weighted-mean", "coinpress-mean", "histogram", "counts", "persons")
 
 
 def columns_of(command):
     """Columns that a command is asked for; none where an option of its own names them."""
-    if command in ("counts", "crosstab", "persons"):
+    if command in ("counts", "persons"):
         return []
     return {"mixture": ["m1", "m2"], "axis-mixture": ["m1", "m2"], "describe": ["u", "kind"]}.get(
         command, ["x", "v"]

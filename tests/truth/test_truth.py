@@ -248,7 +248,7 @@ def test_identifiers_in_a_csv_file_are_those_of_the_frame(tmp_path):
 def test_counts_of_persons_add_up_to_their_rows(k):
     d, _ = visits_of_persons()
     result = fpp.value_counts(
-        d, column="g", keys=["a", "b"], person="id", rows_per_person=k, budget=fpp.ZCDP(0.1)
+        d, columns="g", keys=["a", "b"], person="id", rows_per_person=k, budget=fpp.ZCDP(0.1)
     )
 
     assert result.share.sum() == pytest.approx(1.0, abs=0.03)
@@ -258,7 +258,7 @@ def test_counts_of_persons_add_up_to_their_rows(k):
 def test_no_count_lies_outside_its_own_interval():
     d, _ = visits_of_persons()
     for _ in range(20):
-        result = fpp.value_counts(d, column="g", keys=["a", "b"], budget=fpp.ZCDP(0.1))
+        result = fpp.value_counts(d, columns="g", keys=["a", "b"], budget=fpp.ZCDP(0.1))
         lower, upper = result.confidence_interval()
 
         assert np.all((lower <= result.published) & (result.published <= upper))
@@ -272,7 +272,7 @@ def two_rows_of_each_person():
 def test_printed_counts_of_two_rows_of_each_person_may_be_more_than_the_persons():
     result = fpp.value_counts(
         two_rows_of_each_person(),
-        column="g",
+        columns="g",
         keys=["a"],
         person="id",
         rows_per_person=2,

@@ -7,12 +7,12 @@ KEY_MAX = 2.0**53
 
 
 def width_keys(x, offset, width):
-    """Return keys i with x in (offset + (i - 1/2) width, offset + (i + 1/2) width], NONE beyond |i| = 2^53; (n,)."""
+    """Return keys i with x in [offset + (i - 1/2) width, offset + (i + 1/2) width), NONE beyond |i| = 2^53; (n,)."""
     with np.errstate(all="ignore"):
         t = (x - offset) / width
         nearest = np.rint(t)
-        # rint rounds a half to even, the bin takes the lower key; t - rint(t) is exact.
-        key = nearest - (t - nearest == -0.5)
+        # rint rounds a half to even, the bin takes the upper key; t - rint(t) is exact.
+        key = nearest + (t - nearest == 0.5)
         inside = np.abs(t) <= KEY_MAX
     return np.where(inside, np.where(inside, key, 0.0).astype(np.int64), NONE)
 
