@@ -1,14 +1,17 @@
 """`estimate_gaussian` describes complete rows: how many they are, what that does to its intervals, and who has none."""
 
 import dataclasses
+import re
 import warnings
 from importlib import import_module
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from spies import seeded
 
 from fastpubpriv import ZCDP, GaussianResult, PureDP, estimate_gaussian
+from fastpubpriv.cli import main
 from fastpubpriv.estimators.complete_rows import CompleteRows
 
 MIX = np.array(
@@ -179,3 +182,23 @@ def test_public_rows_with_gaps_are_left_out_of_the_plot(monkeypatch):
     public = rows_with_gaps(np.random.default_rng(1), 40, 0.3)
     result.plot(x_pub=public)
     np.testing.assert_array_equal(drawn[0], public[np.isfinite(public).all(axis=1)])
+
+
+def test_the_estimator_and_the_command_say_how_many_rows_are_complete(tmp_path, monkeypatch):
+    sklearn = pytest.importorskip("fastpubpriv.sklearn")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    private = rows_with_gaps(rng, 4_000, 0.3)
+    public = rows_with_gaps(rng, 40, 0.0)
+    np.save("p.npy", private)
+    np.save("q.npy", public)
+    model = sklearn.SemiPrivatePCA(ZCDP(0.5), n_components=1).fit(private, X_pub=public)
+    assert model.result_.about.startswith("the complete rows, ")
+    assert "gaps" in model.result_.reasons
+
+    asked = ["gaussian", "--private", "p.npy", "--public", "q.npy", "--rho", "0.5"]
+    found = CliRunner().invoke(main, asked)
+    assert found.exit_code == 0
+    assert re.search(
+        r"the complete rows, 2,\d\d\d \[2,\d\d\d, [23],\d\d\d\] of 4,000", found.output
+    )
