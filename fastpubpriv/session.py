@@ -15,9 +15,10 @@ from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn, 
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import has_delta
+from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.release.account import Account, NodeBudget, before_debit
 from fastpubpriv.results.base import Result, unreliable
-from fastpubpriv.results.reasons import Reasons, with_clipped
+from fastpubpriv.results.reasons import Reason, Reasons, with_reason
 from fastpubpriv.sources import Executor, Rows, private_rows
 from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
@@ -200,12 +201,38 @@ def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
 def held_back(result: AnyResult, beyond: BoolArray, parts: int = 1) -> AnyResult:
     """Return the result with the reason "clipped" for the columns `beyond`, whose bounds public rows contradict.
 
-    A column has so many successive `parts`, and again in each group. A warning about such bounds was given before the debit.
+    A warning about such bounds was given before the debit.
     """
-    if not beyond.any():
+    return with_reason_of_columns(result, Reason.CLIPPED, beyond, parts)
+
+
+def with_reason_of_columns(
+    result: AnyResult, reason: Reason, columns: BoolArray, parts: int = 1
+) -> AnyResult:
+    """Return the result with a reason for some columns, each of which has so many successive `parts`, and again in each group."""
+    if not columns.any():
         return result
-    clipped = np.resize(np.repeat(beyond, parts), len(result.part_reasons)).tolist()
-    return replace(result, part_reasons=with_clipped(result.part_reasons, clipped))
+    holds = np.resize(np.repeat(columns, parts), len(result.part_reasons)).tolist()
+    return replace(result, part_reasons=with_reason(result.part_reasons, reason, holds))
+
+
+MORE_MISSING = 0.05  # share of the rows by which missing cells of a private file may exceed those of the public rows
+
+
+def more_missing(
+    run: Session, public: FloatArray, missing: FloatArray, std: FloatArray | float
+) -> BoolArray:
+    """Return for which columns of a CSV file surely more cells are missing than of the public rows, (dim,).
+
+    `missing` are released numbers of missing cells, `std` the standard deviations of their noise. Surely: at the lower end of an
+    interval of 99 %. Lines of another dialect are missing rows, which nothing may refuse before the release.
+    """
+    if run.rows.kind != "csv" or run.rows.may_be_absent:
+        return np.zeros(len(missing), dtype=bool)
+    usual = np.isnan(public).mean(axis=0)
+    least = missing - deviations(run.account.spending.law, 0.99) * std
+    more: BoolArray = least / run.rows.n > usual + MORE_MISSING
+    return more
 
 
 class WouldPay(BaseException):

@@ -504,10 +504,10 @@ def deliver(
             result = call(ledger)
 
         def table() -> None:
-            persons = getattr(result, "about", "") != ""
             unit = title.replace("{n:,} private rows", "{n:,} persons").replace(
                 "{n:,} rows", "{n:,} persons"
             )
+            persons = relation is Neighbors.REPLACE_PERSON
             counted = (unit if persons else title).format(n=result.n_priv)
             print_result(result, level=level, title=counted, ledger=ledger)
             for each in compared:

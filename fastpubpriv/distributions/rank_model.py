@@ -229,12 +229,14 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     rows = max(float(masses.sum()), 0.0)
     below = np.cumsum(masses)[:-1]
     share = in_order(below, rows) / rows if rows > 0.0 else np.zeros(len(edges))
-    variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
+    of_total = float(sums[-1, -1])
+    variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * of_total
     return EdgeRanks(
         edges=edges,
         below=below,
         std=np.sqrt(np.maximum(variance, 0.0)),
         total=rows,
+        total_std=math.sqrt(of_total),
     )
 
 

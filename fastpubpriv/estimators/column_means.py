@@ -665,7 +665,15 @@ def mean_of_columns(run: Session, public: FloatArray, settings: Any) -> MeanResu
             result = sum_up(
                 run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole
             )
+    result = with_more_missing(run, public, result)
     return session.held_back(session.warned("estimate_mean", result), beyond)
+
+
+def with_more_missing(run: Session, public: FloatArray, result: MeanResult) -> MeanResult:
+    """Return the result with the reason "more_missing" where a file has surely more missing cells than the public rows."""
+    assert result.report is not None
+    more = session.more_missing(run, public, result.report.missing, result._missing_std)
+    return session.with_reason_of_columns(result, Reason.MORE_MISSING, more)
 
 
 def tails(norms: Norms, unit: FloatArray, n: float) -> FloatArray:

@@ -46,6 +46,7 @@ from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources.arrow_streams import held_in_memory
 from fastpubpriv.sources.keys_of_persons import KeysOfPersons, keys_of_persons
 from fastpubpriv.sources.person_table import (
     MORE_ROWS,
@@ -285,6 +286,8 @@ def count_persons(
     if person is None:
         raise InputError("person: name the column that says whose row it is")
     asked = session.asked(ledger, random_state, threads, progress)
+    (x_priv,), public = held_in_memory((x_priv,), {"x_pub": x_pub})
+    x_pub = public["x_pub"]
     if by is None:
         _, marks = people_of_table(x_priv, person)
         raise InputError(

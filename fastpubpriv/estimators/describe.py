@@ -33,6 +33,7 @@ from fastpubpriv.estimators.column_means import (
     memory_of_cells,
     sum_up,
     warn_before,
+    with_more_missing,
 )
 from fastpubpriv.estimators.group_means import cells_of
 from fastpubpriv.estimators.key_lists import Keys, keys_of, rows_of_keys, sizes_of
@@ -318,6 +319,7 @@ def _numbers(
     """Release and return all fields of the result about numeric columns, and the reasons of each: of its mean and quantiles."""
     columns, shares = count(run, public, shares, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
+    means = with_more_missing(run, public, means)
     places = locate(columns.counted, columns.scales, columns.shares)
     ranks, std = quantiles.close_in(run, places, costs["quantiles"], shares.dim, qs)
     ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))

@@ -344,11 +344,9 @@ def _cells_of_absent_rows(grids: list[GridsOfColumns], dim: int) -> tuple[float,
 
 
 def _rows_used(
-    used: float, opened: Rows, grids: tuple[BinGrid | DyadicBins, ...], cells: Sequence[float]
-) -> float:
-    """Return the number of rows in use, the denominator of frequencies; NaN where absent rows may be in no bin."""
-    if not opened.may_be_absent:
-        return float(opened.n)
+    used: float, grids: tuple[BinGrid | DyadicBins, ...], cells: Sequence[float]
+) -> float | None:
+    """Return the number of rows in use, the denominator of frequencies; None where absent rows may be in no bin."""
     # Another grid of the same column may have no bin there.
     near = [
         isinstance(grid, DyadicBins)
@@ -358,7 +356,7 @@ def _rows_used(
     dyadic = [
         cell != 0.0 for grid, cell in zip(grids, cells, strict=True) if isinstance(grid, DyadicBins)
     ]
-    return max(used, 1.0) if all(near) and all(dyadic) else math.nan
+    return max(used, 1.0) if all(near) and all(dyadic) else None
 
 
 def _public(
@@ -371,6 +369,11 @@ def _public(
 ) -> Histogram:
     there, used = stable_histograms.without_absences(item, partition, opened.n)
     ends = [grid.edges(there.keys[:, word], there.level) for word, grid in enumerate(grids)]
+    rows_used = None
+    denominator = float(opened.n)
+    if opened.may_be_absent:
+        rows_used = _rows_used(used, grids, [absent_cells[column] for column in columns])
+        denominator = math.nan if rows_used is None else rows_used
     return Histogram(
         columns=columns,
         level=there.level,
@@ -378,6 +381,6 @@ def _public(
         counts=there.counts,
         lower=np.column_stack([low for low, _ in ends]),
         upper=np.column_stack([high for _, high in ends]),
-        frequency=there.counts
-        / _rows_used(used, opened, grids, [absent_cells[column] for column in columns]),
+        frequency=there.counts / denominator,
+        rows_used=rows_used,
     )

@@ -264,6 +264,11 @@ def quantiles(
                 if each.total < FEW_STDS * TOTAL_STDS * each.std.max(initial=0.0):
                     ranks[line] = unranked(each.total)
         result = result_of(numbers, places, ranks, std, qs, limits, len(public), opened)
+        if not grouped:
+            missing = rows.n - np.array([place.total for place in places])
+            noise = np.array([place.total_std for place in places])
+            more = session.more_missing(run, public, missing, noise)
+            result = session.with_reason_of_columns(result, Reason.MORE_MISSING, more, k)
     return session.held_back(session.warned("quantiles", result), beyond, k)
 
 

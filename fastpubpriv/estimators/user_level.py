@@ -26,6 +26,7 @@ from fastpubpriv.release.account import announce_debit, before_debit
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.arrow_streams import held_in_memory
 from fastpubpriv.sources.open import has_column, without_column
 from fastpubpriv.sources.person_table import (
     KEEP,
@@ -58,8 +59,9 @@ def user_level(function: Function) -> Function:
         rows_per_person: RowsPerPerson | None = None,
         **named: Any,
     ) -> Any:
-        x_priv: Any = given[0] if given else named.get("x_priv")
         rule, k = stand_in(person, keep, rows_per_person)
+        given, named = held_in_memory(given, named)
+        x_priv: Any = given[0] if given else named.get("x_priv")
         if person is None and not isinstance(x_priv, PersonTable | Rows):
             return function(*given, **named)
         named.pop("x_priv", None)
@@ -340,6 +342,7 @@ def persons(
     >>> result.spent, result.relation
     (ZCDP(rho=0.1), 'replace all rows of one person; the number of persons is public; at most 3 rows of each are used')
     """
+    (x_priv,), _ = held_in_memory((x_priv,), {})
     if not isinstance(rows_per_person, str):
         if budget_for_k is not None or ledger is not None or random_state is not None:
             raise InputError(

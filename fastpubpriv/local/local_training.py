@@ -318,6 +318,7 @@ def train(
         spent=cost,
         private=keys.private,
         relation=RELATION,
+        about=f"all {len(places):,} reports",
         releases=(release,),
         provenance={
             "clip_norm": _origin(clip_norm),

@@ -322,6 +322,7 @@ def estimate_mean(
         spent=randomizer.cost * per_user,
         private=total.private,
         relation=RELATION,
+        about=f"all {total.count:,} reports",
         reasons=tuple(reasons),
         releases=(
             {

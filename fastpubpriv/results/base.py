@@ -719,6 +719,8 @@ class Value:
 
 _AnyValue = TypeVar("_AnyValue", bound=Value)
 
+NO_PRIVATE_ROW = "the public rows; no private row was read"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Result(Value):
@@ -737,7 +739,8 @@ class Result(Value):
     rows_per_person : int
         Maximum number of rows used per person; 1 also where the privacy unit is a row.
     about : str
-        What the answers are about where the privacy unit is a person, such as "at most 3 rows of each of 1,585 persons"; else "".
+        What the answers are about: "all 4,760 rows", "at most 3 rows of each of 1,585 persons; ...", or "the complete rows, 11,560
+        [11,480, 11,640] of 16,837", with an interval of 95 %, where the number of rows without a missing cell was released.
     releases : tuple of mappings
         For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
         if there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
@@ -768,9 +771,29 @@ class Result(Value):
     reasons: Reasons = ()
     part_reasons: PartReasons = ()
 
+    # What becomes of a row with a missing cell, where the answers do not show it.
+    _gaps: ClassVar[str] = ""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "reasons", ordered(chain(self.reasons, *self._judged_parts)))
         Value.__post_init__(self)
+        if isinstance(self.spent, Cost) and self.spent.is_zero:
+            object.__setattr__(self, "about", NO_PRIVATE_ROW)
+        elif not self.about:
+            object.__setattr__(self, "about", self._rows_in_words(LEVEL))
+
+    def _rows_in_words(self, level: float) -> str:
+        """Return which rows the answers are about; a released number of rows has an interval of this level."""
+        return f"all {self.n_priv:,} rows{self._gaps}"
+
+    def _about_at(self, level: float) -> str:
+        """Return `about` with an interval of this level."""
+        return self.about
+
+    @property
+    def _of_persons(self) -> bool:
+        """Whether the privacy unit is a person."""
+        return self.relation.startswith(Neighbors.REPLACE_PERSON.statement)
 
     @classmethod
     def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
@@ -873,14 +896,12 @@ class Result(Value):
         ranges = "; ".join(
             f"{name} from {nouns.get(of, of)}" for name, of in sorted(self.provenance.items())
         )
-        sizes = [("Rows", f"{self.n_priv:,} private, {public} public")]
-        if self.about:
-            sizes = [
-                ("Answers about", self.about),
-                ("Persons", f"{self.n_priv:,} private; {public} public rows"),
-            ]
+        sizes = ("Rows", f"{self.n_priv:,} private, {public} public")
+        if self._of_persons:
+            sizes = ("Persons", f"{self.n_priv:,} private; {public} public rows")
         return table, [
-            *sizes,
+            ("Answers about", self._about_at(level)),
+            sizes,
             *own,
             *explained(self.reasons, self._judged_parts, self._causes),
             ("Spent", explain(self.spent, self.releases)),

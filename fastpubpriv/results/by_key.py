@@ -416,7 +416,7 @@ class CountResult(Result):
             intervals += "to_frame() has the ends, and the shares"
         facts = [("Interval", intervals), *self._facts_of_hidden(level)]
         if self.rows_used is not None:
-            text = f"{self.rows_used:,.0f}, with the noise of a count; shares are of these"
+            text = f"{self.rows_used:,.0f} (± {self.noise_std:.3g}, one standard deviation of the noise); shares are of these"
             facts = [("Rows used", text), *facts]
         facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
         if self.threshold > 0.0:

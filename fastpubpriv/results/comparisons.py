@@ -176,7 +176,7 @@ class Comparison(Value):
     private : bool
         False when the noise came from a seed, so that the numbers are not private.
     about : str
-        What the answers are about where the privacy unit is a person; else "".
+        What the answers are about, as of the result with both numbers.
     part_reasons : tuple of tuples of Reason
         Warnings for each line: those of both numbers, and "unresolved" where the ratio has no interval because the second number
         may be zero.
@@ -202,7 +202,7 @@ class Comparison(Value):
     level: float
     correlation: float | None
     private: bool
-    about: str = ""
+    about: str
     part_reasons: PartReasons = ()
 
     def _fits_together(self) -> bool:
@@ -250,14 +250,12 @@ class Comparison(Value):
             errors = f"the correlation of their errors is {self.correlation:.2g}"
         if self.correlation == 0.0:
             errors = "their errors are independent"
-        facts = [
-            ("Compared", self.in_words),
+        facts = [("Answers about", self.about), ("Compared", self.in_words)]
+        facts += [
             ("Interval", f"{base.percent(self.level)} each, from those of both; {errors}"),
             *explained(self.reasons, self.part_reasons),
             ("Spent", "nothing: both numbers had been released"),
         ]
-        if self.about:
-            facts.insert(0, ("Answers about", self.about))
         if not self.private:
             facts.append(
                 ("Private", "NO: the noise came from a seed, so these values are not private")
@@ -354,7 +352,7 @@ def compared(
         level=level,
         correlation=correlation,
         private=result.private,
-        about=result.about,
+        about=result._about_at(level),
         part_reasons=tuple(part_reasons),
     )
 

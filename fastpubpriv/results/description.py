@@ -179,9 +179,7 @@ class Description(Result):
             *shares,
             *((name, facts[name]) for name in ("Neighbors", "Private")),
         ]
-        head = f"{self.n_priv:,} private rows, {self.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
-        if self.about:
-            head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {base.percent(level)} each"
+        head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {base.percent(level)} each"
         text = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
             f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
@@ -244,6 +242,7 @@ class Description(Result):
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
         facts = [("Interval", f"{base.percent(level)} each")]
         if self.means is not None:
+            facts = self.means._facts_of_rows_used() + facts
             facts += self.means._facts_of_parts("Means", level)
             facts += self.means._facts_of_range()
         return table, [*facts, ("Shares", shares)]
@@ -323,7 +322,8 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
     if means.report.rows_used is None:
         facts.append(("missing", f"{means.missing_rows[j]:,.0f} of {described.n_priv:,}"))
     else:
-        facts.append(("rows used", f"{means.report.rows_used[j]:,.0f}"))
+        rows_used = means.report.rows_used[j]
+        facts.append(("rows used", f"{rows_used:,.0f} (± {means._missing_std:.3g})"))
     return _drawn(
         [(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts
     )

@@ -18,7 +18,13 @@ from fastpubpriv.results import base, gaussians, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
-from fastpubpriv.results.interval_parts import MOST_SHOWN, half_widths, width_columns, width_facts
+from fastpubpriv.results.interval_parts import (
+    MOST_SHOWN,
+    fact_of_rows_used,
+    half_widths,
+    width_columns,
+    width_facts,
+)
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources.column_names import points
@@ -27,40 +33,49 @@ from fastpubpriv.sources.column_names import points
 COUNTS_OF_MISSING = ("signed dyadic cells", "moments within bounds")
 
 
-def complete_interval(
-    result: MeanResult | CovarianceResult | PCAResult | GaussianResult, level: float
-) -> tuple[float, float]:
-    """Return the ends of an interval for the number of complete private rows; NaN if it was not released."""
-    level = validation.confidence_level(level)
-    # Rows beyond a clip radius hide some only where the number is a clipped sum itself.
-    clipped = [getattr(result, f"complete_rows_{end}", 0.0) for end in ("below", "above")]
-    released = (result.complete_rows, result.complete_rows_std, *clipped)
-    value, std, below, above = (math.nan if part is None else part for part in released)
-    width = normal_quantile(0.5 + level / 2.0) * std
-    lower, upper = np.clip(
-        [value - width - below, value + width + above], 0.0, result._most_rows
-    ).tolist()
-    return lower, upper
+class OfCompleteRows(Result):
+    """Base class of results that leave out rows with a missing cell, if the number of the others was released."""
 
+    __slots__ = ()
 
-def complete_fact(
-    result: MeanResult | CovarianceResult | PCAResult | GaussianResult, level: float, unknown: str
-) -> tuple[str, str]:
-    """Return the fact about the complete rows, which a result describes, or about `unknown` if their number was not released."""
-    if result.complete_rows is None:
-        return "Answers about", unknown
-    lower, upper = complete_interval(result, level)
-    number = f"{result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}]"
-    if result.rows_per_person > 1:
-        return (
-            "Rows used",
-            f"{number}; a row that a person does not have, or with a missing cell, is none",
-        )
-    return "Answers about", f"the complete rows, {number} of {result.n_priv:,}"
+    complete_rows: float | None
+    complete_rows_std: float | None
 
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        level = validation.confidence_level(level)
+        # Rows beyond a clip radius hide some only where the number is a clipped sum itself.
+        clipped = [getattr(self, f"complete_rows_{end}", 0.0) for end in ("below", "above")]
+        released = (self.complete_rows, self.complete_rows_std, *clipped)
+        value, std, below, above = (math.nan if part is None else part for part in released)
+        width = normal_quantile(0.5 + level / 2.0) * std
+        lower, upper = np.clip(
+            [value - width - below, value + width + above], 0.0, self._most_rows
+        ).tolist()
+        return lower, upper
 
-UNCOUNTED = "the complete rows; how many have a missing cell is not known"
-AT_CENTER = "all rows; one with a missing cell counts as a row at the center"
+    def _complete_in_words(self, level: float) -> str:
+        lower, upper = self.complete_rows_interval(level)
+        return f"{self.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}]"
+
+    def _rows_in_words(self, level: float) -> str:
+        if self.complete_rows is None:
+            return Result._rows_in_words(self, level)
+        return f"the complete rows, {self._complete_in_words(level)} of {self.n_priv:,}"
+
+    def _about_at(self, level: float) -> str:
+        if self.complete_rows is None or self._of_persons:
+            return self.about
+        return self._rows_in_words(level)
+
+    def _facts_of_complete_rows(self, level: float) -> list[tuple[str, str]]:
+        """Return the fact that says how many rows are used where the answers are about persons."""
+        if self.complete_rows is None or not self._of_persons:
+            return []
+        gaps = "one with a missing cell is none"
+        if self.rows_per_person > 1:
+            gaps = "a row that a person does not have, or with a missing cell, is none"
+        return [("Rows used", f"{self._complete_in_words(level)}; {gaps}")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -152,7 +167,7 @@ class ColumnReport(Value):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MeanResult(Result, Comparable):
+class MeanResult(OfCompleteRows, Comparable):
     """A released mean.
 
     Attributes
@@ -257,16 +272,29 @@ class MeanResult(Result, Comparable):
         unplaced = {Reason.CONSTANT, Reason.UNRESOLVED}
         return np.array([not unplaced.isdisjoint(own) for own in self.part_reasons])
 
-    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
-        return complete_interval(self, level)
-
     @property
     def missing_rows(self) -> FloatArray:
         """Numbers of rows with a missing value for readers, (dim,): those of the report within [0, n_priv]; NaN if not counted."""
         if self.report is None:
             return np.full(self.dim, math.nan)
         return np.clip(self.report.missing, 0.0, float(self.n_priv))
+
+    @property
+    def _missing_std(self) -> float:
+        """Standard deviation of the noise in the number of missing values of a column; 0 if they were not counted."""
+        counted = [
+            float(each.get("count_noise_std", each["noise_std"]))
+            for each in self.releases
+            if each["name"] in COUNTS_OF_MISSING
+        ]
+        return max(counted, default=0.0)
+
+    def _facts_of_rows_used(self) -> list[tuple[str, str]]:
+        """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
+        if self.report is None or self.report.rows_used is None:
+            return []
+        numbers = [(rows, self._missing_std) for rows in self.report.rows_used.tolist()]
+        return [fact_of_rows_used(self.labels, numbers)]
 
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the sums of the columns over their non-missing values, and lower and upper ends of intervals, (dim,) each.
@@ -292,13 +320,8 @@ class MeanResult(Result, Comparable):
         if self.report is not None:
             rows_used = self.report.rows_used
             missing = self.missing_rows if rows_used is None else most_rows - rows_used
-            counted = [
-                each.get("count_noise_std", each["noise_std"])
-                for each in self.releases
-                if each["name"] in COUNTS_OF_MISSING
-            ]
             # A count of missing values within three noise standard deviations of zero is reported as zero.
-            error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
+            error = max(normal_quantile(0.5 + level / 2.0), 3.0) * self._missing_std
         fewest = np.maximum(most_rows - missing - error, 0.0)
         most = most_rows - np.maximum(missing - error, 0.0)
         low = np.where(lower < 0.0, lower * most, lower * fewest)
@@ -335,9 +358,12 @@ class MeanResult(Result, Comparable):
             columns.append(TableColumn("missing", self.missing_rows.round()))
         if self.report is not None and self.report.rows_used is not None:
             columns.append(TableColumn("rows_used", self.report.rows_used.round()))
-        facts = [*self._facts_of_parts("Interval", level), *self._facts_of_range()]
-        if self.complete_rows is not None:
-            facts.insert(0, complete_fact(self, level, UNCOUNTED))
+        facts = [
+            *self._facts_of_complete_rows(level),
+            *self._facts_of_rows_used(),
+            *self._facts_of_parts("Interval", level),
+            *self._facts_of_range(),
+        ]
         columns += base.with_reasons(self.part_reasons)
         more = width_columns(self.interval_parts(level))
         return Table("column", self.labels, columns, more=more), facts
@@ -374,7 +400,7 @@ class MeanResult(Result, Comparable):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CovarianceResult(Result):
+class CovarianceResult(OfCompleteRows):
     """A released covariance in squared data units.
 
     `reasons` has "clipped" if the rows appear to fill the clipping ball: the bound, and therefore the covariance, is too small;
@@ -414,10 +440,6 @@ class CovarianceResult(Result):
 
     _main = "covariance"
 
-    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
-        return complete_interval(self, level)
-
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
@@ -427,14 +449,14 @@ class CovarianceResult(Result):
         table = Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
         return table, [
-            complete_fact(self, level, UNCOUNTED),
+            *self._facts_of_complete_rows(level),
             ("Noise", noise),
             ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
         ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class PCAResult(Result):
+class PCAResult(OfCompleteRows):
     """Released principal directions.
 
     A component is "unresolved" if its eigenvalue exceeds the next by at most `noise_norm`, or if no interval is valid; it has a
@@ -487,6 +509,7 @@ class PCAResult(Result):
     complete_rows_above: float | None = None
 
     _main = _parted = "eigenvalues"
+    _gaps = "; one with a missing cell counts as a row at the center"
     _sampling = ("along_std",)
 
     def _fits_together(self) -> bool:
@@ -513,10 +536,6 @@ class PCAResult(Result):
             upper, self.eigenvalues
         )
 
-    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
-        return complete_interval(self, level)
-
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
 
@@ -541,14 +560,14 @@ class PCAResult(Result):
             else []
         )
         return table, [
-            complete_fact(self, level, AT_CENTER),
+            *self._facts_of_complete_rows(level),
             ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
             *mostly,
         ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GaussianResult(Result):
+class GaussianResult(OfCompleteRows):
     """A released Gaussian: mean and covariance in data units.
 
     A part is a column. "unresolved": by the public rule there are too few rounds to reach the smallest eigenvalues, which may be
@@ -618,6 +637,7 @@ class GaussianResult(Result):
     complete_rows_above: float | None = None
 
     _main = _parted = "mean"
+    _gaps = "; how many have a missing cell is not known"
 
     def confidence_interval(
         self, level: float = 0.95, *, of: str = "mean"
@@ -641,10 +661,6 @@ class GaussianResult(Result):
             unknown = np.full(points[kind].shape, np.nan)
             return unknown, unknown.copy()
         return self.report.interval(kind, points[kind], level)
-
-    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
-        return complete_interval(self, level)
 
     @property
     def correlation(self) -> FloatArray:
@@ -735,7 +751,7 @@ class GaussianResult(Result):
         shown = 1 if self.report is None else 3
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
-        details = [] if self.structure == "public" else [complete_fact(self, level, UNCOUNTED)]
+        details = self._facts_of_complete_rows(level)
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             public = "public sampling"

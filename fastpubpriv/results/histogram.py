@@ -23,6 +23,7 @@ from fastpubpriv.results.base import (
     Value,
     shape,
 )
+from fastpubpriv.results.interval_parts import fact_of_rows_used
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
@@ -44,8 +45,10 @@ class Histogram(Value):
     lower, upper : (b, len(columns)) float64
         Ends of the bins (of the absolute value, for dyadic bins); a bin includes its upper end but not its lower end.
     frequency : (b,) float64
-        counts / n_priv; with several rows per person counts over the number of rows in use, which is that of all rows less the
-        noisy count of those that persons do not have, or NaN (null in JSON) where it is not known.
+        counts / n_priv; with several rows per person counts / `rows_used`, or NaN (null in JSON) where that is not known.
+    rows_used : float or None
+        With several rows per person, the number of all rows less the noisy count of those that persons do not have; None
+        otherwise, and where it is not known.
     """
 
     columns: tuple[int, ...]
@@ -55,6 +58,7 @@ class Histogram(Value):
     lower: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
     upper: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
     frequency: FloatArray = dataclasses.field(metadata=shape("bins", missing=math.nan))
+    rows_used: float | None = None
 
     def _fits_together(self) -> bool:
         return bool(self.columns)
@@ -135,6 +139,8 @@ class HistogramResult(Result):
     threshold: float
     singleton_rate: float
 
+    _gaps = "; a missing number is in no bin"
+
     def __getitem__(self, index: int) -> Histogram:
         return self.histograms[index]
 
@@ -186,9 +192,21 @@ class HistogramResult(Result):
         table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
         return table, [
+            *self._facts_of_rows_used(),
             ("Noise", noise),
             ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows"),
         ]
+
+    def _facts_of_rows_used(self) -> list[tuple[str, str]]:
+        """Return the fact that says how many rows frequencies are of, where a person may lack some of the rows."""
+        names = []
+        numbers = []
+        for item in self.histograms:
+            if item.rows_used is not None:
+                labels = ", ".join(self.labels[column] for column in item.columns)
+                names.append(f"{labels}, level {item.level}:")
+                numbers.append((item.rows_used, self.noise_std))
+        return [fact_of_rows_used(names, numbers)] if names else []
 
 
 def _bins_of(

@@ -52,3 +52,16 @@ def width_facts(
         if 0.0 < half < math.inf:
             lines.append(("", f"{estimate} ({', '.join(sources)})"))
     return lines
+
+
+def fact_of_rows_used(
+    labels: Sequence[str], numbers: Sequence[tuple[float, float]]
+) -> tuple[str, str]:
+    """Return the fact that says how many rows have a value: a number for each label, and its noise standard deviation or NaN."""
+    texts = []
+    for label, (count, std) in zip(labels[:MOST_SHOWN], numbers, strict=False):
+        noise = "" if math.isnan(std) else f" (± {std:.3g})"
+        texts.append(f"{label} {count:,.0f}{noise}")
+    if len(labels) > MOST_SHOWN:
+        texts.append("...")
+    return "Rows used", f"{', '.join(texts)}; ± one standard deviation of the noise"

@@ -33,6 +33,7 @@ class Mixture(Result):
     covariances: FloatArray = dataclasses.field(metadata=shape("components", "dim", "dim"))
 
     _main = _parted = "weights"
+    _gaps = "; one with a missing cell belongs to no component"
 
     @property
     def n_components(self) -> int:
@@ -284,6 +285,8 @@ class SelectionResult(Mixture):
     epsilon: float
     slack: float
 
+    _gaps = "; those with a missing cell fit no hypothesis, and if many they may decide"
+
     @property
     def mixture(self) -> MixtureResult:
         """The chosen mixture as a MixtureResult: densities, labels and samples."""
@@ -300,10 +303,6 @@ class SelectionResult(Mixture):
     def _own(self, level: float) -> Contents:
         place = "the fallback" if self.index is None else f"number {self.index}"
         return super(SelectionResult, self)._own(level)[0], [
-            (
-                "Answers about",
-                "all rows; those with a missing cell fit no hypothesis, and if many they may decide",
-            ),
             (
                 "Chosen",
                 f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}",

@@ -130,6 +130,8 @@ class LinearModel(Result):
     design: Mapping[str, Any]
     constant_excess: float | None
 
+    _gaps = "; one with a missing cell is left out, unless public rows have such cells"
+
     @property
     def _about(self) -> str:
         """Word before the predicted excess: it is an estimate, and may be of the rows within the clip alone."""

@@ -28,7 +28,7 @@ from fastpubpriv.results.by_key import (
     unseen_parts,
 )
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
-from fastpubpriv.results.interval_parts import MOST_SHOWN
+from fastpubpriv.results.interval_parts import fact_of_rows_used
 from fastpubpriv.results.reasons import PartReasons
 
 Structure = Literal["continuous", "atom", "gap"]
@@ -62,12 +62,15 @@ class EdgeRanks(Value):
         Standard deviation of the noise in below - (below / total) * (number of non-missing values).
     total : float
         Estimated number of non-missing values in this column.
+    total_std : float
+        Standard deviation of the noise in `total`; NaN (null in JSON) where no edges were counted.
     """
 
     edges: FloatArray = dataclasses.field(metadata=shape("edges"))
     below: FloatArray = dataclasses.field(metadata=shape("edges"))
     std: FloatArray = dataclasses.field(metadata=shape("edges"))
     total: float
+    total_std: float = math.nan
 
     def widened(self, k: int) -> EdgeRanks:
         """See `Value.widened`; intervals add the sampling variance of single rows to `std`, so k - 1 times that is added here."""
@@ -250,12 +253,8 @@ class QuantileResult(Result):
         """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
         if self.rows_per_person == 1:
             return []
-        numbers = (
-            f"{line} {ranks.total:,.0f}"
-            for line, ranks in zip(self._lines[:MOST_SHOWN], self.ranks, strict=False)
-        )
-        more = ", ..." if len(self._lines) > MOST_SHOWN else ""
-        return [("Rows used", f"{', '.join(numbers)}{more}, with the noise of a count")]
+        totals = [(ranks.total, ranks.total_std) for ranks in self.ranks]
+        return [fact_of_rows_used(self._lines, totals)]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
         return Table("column", [label for label in self.labels for _ in self.q], columns)

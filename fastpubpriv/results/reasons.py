@@ -109,6 +109,11 @@ class Reason(StrEnum):
         "caution",
         "the method has no interval: what it clips, and what its rounds miss, is not known",
     )
+    MORE_MISSING = (
+        "more_missing",
+        "caution",
+        "surely more cells of the private file are missing than of the public rows: is it written in the same way?",
+    )
     ROWS_LEFT_OUT = (
         "rows_left_out",
         "caution",
@@ -166,11 +171,10 @@ def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartRea
     return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
 
 
-def with_clipped(parts: PartReasons, clipped: Sequence[bool]) -> PartReasons:
-    """Return the reasons of the parts, with "clipped" added where `clipped`."""
+def with_reason(parts: PartReasons, reason: Reason, holds: Sequence[bool]) -> PartReasons:
+    """Return the reasons of the parts, with one added where it `holds`."""
     return tuple(
-        ordered((*own, Reason.CLIPPED)) if held_back else own
-        for own, held_back in zip(parts, clipped, strict=True)
+        ordered((*own, reason)) if here else own for own, here in zip(parts, holds, strict=True)
     )
 
 

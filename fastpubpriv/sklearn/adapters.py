@@ -46,6 +46,7 @@ from fastpubpriv.release.account import before_debit
 from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.arrow_streams import in_memory, public_in_memory
 from fastpubpriv.sources.column_names import MISSING, NUMBER
 from fastpubpriv.sources.open import labels_of_table, names_of_table, public_rows, without_column
 from fastpubpriv.threads.guard import naming
@@ -114,7 +115,7 @@ class PublicPrivateEstimator(BaseEstimator):
                 f"the estimator has public rows, and fit is given others: pass {' and '.join(f'{name}=' for name in given)} to one "
                 "of them"
             )
-        return tuple((stated if in_estimator else given).values())
+        return tuple(map(public_in_memory, (stated if in_estimator else given).values()))
 
     def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
         """Return call(x, x_pub=, ...) with the parameters that it shares, after the checks of a fit, and count the fit."""
@@ -193,6 +194,7 @@ class PublicPrivateEstimator(BaseEstimator):
             return cast(FloatArray, validate_data(self, x, **checks))
         # One column, or a source that scikit-learn does not read.
         names = getattr(self, "feature_names_in_", None)
+        x = in_memory(x)
         rows = private_rows(x)
         if rows.columns is not None and names is not None:
             rows = private_rows(x, columns=names.tolist())
@@ -336,6 +338,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
         (public,) = self._public(X_pub=X_pub)
         if self.n_components is not None:
             validation.integer("n_components", self.n_components, minimum=1)
+            X = in_memory(X)
             columns = private_rows(X).dim
             if self.n_components > columns:
                 raise InputError(
@@ -535,6 +538,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         named = [name for name in (weights_priv, weights_pub) if isinstance(name, str)]
         if isinstance(weights_priv, str):
             with naming("weights_priv"):
+                X = in_memory(X)
                 weights_priv = private_rows(X, columns=[weights_priv])
         if isinstance(weights_pub, str):
             weights_pub = public_rows(public, columns=[weights_pub], argument="weights_pub")[:, 0]

@@ -17,6 +17,7 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.row_types import (
     CHUNK_BYTES_IN_PLACE,
+    STREAM,
     Chunk,
     Rows,
     default_chunk_rows,
@@ -180,7 +181,9 @@ class Executor:
         first = query.zeros()
         _check_accumulators(first)
         quick = workers == 1 and self.progress is None and rows.n * cost <= _INLINE_WORK
-        bar = None if quick or self.progress is False else pool.Progress(rows.n, self.progress)
+        bar = None
+        if not quick and self.progress is not False:
+            bar = pool.Progress(rows.n, self.progress, counted=rows.kind != STREAM)
         with np.errstate(all="ignore"):
             try:
                 if rows.cluster is not None:

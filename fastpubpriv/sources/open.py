@@ -14,6 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import tables
 from fastpubpriv.sources.arrays import ArrayRows, NpyFileRows, plain_list, plain_text
+from fastpubpriv.sources.arrow_streams import StreamTable, in_memory, public_in_memory, stream_table
 from fastpubpriv.sources.column_names import column_order
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.dates import is_dates
@@ -42,6 +43,7 @@ def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
 
 
 OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=Slice)
+OPENERS["stream"] = stream_table
 _ONLY_FILES = "memory_map=False is for the path of a file, or a list of paths that end in .parquet"
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
@@ -54,16 +56,18 @@ def private_rows(
     Parameters
     ----------
     obj : Rows, ndarray, memoryview, list, frame or series, Arrow table or dataset, Dask collection, path, list of paths
-        Or a function that opens an Arrow RecordBatchReader, anew for each pass. A one-dimensional array, list of numbers or Series
-        is one column. The suffix of a path determines its reader: .npy, .parquet, .arrow, .feather, .csv. A list of paths is a list
+        Or an eager frame of narwhals, or a table of DuckDB (`con.table("t")`), whose rows are read into memory once; or a
+        function that opens an Arrow RecordBatchReader, anew for each pass. A one-dimensional array, list of numbers or Series is
+        one column. The suffix of a path determines its reader: .npy, .parquet, .arrow, .feather, .csv. A list of paths is a list
         of Parquet files, and a directory must hold such files; keys of its "key=value" folders are columns.
 
-        Memory is read in place, files are mapped, and both must stay as they are. Integers beyond 2**53 are rounded; None and null
-        are NaN. The set of files and their lengths are public: a replaced row stays in its file. The plan of a LazyFrame runs in
-        each pass, and now to count its rows. Its steps must derive each row from one row: `select` and `with_columns` of
+        Memory is read in place, files are mapped, and both must stay as they are. Integers beyond 2**53 are rounded; None and
+        null are NaN. The set of files and their lengths are public: a replaced row stays in its file. The plan of a LazyFrame
+        runs in each pass, and now to count its rows. Its steps must derive each row from one row: `select` and `with_columns` of
         arithmetic, casts that cannot fail, `scan_parquet`. Others (filter, join, sort, slice, text files, Python functions) are
-        refused: collect them, if n may then be public. A stream is counted now, and cannot be checked: each of its rows must be
-        derived from one person's row, and the number of rows is published.
+        refused: collect them, if n may then be public. So are objects that run a query (`Rows.from_stream` takes them). A stream
+        is counted now, and cannot be checked: each of its rows must be derived from one person's row, and the number of rows is
+        published.
     columns : sequence of column names, optional
         Numeric columns to read, in this order, of a source that has names. The default is all columns, which must then all be
         numeric: bool, integers, floats, their nullable and Arrow-backed forms, decimals of polars and Arrow.
@@ -99,6 +103,7 @@ def _opened(obj: object, columns: Sequence[Any] | None, memory_map: bool) -> Row
         if not memory_map:
             raise InputError(_ONLY_FILES)
         return _as_asked(obj, columns) if isinstance(obj, Rows) else obj.rows(columns)
+    obj = in_memory(obj)
     kind = kind_of(obj)
     if kind not in KINDS:
         # The string may be private text passed by mistake, so it is not quoted.
@@ -117,6 +122,8 @@ def kind_of(source: object) -> str:
     """Return the kind of a source, a key of `KINDS`; for a path, its suffix, which may not be in `KINDS`."""
     if type(source) is np.ndarray:  # before all others: applications make thousands of small calls
         return "array"
+    if isinstance(source, StreamTable):
+        return "query"
     if isinstance(source, str | os.PathLike):
         return form_of_path(source)
     kinds = (
@@ -422,6 +429,11 @@ KINDS = {
         lambda source, name: tables.table_of_column(source),
     ),
     "stream": Kind(stream_rows),
+    "query": Kind(
+        lambda source, columns: source.rows(columns),
+        lambda source: source.names,
+        lambda source, name: source.table,
+    ),
     "array": Kind(
         _array, lambda source: ["0"] if tables.is_texts(source) else None, read=_listed_files
     ),
@@ -505,6 +517,7 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     if isinstance(obj, CsvRows):
         asked = _as_asked(obj, columns)
         return public_csv_rows(obj.path, asked.columns, obj.join_quoted)
+    obj = public_in_memory(obj)
     source = source_of(obj)
     if isinstance(source, str | os.PathLike) and kind_of(source) == ".csv":
         if source is obj:
@@ -626,7 +639,7 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     if (
         obj is None
         or isinstance(obj, list | tuple)
-        or kind_of(obj) not in ("frame", "series", "arrow", "array")
+        or kind_of(obj) not in ("frame", "series", "arrow", "array", "query")
     ):
         return []
     try:

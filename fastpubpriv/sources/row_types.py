@@ -51,6 +51,7 @@ class Opaque:
     __array_ufunc__ = None
 
 
+STREAM = "stream"  # kind of rows whose number no text says
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
 
@@ -90,7 +91,7 @@ class Rows(Opaque, ABC):
     columns : tuple of str, or None
         Column names, if the source has any.
     kind : str
-        Kind of the source: "array", "npy", "parquet", "arrow", "csv", "frame", "dask" or "chunks".
+        Kind of the source: "array", "npy", "parquet", "arrow", "csv", "frame", "dask", "chunks" or "stream".
     random_access : bool
         True if any range of rows can be read without reading the preceding rows, from several threads at once.
 
@@ -157,9 +158,7 @@ class Rows(Opaque, ABC):
         begin = integer("begin", begin)
         end = integer("end", self.n if end is None else end)
         if not 0 <= begin <= end <= self.n:
-            raise InputError(
-                f"rows {begin} to {end} are not a range within the {self.n} rows of this source"
-            )
+            raise InputError(f"rows {begin} to {end} are not a range of rows of this source")
         size = (
             default_chunk_rows(self.dim)
             if chunk_rows is None
@@ -209,10 +208,12 @@ class Rows(Opaque, ABC):
         InputError
             The range is empty, or outside the rows.
         """
-        return OPENERS["slice"](self, begin, end)
+        rows: Rows = OPENERS["slice"](self, begin, end)
+        return rows
 
     def __repr__(self) -> str:
-        return f"Rows(n={self.n}, dim={self.dim}, kind={self.kind!r})"
+        number = "" if self.kind == STREAM else f"n={self.n}, "
+        return f"Rows({number}dim={self.dim}, kind={self.kind!r})"
 
     def __len__(self) -> int:
         return self.n
@@ -248,6 +249,41 @@ class Rows(Opaque, ABC):
             Not such a collection, a plan with other steps, an array of unknown length, chunks without numbers, or a missing column.
         """
         return _opened("dask", collection, columns, client)
+
+    @staticmethod
+    def from_stream(query: object, *, each_row_from_one: bool = False) -> Any:
+        """Rows of any object that hands out an Arrow stream, such as a query of DuckDB, ibis or narwhals, read once.
+
+        What is protected is a row of the result. A filter, join, window, limit or sort lets one row of a table change many rows of
+        the result, or their number, and nothing can tell these from other queries: so the caller has to.
+
+        Parameters
+        ----------
+        query : object with __arrow_c_stream__, or a LazyFrame of polars or narwhals
+            It runs now, and all of its columns are held in memory. Numbers, flags, decimals and texts can be read.
+        each_row_from_one : bool
+            Must be True, which states that each row of the result is made of one row of one table, regardless of all other
+            rows, and no row is left out by what it holds. **The guarantee is then about the rows of that table.**
+
+        Returns
+        -------
+        StreamTable
+            For any function and any number of calls, with columns of text and with `person=`. No text of it says how many rows
+            there are; a result without `person=` does, since that number is then public.
+
+        Raises
+        ------
+        InputError
+            `each_row_from_one` is not True, `query` has no stream, or it cannot be read, which says nothing of the reason.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> table = pyarrow.table({"age": [31, 52, 47]})
+        >>> Rows.from_stream(table.to_reader(), each_row_from_one=True)
+        StreamTable(columns=1)
+        """
+        return call_guarded(OPENERS["stream"], given=(query, each_row_from_one))
 
     @staticmethod
     def from_csv(
@@ -308,7 +344,8 @@ class Rows(Opaque, ABC):
         InputError
             `factory` is not callable, or n or dim is not a positive whole number.
         """
-        return OPENERS["chunks"](factory, n=n, dim=dim)
+        rows: Rows = OPENERS["chunks"](factory, n=n, dim=dim)
+        return rows
 
 
 class DerivedTable(Opaque, ABC):
@@ -342,11 +379,12 @@ def order_of(data: Any) -> Persons | None:
 
 
 # The constructor of each kind of rows; `open.py` fills it, since readers and views import this module.
-OPENERS: dict[str, Callable[..., Rows]] = {}
+OPENERS: dict[str, Callable[..., Any]] = {}
 
 
 def _opened(kind: str, *given: object) -> Rows:
-    return call_guarded(lambda: OPENERS[kind](*given))
+    rows: Rows = call_guarded(OPENERS[kind], given=given)
+    return rows
 
 
 class RandomAccessRows(Rows):

@@ -628,7 +628,11 @@ def data_columns(schema: Any) -> list[str]:
 
 
 def arrow_rows(
-    source: object, columns: Sequence[str] | None, *, what: str = "the Arrow table"
+    source: object,
+    columns: Sequence[str] | None,
+    *,
+    what: str = "the Arrow table",
+    kind: str = "arrow",
 ) -> Rows:
     """Return rows of a Table, RecordBatch, list of RecordBatches or Arrow IPC / Feather file; `what` names it in errors."""
     if isinstance(source, str | os.PathLike):
@@ -636,11 +640,6 @@ def arrow_rows(
         what = repr(name)
         text = f"{name!r} cannot be read as an Arrow IPC or Feather file"
         source = call_guarded(lambda: ipc_reader(name).read_all(), text)
-    elif isinstance(source, pa.RecordBatchReader):
-        raise InputError(
-            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or a "
-            "function that opens a new one"
-        )
     elif isinstance(source, pa.RecordBatch):
         batch = source
         source = call_guarded(lambda: pa.Table.from_batches([batch]))
@@ -664,7 +663,7 @@ def arrow_rows(
     numbers = [label for label in labels if not isinstance(label, Coded)]
     held = [view for label in numbers for view in column_memory(table.column(label))]
     readers = [column_reader(table.column(str(k)), k, what) for k in labels]
-    return ColumnRows(table.num_rows, "arrow", labels, readers, dtype, held)
+    return ColumnRows(table.num_rows, kind, labels, readers, dtype, held)
 
 
 def ipc_reader(name: str) -> Any:

@@ -126,9 +126,7 @@ class Slice(View):
         begin = integer("begin", begin, minimum=0)
         end = integer("end", end, minimum=0)
         if not begin < end <= rows.n:
-            raise InputError(
-                f"rows {begin} to {end} are not a block within the {rows.n} rows of this source"
-            )
+            raise InputError(f"rows {begin} to {end} are not a block of rows of this source")
         super().__init__((rows,), end - begin, rows.dim, rows.columns, arguments=(begin, end))
         self._begin = begin
 

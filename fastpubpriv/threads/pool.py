@@ -255,11 +255,15 @@ _REDRAW_SECONDS = 0.1
 
 
 class Progress:
-    """Progress bar of a pass over `total` rows. `progress` None shows it on a terminal after a delay, True at once, False never."""
+    """Progress bar of a pass over `total` rows. `progress` None shows it on a terminal after a delay, True at once, False never.
 
-    __slots__ = ("_bar", "_show_at", "_total", "wanted")
+    Without `counted`, it shows the share of the rows that were read, and not their number.
+    """
 
-    def __init__(self, total: int, progress: bool | None) -> None:
+    __slots__ = ("_bar", "_counted", "_show_at", "_total", "wanted")
+
+    def __init__(self, total: int, progress: bool | None, *, counted: bool = True) -> None:
+        self._counted = counted
         self.wanted = _on_terminal() if progress is None else bool(progress)
         self._total = total
         self._show_at = time.monotonic() + (0.0 if progress else DELAY_SECONDS)
@@ -271,7 +275,7 @@ class Progress:
             return
         try:
             if self._bar is None:
-                self._bar = _bar(self._total)
+                self._bar = _bar(self._total, self._counted)
             self._bar.update(self._bar.task_ids[0], completed=done, refresh=True)
             self._show_at = time.monotonic() + _REDRAW_SECONDS
         except Exception:
@@ -285,14 +289,14 @@ class Progress:
                 self._bar.stop()
 
 
-def _bar(total: int) -> Any:
+def _bar(total: int, counted: bool) -> Any:
     from rich import progress
     from rich.console import Console
 
     # The caller has decided to show the bar, so a notebook or a log file is treated as a terminal. `auto_refresh` would start a
     # thread, which may fail or block forever if memory is short.
     bar = progress.Progress(
-        progress.MofNCompleteColumn(),
+        progress.MofNCompleteColumn() if counted else progress.TaskProgressColumn(),
         "rows",
         progress.BarColumn(),
         progress.TimeRemainingColumn(),

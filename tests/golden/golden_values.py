@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import hashlib
 import math
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from fastpubpriv.privacy import Budget, Cost
 
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
-LEFT_OUT = {"warnings"}
+LEFT_OUT = {"warnings", "total_std"}
 # Fields that were added after most of the file was made: compared where they say something.
 ADDED = {
     "report": "None",
@@ -25,6 +26,9 @@ ADDED = {
     "about": "''",
     "rows_used": "None",
 }
+
+# What an answer about rows says in `about` follows from other fields; of persons it is compared.
+ABOUT_ROWS = re.compile("all [0-9,]+ (rows|reports)|the complete rows|the public rows")
 
 CLOSE = 2e-6  # of the scale of an array, or of a number that stands alone
 INLINE = 8  # numbers of an array that are kept one by one; of longer ones a few weighted sums are
@@ -104,6 +108,8 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Leaf]]:
         kind, parts = _parts(value)
         kept = {key: part for key, part in parts.items() if repr(part) != ADDED.get(key)}
         named = {key: part for key, part in kept.items() if key not in LEFT_OUT}
+        if ABOUT_ROWS.match(str(named.get("about"))):
+            del named["about"]
         yield from _mapping({"kind": kind, **named} if kind else named, name)
 
 

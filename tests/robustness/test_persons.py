@@ -308,6 +308,7 @@ def test_every_call_says_what_it_promises(name):
             continue
         result = call(given, budget=budget, ledger=ledger, random_state=0)
         assert (result.relation, result.n_priv, result.rows_per_person) == (relation, 300, k)
+        assert result._contents(0.95)[1][0] == ("Answers about", result.about)
         plain = {
             name: value for name, value in result.to_dict().items() if name != "rows_per_person"
         }
@@ -622,3 +623,87 @@ def test_a_number_of_rows_per_person_that_is_none_is_refused_in_words(k):
         budget=ZCDP(1.0),
         rows_per_person=k,
     )
+
+
+# ---- Rows that a person does not have: absent, in no count -----------------------------------------------------------
+
+STAYS = {"a": 0.5, "b": 0.3, "c": 0.2}
+PEOPLE = 2_500
+
+
+def full_table():
+    """One to four rows of each person, none of them with an empty cell."""
+    rng = np.random.default_rng(8)
+    who = np.repeat(np.arange(PEOPLE), 1 + np.arange(PEOPLE) % 4)
+    wards = rng.choice(list(STAYS), len(who), p=list(STAYS.values()))
+    days = rng.integers(0, 2, len(who))
+    return pd.DataFrame({"who": who, "ward": wards, "day": days, "x": rng.normal(size=len(who))})
+
+
+FULL = full_table()
+FEW = full_table()[:50].drop(columns="who")
+IN_WARDS = {"column": "ward", "keys": list(STAYS)}
+CROSSED = {"columns": ["ward", "day"], "keys": {"ward": list(STAYS), "day": [0, 1]}}
+
+
+def of_counts(result):
+    """Shares of all keys, the missing rows and their noise, and the rows in use."""
+    missing = [place for place, key in enumerate(result.keys) if "(missing)" in key]
+    used = float(result.n_priv) if result.rows_used is None else result.rows_used
+    noise = result.noise_std * max(len(missing), 1) ** 0.5
+    return result.share.sum(), result.counts[missing].sum(), noise, used
+
+
+def of_means(result):
+    """The same of a mean, whose report counts both kinds of rows in one cell."""
+    used = result.report.rows_used
+    if used is None:
+        return 1.0, result.report.missing[0], result._missing_std, result.n_priv
+    assert np.isnan(result.report.missing).all()
+    return 1.0, 0.0, result._missing_std, used[0]
+
+
+def of_groups(result):
+    """The same of groups of means, which have no group of missing cells."""
+    used = result.count[: len(STAYS)].sum()
+    noise = result.count_noise_std * (len(STAYS) + 1) ** 0.5
+    return 1.0, result.count[len(STAYS) :].sum(), noise, used
+
+
+def of_ranks(result):
+    """The same of quantiles, whose last edges are counted with all rows that have a value."""
+    (ranks,) = result.ranks
+    return 1.0, 0.0, ranks.total_std, ranks.total
+
+
+VERBS = {
+    "value_counts": (fpp.value_counts, IN_WARDS, of_counts),
+    "crosstab": (fpp.crosstab, CROSSED, of_counts),
+    "value_counts by": (fpp.value_counts, {**IN_WARDS, "by": "day", "groups": [0, 1]}, of_counts),
+    "describe": (
+        fpp.describe,
+        {"columns": ["x", "ward"], "x_pub": FEW},
+        lambda result: of_counts(result.top("ward")),
+    ),
+    "estimate_mean": (fpp.estimate_mean, {"columns": ["x"], "x_pub": FEW}, of_means),
+    "estimate_mean by": (
+        fpp.estimate_mean,
+        {"columns": ["x"], "x_pub": FEW, "by": "ward", "groups": list(STAYS)},
+        of_groups,
+    ),
+    "quantiles": (fpp.quantiles, {"columns": ["x"], "x_pub": FEW, "q": 0.5}, of_ranks),
+}
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("verb", VERBS)
+def test_rows_that_a_person_does_not_have_are_in_no_count(verb, k):
+    call, given, read = VERBS[verb]
+    result = call(FULL, person="who", rows_per_person=k, budget=ZCDP(0.5), **given)
+    share, missing, noise, used = read(result)
+    truth = np.minimum(FULL.groupby("who").size(), k).sum()
+    assert abs(share - 1.0) < 1e-9
+    assert abs(missing) < 5.0 * noise
+    assert abs(used - truth) < 5.0 * noise + 1e-6
+    assert result._contents(0.95)[1][0] == ("Answers about", result.about)
+    assert result.about.startswith(f"at most {k} row")

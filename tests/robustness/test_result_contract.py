@@ -22,7 +22,7 @@ from fastpubpriv.results import Reason
 from fastpubpriv.results.base import Result, Value, percent, plain
 from fastpubpriv.results.reasons import STATUSES
 
-ABSTRACT = {"Value", "Result", "LinearModel", "Mixture", "_Lists"}
+ABSTRACT = {"Value", "Result", "LinearModel", "Mixture", "OfCompleteRows", "_Lists"}
 
 
 def below(kind):
@@ -162,6 +162,17 @@ def test_a_summary_says_what_a_reader_must_know(name):
     trusted = dataclasses.replace(result, private=True)
     assert "NO:" not in trusted.summary()
     assert "NO:" not in trusted._repr_html_()
+
+
+@RESULTS
+def test_the_first_fact_says_what_the_answers_are_about(name):
+    result = made(name)
+    facts = result._contents(0.95)[1]
+    assert facts[0] == ("Answers about", result.about)
+    assert [label for label, _ in facts].count("Answers about") == 1
+    number = f"{result.n_priv:,}"
+    assert number in result.about
+    assert type(result).from_json(result.to_json()).about == result.about
 
 
 @EVERY

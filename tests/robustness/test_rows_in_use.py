@@ -267,7 +267,8 @@ def test_what_an_answer_is_about_is_its_first_fact():
         fpp.persons(VISITS[["id", "x"]], person="id", keep="mean"), x_pub=[10.0], budget=ZCDP(1)
     )
     assert means.about == "the mean of the rows of each of 2,500 persons"
-    assert fpp.estimate_mean(VISITS[["x"]], x_pub=[10.0], budget=ZCDP(1)).about == ""
+    plain = fpp.estimate_mean(VISITS[["x"]], x_pub=[10.0], budget=ZCDP(1))
+    assert plain.about == f"all {len(VISITS):,} rows"
 
 
 def heavy_visits(heavy, persons=1_000):

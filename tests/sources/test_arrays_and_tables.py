@@ -335,7 +335,7 @@ def test_labels_indexes_and_things_that_are_almost_tables(tmp_path):
     # Things that are almost tables.
     table = pa.table({"a": [1.0]})
     for source, words in (
-        (pd.Series(["x"]), "numeric"), (pl.Series(["x"]), "numeric"), (table.to_reader(), "read_all"),
+        (pd.Series(["x"]), "numeric"), (pl.Series(["x"]), "numeric"), (table.to_reader(), "from_stream"),
         (pd.DataFrame({"a": []}, dtype=float), "no rows"), (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
         (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
     ):  # fmt: skip

@@ -1,13 +1,16 @@
 """Pairs of CSV files of one dialect: both are read in one way, or the public file is refused before the debit."""
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import fastpubpriv as fpp
+from fastpubpriv import session
 from fastpubpriv.cli import main
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows
@@ -146,10 +149,92 @@ def test_cells_that_are_no_numbers_are_categories_as_in_the_private_file(tmp_pat
     assert texts_of_column(path, "day") == ("2024-01-31", 'say "a"')
 
 
-def test_the_content_of_the_private_file_is_never_refused(pair, tmp_path):
-    pair(with_flags)
-    (tmp_path / "q.csv").write_text("cost\n1\n2\n3\n")
-    assert fpp.estimate_mean("p.csv", x_pub="q.csv", columns=["cost"], **COMMON).n_priv == 4000
+OTHER_DIALECTS = [dialect for dialect, _ in REFUSED]
+
+
+@pytest.fixture
+def beside_a_plain_file(pair, tmp_path):
+    """A function that writes the private file p.csv in some dialect, and the public file q.csv in plain numbers."""
+
+    def written(dialect):
+        pair(dialect)
+        numbers = "".join(f"{number:.4f}\n" for number in NUMBERS[:200])
+        (tmp_path / "q.csv").write_text(f"cost\n{numbers}")
+
+    return written
+
+
+@pytest.mark.parametrize("dialect", OTHER_DIALECTS)
+def test_the_content_of_the_private_file_is_not_refused_nor_warned_about_before_the_release(
+    dialect, beside_a_plain_file
+):
+    beside_a_plain_file(dialect)
+    ways = [
+        (fpp.estimate_mean, {}),
+        (fpp.quantiles, {"q": 0.5}),
+        (fpp.describe, {}),
+        (fpp.estimate_gaussian, {"structure": "mean"}),
+    ]
+    for call, more in ways:
+        with warnings.catch_warnings(action="error"), session.rehearsal():
+            warnings.simplefilter("ignore", fpp.SeededNoiseWarning)
+            with pytest.raises(session.WouldPay):
+                call("p.csv", x_pub="q.csv", columns=["cost"], **more, **COMMON)
+
+
+VERBS = {
+    "estimate_mean": {},
+    "estimate_mean, bounds": {"bounds": (0.0, 100.0)},
+    "quantiles": {"q": 0.5},
+    "describe": {},
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_private_file_of_another_dialect_has_surely_more_missing_cells(verb, beside_a_plain_file):
+    call = getattr(fpp, verb.split(",")[0])
+
+    def reasons():
+        given = {"x_pub": "q.csv", "columns": ["cost"], **VERBS[verb], **COMMON}
+        return call("p.csv", **given).reasons
+
+    for dialect in (with_gaps, with_thousands, with_short_lines, with_inch_signs):
+        beside_a_plain_file(dialect)
+        assert "more_missing" in reasons(), dialect.__name__
+    beside_a_plain_file(plain)
+    assert "more_missing" not in reasons()
+
+
+def test_cells_that_are_missing_as_often_as_public_ones_are_no_reason(pair):
+    pair(with_gaps)
+    result = fpp.estimate_mean("p.csv", x_pub="q.csv", columns=["cost"], **COMMON)
+    assert abs(result.report.missing[0] - 4000 / 3) < 50
+    assert "more_missing" not in result.reasons
+
+
+def test_a_frame_has_the_missing_cells_that_its_owner_sees():
+    gaps = np.where(np.arange(4000) % 3 > 0, NUMBERS, np.nan)[:, None]
+    result = fpp.estimate_mean(gaps, x_pub=NUMBERS[:200, None].copy(), **COMMON)
+    assert "more_missing" not in result.reasons
+
+
+def test_rows_that_a_person_does_not_have_are_no_missing_cells(tmp_path):
+    path = tmp_path / "visits.csv"
+    lines = [f"{person},{number:.4f}" for person, number in enumerate(NUMBERS)]
+    path.write_text("\n".join(["who,cost", *lines, ""]))
+    asked = {"columns": ["cost"], "person": "who", "rows_per_person": 2}
+    public = pd.DataFrame({"cost": NUMBERS[:200]})
+    result = fpp.estimate_mean(path, x_pub=public, **asked, **COMMON)
+    assert "more_missing" not in result.reasons
+
+
+def test_the_command_says_that_more_cells_are_missing(beside_a_plain_file):
+    beside_a_plain_file(with_gaps)
+    files = ["--private", "p.csv", "--public", "q.csv", "--columns", "cost"]
+    found = CliRunner().invoke(main, ["mean", *files, "--rho", "1"])
+    assert found.exit_code == 0
+    assert "more_missing" in found.output
 
 
 def test_public_persons_are_read_in_the_same_dialect(tmp_path):

@@ -305,6 +305,7 @@ class _Lists(Result):
     min_weight: float  # minimum weight of the Gaussians to list
 
     _listed = ("scales", "counts")
+    _gaps = "; a missing number is in no bin"
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         """Return the fields of the entries by name, with one array per column; the first field is the entries themselves."""
