@@ -642,7 +642,7 @@ def full_table():
 
 FULL = full_table()
 FEW = full_table()[:50].drop(columns="who")
-IN_WARDS = {"column": "ward", "keys": list(STAYS)}
+IN_WARDS = {"columns": "ward", "keys": list(STAYS)}
 CROSSED = {"columns": ["ward", "day"], "keys": {"ward": list(STAYS), "day": [0, 1]}}
 
 
@@ -678,7 +678,7 @@ def of_ranks(result):
 
 VERBS = {
     "value_counts": (fpp.value_counts, IN_WARDS, of_counts),
-    "crosstab": (fpp.crosstab, CROSSED, of_counts),
+    "value_counts of two": (fpp.value_counts, CROSSED, of_counts),
     "value_counts by": (fpp.value_counts, {**IN_WARDS, "by": "day", "groups": [0, 1]}, of_counts),
     "describe": (
         fpp.describe,

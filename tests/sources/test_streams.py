@@ -88,7 +88,7 @@ def test_tables_in_memory_are_read(form):
 
 @pytest.mark.parametrize("form", TABLES)
 def test_persons_and_texts_of_tables_in_memory_are_read(form):
-    asked = {"column": "town", "keys": ["x", "y"], "person": "who", "rows_per_person": 3}
+    asked = {"columns": "town", "keys": ["x", "y"], "person": "who", "rows_per_person": 3}
     result = fpp.value_counts(TABLES[form](), budget=ZCDP(10), **asked)
     assert result.n_priv == 288
     assert abs(result.rows_used - 863) < 20
@@ -154,7 +154,7 @@ def test_a_stream_that_the_caller_vouches_for_is_read_once_for_all_calls():
     query = Query(TABLE)
     rows = vouched(query)
     means = fpp.estimate_mean(rows, **GIVEN)
-    counts = fpp.value_counts(rows, column="town", keys=["x", "y"], budget=ZCDP(10))
+    counts = fpp.value_counts(rows, columns="town", keys=["x", "y"], budget=ZCDP(10))
     persons = fpp.count_persons(rows, person="who", by="town", groups=["x", "y"], budget=ZCDP(10))
     few = {
         "person": "who",
