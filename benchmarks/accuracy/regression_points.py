@@ -47,6 +47,7 @@ FLOOR = 4.0
 MEDIAN_RATIO, HIGH_RATIO, HIGHEST_RATIO = 1.1, 1.3, 3.0
 WITHIN = 2.0
 OLD_MEAN, OLD_MEDIAN, OLD_LARGEST_MEDIAN = 1.5, 1.05, 1.5
+ROUNDING = 1e-9  # relative error of an excess
 PRIOR_STD = 2.5  # of standardized log-odds, for the fit to public rows alone (Gelman et al. 2008)
 # What two files of fits to the same rows have in common; they may differ in the tails.
 KEY = ("table", "loss", "n_pub", "budget", "draw")
@@ -351,8 +352,8 @@ def ratio(line: dict[str, Any]) -> float:
 
 
 def is_worse(line: dict[str, Any]) -> bool:
-    """Return whether a constant is better."""
-    return bool(line["excess"] > line["constant"])
+    """Return whether a constant is better, by more than rounding: a fit without slopes may be the same constant."""
+    return bool(line["excess"] > line["constant"] * (1.0 + ROUNDING))
 
 
 def held(lines: Lines, of: str, *, ok: bool) -> float:

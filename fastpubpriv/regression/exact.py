@@ -52,7 +52,10 @@ from fastpubpriv.regression.posterior import (
     Scores,
     average,
     constant_family,
+    kept_share,
     public_family,
+    public_point,
+    shrunk,
     start_family,
 )
 from fastpubpriv.regression.problem import (
@@ -747,20 +750,39 @@ class ExactStep:
         covariance = point.error_sq / self.radial.dim * self._inverse
         return Fitted(mean=self.start.mean + move, covariance=covariance, noise=covariance)
 
-    def _excess(self, point: Average, constant: FloatArray) -> LossExcess:
+    @property
+    def _tail_sq(self) -> float:
+        """Squared half of the expected part of the scores beyond their clip."""
+        tail = self.radial.pulled(self.radial.outer, np.ones(self.radial.dim)) / 2.0
+        return float(tail @ tail)
+
+    def _risk(self, point: Average) -> float:
+        """Expected squared distance of the best coefficients of the population from a point, within the clips."""
+        return point.error_sq + self.radial.dim * self.radial.sampling_std**2
+
+    def _shrunk(self, point: Average, constant: FloatArray) -> Average:
+        """Average, shrunk to the point of public rows by the part of its error that rows beyond the clips may hide."""
+        if self.vanishing:  # scores of classes are bounded: 3 of 612 held-out fits are worse than a constant, shrunk or not
+            return point
+        clipped = self.curvature.clipped / self.radial.dim
+        hidden = min(clipped / tuning.CLIPPED_SHARE, 1.0) * self._risk(point) + self._tail_sq
+        apart = point.mean - constant
+        share = kept_share(tuning.POINT_DOUBT * hidden, float(apart @ apart))
+        own = self.laws.own
+        if own is not None:
+            own = own.mapped(self.start.mean, self.curvature.power(0.5))
+        return shrunk(point, public_point(constant, own), share)
+
+    def _excess(self, averaged: Average, point: Average, constant: FloatArray) -> LossExcess:
         """Excess of the loss over the least one, at the point, at the public fit and at the `constant`, in its coordinates."""
-        root = self.curvature.power(0.5)
-        dim = self.radial.dim
-        tail = self.radial.pulled(self.radial.outer, np.ones(dim)) / 2.0
-        risk = point.error_sq + dim * self.radial.sampling_std**2
-        reported = root @ (self.laws.reported - self.start.mean)
-        public_sq = float(np.sum((point.mean - reported) ** 2))
-        constant_sq = float(np.sum((point.mean - constant) ** 2))
+        risk = self._risk(averaged)
+        reported = self.curvature.power(0.5) @ (self.laws.reported - self.start.mean)
+        public_sq = float(np.sum((averaged.mean - reported) ** 2))
+        constant_sq = float(np.sum((averaged.mean - constant) ** 2))
         unit = self.excess_unit
         heavy = self.radial.reason == Reason.HEAVY_TAIL
-        predicted = risk + float(tail @ tail)
         return LossExcess(
-            predicted=unit * predicted,
+            predicted=unit * (self._risk(point) + self._tail_sq),
             public=unit * (public_sq + risk),
             constant=unit * max(constant_sq - risk, 0.0),
             within_clip=heavy or self.curvature.clipped > 1.0,
@@ -776,8 +798,10 @@ class ExactStep:
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
         families = self._families
-        point = average(self._scores, families)
-        excess = self._excess(point, self._constant(point, families[-1]))
+        averaged = average(self._scores, families)
+        constant = self._constant(averaged, families[-1])
+        point = self._shrunk(averaged, constant)
+        excess = self._excess(averaged, point, constant)
         move, is_cut = self._move(point)
         mean = self.start.mean + move
         own = self.radial.functional(self.half)

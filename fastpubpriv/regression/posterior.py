@@ -12,13 +12,16 @@ and the sampling variance s^2 in each coordinate. A prior N(mu, A) of log weight
 and the posterior mean mu + A (A + C)^-1 (g - mu) and covariance A (A + C)^-1 C. The average weights these by the evidence (Hoeting
 et al. 1999, Bayesian model averaging). It stays at the start, returns to the public rows' own fit, or to a constant, by what the
 scores show, in each direction: where C is large the prior's mean remains.
+
+No C holds what a handful of rows beyond the clips would add. The average is shrunk to a point of public rows, between a constant
+and their own fit, by that doubt over its squared distance from the constant (James and Stein 1961, positive part).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg, special
@@ -153,6 +156,27 @@ def average(scores: Scores, families: Sequence[Family]) -> Average:
     for _ in range(tuning.POINT_PASSES - 1):
         point = _average_for(scores, families, point.mean)
     return point
+
+
+def kept_share(doubt_sq: float, distance_sq: float) -> float:
+    """Share of a distance that is kept beside a doubt about it, both squared: the positive part of James and Stein."""
+    return max(0.0, 1.0 - doubt_sq / max(distance_sq, 1.0 / LARGEST))
+
+
+def public_point(constant: FloatArray, own: Law | None) -> FloatArray:
+    """Public rows' own fit (D,), shrunk to the constant by its variance."""
+    if own is None:
+        return constant
+    apart = own.mean - constant
+    variance = float(np.trace(own.covariance))
+    return constant + kept_share(tuning.PUBLIC_DOUBT * variance, float(apart @ apart)) * apart
+
+
+def shrunk(point: Average, target: FloatArray, share: float) -> Average:
+    """Average at a share of the way from a target (D,); its expected error grows by the move."""
+    mean = target + share * (point.mean - target)
+    moved_sq = float(np.sum((mean - point.mean) ** 2))
+    return replace(point, mean=mean, error_sq=point.error_sq + moved_sq)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -159,6 +159,11 @@ BIAS_PRIORS = (10**-0.5, 10**0.5, 10**1.5, 10**2.5, 10**3.5)
 PUBLIC_PRIORS = (1.0, 4.0, 16.0)
 SLOPE_PRIORS = (0.0, 0.001, 0.01, 0.1)
 POINT_PASSES = 3  # of the average, whose errors depend on the step
+# Shrinkage of the point: share of the curvature beyond its clip from which all of the risk is in doubt; factors on that doubt and
+# on the variance of the public rows' own fit (`python -m benchmarks.accuracy --estimator regression_points`).
+CLIPPED_SHARE = 0.1
+POINT_DOUBT = 0.5
+PUBLIC_DOUBT = 3.0
 SIGNIFICANT = 4.0  # z-score of a significant value
 UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS = 3  # steps of the start

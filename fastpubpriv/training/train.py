@@ -229,8 +229,9 @@ def linear_regression(
     Then come the second moment of the private rows, and the sum of their scores at the start: a private count of the scores' norms
     chooses their clip, an outer piece of each score gives the direction of the tail's bias, and the bound on clipped parts widens
     the interval to that side. Intervals pool public rows if they agree. The coefficients are the average of three posteriors, about
-    the start, the public rows' own fit and a constant, weighted by how well each explains the sum of scores; the average's own
-    doubt is `predicted_excess`, and `reasons` has "fallback" if it allows an excess above the constant's. If few rows far out
+    the start, the public rows' own fit and a constant, weighted by how well each explains the sum of scores; as far as rows beyond
+    the clips leave it in doubt, it is shrunk to a point between the public rows' own fit and the mean of their labels. What doubt
+    remains is `predicted_excess`, and `reasons` has "fallback" if it allows an excess above the constant's. If few rows far out
     dominate, `reasons` has "heavy_tail" and intervals are wide. For a slope that is robust to such rows, use the Huber loss
     (`train`). With two public rows, "auto" uses these alone. With fewer than two for each coefficient there are only Newton steps.
     If too few of the public rows have labels for a fit of their own, they still show scales, as many rows as coefficients are

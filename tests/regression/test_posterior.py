@@ -11,12 +11,16 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regr
 from fastpubpriv.estimators.moments import RadialMean
 from fastpubpriv.regression import exact
 from fastpubpriv.regression.posterior import (
+    Average,
     Family,
     Law,
     Scores,
     average,
     constant_family,
+    kept_share,
     public_family,
+    public_point,
+    shrunk,
     start_family,
 )
 from fastpubpriv.results.models import TrainingResult
@@ -85,6 +89,31 @@ def test_the_prior_stays_where_noise_hides_the_scores():
     assert found.mean == pytest.approx([3.0, 3.0], abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("doubt_sq", "distance_sq", "kept"),
+    [(1.0, 4.0, 0.75), (0.0, 4.0, 1.0), (5.0, 4.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)],
+)
+def test_a_doubt_takes_its_share_of_a_distance(doubt_sq, distance_sq, kept):
+    assert kept_share(doubt_sq, distance_sq) == pytest.approx(kept)
+
+
+def test_the_public_fit_is_shrunk_to_the_constant_by_three_times_its_variance():
+    """From (1, 0) to (1, 6) with the variance 4 in all: 1 - 3 * 4 / 36 of the way."""
+    constant = np.array([1.0, 0.0])
+    own = Law(mean=np.array([1.0, 6.0]), covariance=np.diag([1.0, 3.0]))
+    assert public_point(constant, own) == pytest.approx([1.0, 4.0])
+    assert public_point(constant, None) is constant
+
+
+def test_the_move_of_a_shrunk_point_is_an_error():
+    """A quarter of the way from 4 to 0, and the square of that."""
+    found = shrunk(
+        Average(mean=np.array([4.0]), error_sq=2.0, weights=np.ones(1)), np.zeros(1), 0.75
+    )
+    assert found.mean == pytest.approx([3.0])
+    assert found.error_sq == pytest.approx(3.0)
+
+
 # ---- Regressions -----------------------------------------------------------------------------------------------------
 def gaussian(rng, n):
     x = rng.normal(size=(n, 4))
@@ -99,6 +128,12 @@ def heavy_tailed(rng, n):
 
 def labels_of_noise(rng, n):
     return rng.normal(size=(n, 4)), rng.normal(size=n)
+
+
+def far_columns(rng, n):
+    """Lognormal columns, of which a few rows have nearly all of the variance, and labels on the logarithm of one."""
+    x = rng.lognormal(sigma=2.0, size=(n, 3))
+    return x, 0.2 * np.log(x[:, 0]) + rng.standard_t(4, size=n)
 
 
 # [intercept, slopes] of the laws
@@ -262,6 +297,24 @@ def test_softmax_has_the_excess_that_its_scores_show():
     assert result.predicted_excess < result.public_excess < result.constant_excess < np.log(3.0)
 
 
+def worse_than_a_constant(cell, runs):
+    """Number of fits whose mean squared error is above that of the mean of the public labels."""
+    worse = 0
+    for seed in range(runs):
+        x, y = cell.law(np.random.default_rng([17, seed]), cell.n + cell.m)
+        fit = seeded(
+            linear_regression,
+            **split(x, y, cell.m),
+            budget=cell.budget,
+            random_state=seed,
+            threads=1,
+        )
+        risk = np.mean((y - fit.predict(x)) ** 2)
+        constant = np.mean((y - np.mean(y[: cell.m])) ** 2)
+        worse += risk > constant * (1.0 + 1e-9)
+    return worse
+
+
 # ---- Planted faults --------------------------------------------------------------------------------------------------
 def test_half_of_the_tail_in_the_value_is_found(monkeypatch):
     """Mean excess: .12; outer pieces of noise alone, times their ratio, take it beyond the constant's .9."""
@@ -293,6 +346,7 @@ def test_scores_without_the_error_of_the_curvature_are_found(monkeypatch):
     ],
 )
 def test_a_family_that_is_left_out_is_found(monkeypatch, cell, place, most):
+    monkeypatch.setattr(exact, "kept_share", lambda doubt_sq, distance_sq: 1.0)  # the average alone
     assert np.median(measured(cell, 40).excess) < most
     monkeypatch.setattr(
         exact,
@@ -302,3 +356,11 @@ def test_a_family_that_is_left_out_is_found(monkeypatch, cell, place, most):
         ),
     )
     assert np.median(measured(cell, 40).excess) > most
+
+
+def test_a_point_that_is_not_shrunk_is_found(monkeypatch):
+    """Of 40 fits to columns of which a few rows have the variance 5 are worse than a constant, and with the fault 28."""
+    cell = Cell(far_columns, 20, 2000, PureDP(1))
+    assert worse_than_a_constant(cell, 40) <= 12
+    monkeypatch.setattr(exact, "kept_share", lambda doubt_sq, distance_sq: 1.0)
+    assert worse_than_a_constant(cell, 40) >= 20
