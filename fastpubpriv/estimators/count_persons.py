@@ -48,11 +48,12 @@ from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.keys_of_persons import KeysOfPersons, keys_of_persons
 from fastpubpriv.sources.person_table import (
-    MORE_ROWS,
     MOST_ROWS,
     PersonRows,
+    in_words,
     name_of_persons,
     people_of_table,
+    shown_more,
 )
 from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.threads.guard import call_guarded
@@ -147,12 +148,6 @@ def size_cells(cells: int) -> int:
     return min(CELLS, math.ceil(math.log2(cells)) + 1)
 
 
-def shown_share(record: dict[str, Any]) -> str:
-    """Return the share of persons with more keys than count, and its interval, as text."""
-    share, *ends = (f"{100 * record[name]:.3g} %" for name in MORE_ROWS)
-    return f"{share} [{', '.join(ends)}] of them have more"
-
-
 def limit_of_choice(run: Session, distinct: KeysOfPersons, cells: int) -> KeyLimit:
     """Release the keys per person, and choose how many count."""
     counting = on_numbers(run, distinct.sizes[:, None])
@@ -168,7 +163,7 @@ def limit_of_choice(run: Session, distinct: KeysOfPersons, cells: int) -> KeyLim
     dropped = dropped_shares(most, len(sizes.counts))
     left_out = float(np.clip(dropped @ sizes.counts, 0.0, distinct.persons))
     left_out_std = sizes.noise_std * float(np.linalg.norm(dropped))
-    about = f"{about_some(most, distinct.persons)}; {shown_share(record)}"
+    about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', record)}"
     return KeyLimit(most, about, left_out, left_out_std, record[MANY_MORE])
 
 
@@ -176,7 +171,7 @@ def limit_of_caller(run: Session, distinct: KeysOfPersons, most: int) -> KeyLimi
     """Release how many persons have more keys than the caller lets count."""
     cost = run.account.allowance * MORE_SHARE
     more = release_with_more(run, distinct.sizes > most, cost, "persons with more keys")
-    about = f"{about_some(most, distinct.persons)}; {shown_share(more.record)}"
+    about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', more.record)}"
     left_out = float(np.clip(more.persons, 0.0, distinct.persons))
     return KeyLimit(most, about, left_out, more.noise_std, more.record[MANY_MORE])
 
@@ -188,8 +183,7 @@ def about_all(persons: int) -> str:
 
 def about_some(most: int, persons: int) -> str:
     """Return what is counted where at most this many keys of a person count."""
-    keys = "1 key" if most == 1 else f"{most} keys"
-    return f"at most {keys} of each of {persons:,} persons"
+    return f"at most {in_words(most, 'key')} of each of {persons:,} persons"
 
 
 def count_keys_of_persons(

@@ -16,6 +16,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.person_keys import PersonKeys
 from fastpubpriv.privacy.noise_quantiles import deviations
+from fastpubpriv.results.publishable import nearest_with_sum
 from fastpubpriv.session import Session
 from fastpubpriv.sources.person_table import MORE_ROWS, PersonRows
 from fastpubpriv.sources.row_types import Persons
@@ -65,10 +66,7 @@ class PersonSizes:
     @property
     def projected(self) -> FloatArray:
         """The nearest counts that are not negative and add up to the public number of persons."""
-        descending = np.sort(self.counts)[::-1]
-        excess = (np.cumsum(descending) - self.persons) / np.arange(1, len(descending) + 1)
-        level = float(excess[descending > excess][-1])
-        return np.asarray(np.maximum(self.counts - level, 0.0))
+        return nearest_with_sum(self.counts, self.persons)
 
     def used(self, most: FloatArray, counts: FloatArray) -> FloatArray:
         """Return how many rows or keys are used, over all persons in these cells, if `most` are the most of a person."""
