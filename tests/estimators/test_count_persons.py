@@ -305,7 +305,7 @@ def test_auto_chooses_by_the_noisy_sizes():
     assert result.keys_per_person in (4, 8)
     assert [each["name"] for each in result.releases] == ["keys per person", "persons by key"]
     assert result.releases[0]["keys_per_person"] == result.keys_per_person
-    assert "of them have more" in result.about
+    assert f"persons with more than {result.keys_per_person} keys: " in result.about
     assert result.spent == ZCDP(0.1)
 
 
@@ -381,3 +381,58 @@ def test_a_plan_has_the_noise_of_the_counts():
     assert few.details["count_std"] == pytest.approx(math.sqrt(8 / 0.2 * 64 / 63), rel=1e-6)
     refused = {"cells": 12, "keys_per_person": 0, "n_priv": 400, "budget": ZCDP(0.1)}
     raises(InputError, "keys_per_person", fpp.plan, "count_persons", **refused)
+
+
+# ---- differences and ratios of two keys -----------------------------------------------------------------------------
+def share_held(comparisons, truth_of_both):
+    """Share of the comparisons whose interval holds the truth."""
+    return np.mean([bool(each.lower[0] <= truth_of_both <= each.upper[0]) for each in comparisons])
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.1), PureDP(5)], ids=["zcdp", "pure"])
+@pytest.mark.parametrize("most", [10, 1], ids=["all keys", "one key"])
+def test_differences_and_ratios_of_these_persons_hold_the_truth(budget, most):
+    """Ward 0 has most persons; where one key of each counts, two thirds of a count may be left out."""
+    table = visits(600)
+    table.loc[::2, "ward"] = 0
+    found = [counted(table, budget, keys_per_person=most) for _ in range(200)]
+    many, few = truth(table)[[0, 3]]
+
+    assert share_held([each.difference(0, 3) for each in found], many - few) >= 0.93
+    assert share_held([each.ratio(0, 3) for each in found], many / few) >= 0.93
+    if most == 10:  # no wider than they must be
+        assert share_held([each.difference(0, 3) for each in found], many - few) <= 0.99
+
+
+def test_a_difference_of_these_persons_has_independent_errors():
+    result = counted(visits(), ZCDP(0.1))
+    width = result.difference(0, 1, 0.9)
+    assert width.correlation == 0.0
+    assert "their errors are independent" in width.summary()
+    expected = 2 * 1.644854 * math.sqrt(2) * result.noise_std
+    assert width.upper[0] - width.lower[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_difference_of_the_population_is_the_widest_as_persons_share_keys():
+    """The two wards have the same patients in half of the samples, and no patient in common in the others."""
+    rng = np.random.default_rng(0)
+    held = []
+    for draw in range(200):
+        first = np.flatnonzero(rng.random(500) < 0.4)
+        second = first if draw % 2 else rng.permutation(500)[: rng.binomial(500, 0.4)]
+        wards = np.repeat([0, 1], [len(first), len(second)])
+        table = pd.DataFrame({"patient": np.append(first, second), "ward": wards})
+        everyone = pd.DataFrame({"patient": np.arange(500), "ward": 2})
+        result = counted(pd.concat([table, everyone]), ZCDP(5), groups=[0, 1, 2])
+        answer = result.difference(0, 1, of="population")
+        assert answer.correlation is None
+        held.append(bool(answer.lower[0] <= 0.0 <= answer.upper[0]))
+    assert np.mean(held) >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"b": 11}, "no key is called '11'"), ({"b": 0}, "two different"), ({"of": "rows"}, "of")],
+)
+def test_bad_comparisons_are_refused_in_words(options, words):
+    raises(InputError, words, counted(visits(), ZCDP(1)).difference, **{"a": 0, "b": 1, **options})
