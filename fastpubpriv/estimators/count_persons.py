@@ -18,7 +18,6 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, KeysPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.person_sizes import (
-    CELLS,
     CHOICE_SHARE,
     MANY_MORE,
     MORE_SHARE,
@@ -58,6 +57,7 @@ from fastpubpriv.sources.person_table import (
 from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.threads.guard import call_guarded
 
+MOST_LIMIT = 2048  # largest number of keys below all of them that "auto" chooses
 ALL_KEYS = 8  # keys up to which all of a person's count: noise of sqrt(8) cells at most
 UNREADABLE = "x_priv cannot be read: are its columns those that it was opened with?"
 
@@ -107,7 +107,7 @@ class KeyPlan:
     @property
     def side_cells(self) -> int:
         """Number of cells that are released about the keys of persons, at most."""
-        return size_cells(self.cells) if self.limit is None else 1
+        return len(sizes_of_keys(self.cells)) if self.limit is None else 1
 
     def check(self, spending: Spending, persons: int) -> None:
         """Raise unless there is a noise grid for each number of keys that may count."""
@@ -120,11 +120,18 @@ class KeyPlan:
             spending.part(self.side_share).grid(kind, self.side_cells, persons)
 
 
+def sizes_of_keys(cells: int) -> FloatArray:
+    """Return the largest number of keys of each cell of persons, 1, 2, 3, 4, 6, 8, 11, 16, ...: two cells an octave."""
+    octaves = math.log2(2 * MOST_LIMIT)
+    ends = np.unique(np.rint(2.0 ** (np.arange(2.0 * octaves) / 2.0)))
+    return np.append(ends[ends < cells], min(cells, 2 * MOST_LIMIT))
+
+
 def limits_tried(cells: int) -> FloatArray:
-    """Return the numbers of keys that "auto" chooses from: 1, 2, 4, ... below half of all keys, and unless these are many all."""
-    powers = np.ldexp(1.0, np.arange(CELLS))
-    below = powers[2 * powers < cells]
-    return below if cells > 2 * powers[-1] else np.append(below, float(cells))
+    """Return the numbers of keys that "auto" chooses from: `sizes_of_keys` below half of all keys, and all if these are few."""
+    ends = sizes_of_keys(cells)
+    below = ends[(2.0 * ends < cells) & (ends <= MOST_LIMIT)]
+    return below if cells > 2 * MOST_LIMIT else np.append(below, float(cells))
 
 
 def best_limit(sizes: PersonSizes, cells: int, spending: Spending) -> int:
@@ -136,31 +143,27 @@ def best_limit(sizes: PersonSizes, cells: int, spending: Spending) -> int:
     return int(tried[np.argmin(np.square(noise) + np.square(lost / cells))])
 
 
-def dropped_shares(most: int, cells: int) -> FloatArray:
+def dropped_shares(most: int, sizes: FloatArray, cells: int) -> FloatArray:
     """Return the largest share of the keys of a person in each cell of sizes that does not count, if `most` do."""
-    shares = np.maximum(1.0 - most / np.ldexp(1.0, np.arange(cells)), 0.0)
-    shares[-1] = 1.0 if cells == CELLS else shares[-1]  # a cell without an end
+    shares = np.maximum(1.0 - most / sizes, 0.0)
+    if sizes[-1] < cells:  # a cell without an end
+        shares[-1] = 1.0
     return shares
-
-
-def size_cells(cells: int) -> int:
-    """Return the number of cells 1, 2, 3-4, ... that hold the numbers of keys of a person."""
-    return min(CELLS, math.ceil(math.log2(cells)) + 1)
 
 
 def limit_of_choice(run: Session, distinct: KeysOfPersons, cells: int) -> KeyLimit:
     """Release the keys per person, and choose how many count."""
     counting = on_numbers(run, distinct.sizes[:, None])
     cost = run.account.allowance * CHOICE_SHARE
-    sizes = release_sizes(counting, size_cells(cells), cost, "keys per person")
+    sizes = release_sizes(counting, sizes_of_keys(cells), cost, "keys per person")
     most = best_limit(sizes, cells, run.account.spending.part(1 - CHOICE_SHARE))
     run.log[-1] |= {"keys_per_person": most}
     if most == cells:
         return KeyLimit(most, about_all(distinct.persons))
-    record = sizes.with_more(most.bit_length() - 1)
+    record = sizes.with_more(int(np.searchsorted(sizes.most, most)))
     run.log[-1] |= record
     # A person with d keys loses d - m of them: in a given key, as many persons as these shares of persons at most.
-    dropped = dropped_shares(most, len(sizes.counts))
+    dropped = dropped_shares(most, sizes.most, cells)
     left_out = float(np.clip(dropped @ sizes.counts, 0.0, distinct.persons))
     left_out_std = sizes.noise_std * float(np.linalg.norm(dropped))
     about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', record)}"
@@ -239,8 +242,8 @@ def count_persons(
         Public rows; the keys of a column that `groups` does not list are its distinct public values.
     keys_per_person : int or "auto"
         Most keys of a person that count, 1 to 4096, chosen as if at random; from half of all keys on all count, since they cost as
-        much. "auto" takes all of up to 8; of more, a sixteenth of the budget counts persons with 1, 2, 3-4, ... keys to choose.
-        Below half of all keys, a given number spends 1/64 on how many persons have more.
+        much. "auto" takes all of up to 8; of more, a sixteenth of the budget counts persons with 1, 2, 3, 4, 5-6, 7-8, 9-11, ...
+        keys to choose. Below half of all keys, a given number spends 1/64 on how many persons have more.
     {ledger, random_state, threads, progress}
 
     Returns

@@ -18,6 +18,7 @@ from fastpubpriv.estimators.person_sizes import (
     MANY_MORE,
     MORE_SHARE,
     PersonSizes,
+    powers_of_two,
     release_sizes,
     release_with_more,
 )
@@ -314,7 +315,9 @@ class RowsChoice:
         """Debit; return the number of rows with the least predicted error of a mean."""
         with self.run.paid():
             cost = self.run.account.allowance
-            self.sizes = sizes = release_sizes(self.run, CELLS, cost, "rows per person")
+            self.sizes = sizes = release_sizes(
+                self.run, powers_of_two(CELLS), cost, "rows per person"
+            )
             rows_used = np.maximum(sizes.used(sizes.most, sizes.shrunk), 1.0)
             rows_of_all = float(sizes.typical @ sizes.shrunk)
             self.shares_used = rows_used / max(rows_of_all, float(rows_used[-1]))

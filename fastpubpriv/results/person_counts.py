@@ -120,7 +120,7 @@ class PersonCounts(Result):
         if of == "population":
             share = np.clip(self.share, 0.0, 1.0)
             variance += self.n_priv * share * (1.0 - share)
-        return np.sqrt(variance)
+        return np.asarray(np.sqrt(variance))
 
     def difference(
         self, a: Any, b: Any, level: float = LEVEL, *, of: str = "persons"
