@@ -13,6 +13,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_planted_fault_a_count_on_top_of_the_whole_budget_is_caught",
         "a count of persons with more rows than others": "test_rows_left_out.py"
         "::test_planted_fault_a_count_relative_to_other_persons_is_caught",
+        "a sum of each person that is a mean": "test_pairs_of_persons.py"
+        "::test_planted_fault_a_sum_that_is_a_mean_is_caught",
+        "rows of persons that agree in half of their hashes": "test_rows_of_persons.py"
+        "::test_planted_fault_rows_that_agree_in_half_of_their_bits_are_caught",
         "an array in the order of the source beside persons": "test_arrays_beside_persons.py"
         "::test_planted_fault_an_array_beside_persons_is_caught",
         "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",

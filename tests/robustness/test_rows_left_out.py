@@ -1,5 +1,6 @@
 """Persons with more rows than are used: counted by a 64th of the budget of each call with a given number of rows."""
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -206,3 +207,40 @@ def test_planted_fault_a_count_relative_to_other_persons_is_caught(monkeypatch):
     monkeypatch.setattr(person_table, "_of_bucket", relative)
     with pytest.raises(ReplayError, match="sensitivity"):
         replayed()
+
+
+@pytest.mark.parametrize(
+    "change", [{"random_state": 1}, {"bounds": (50.0, 60.0)}], ids=["seed", "bounds"]
+)
+def test_warnings_as_errors_debit_nothing(change):
+    ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
+    asked = {"x_pub": pd.DataFrame({"x": [0.0, 1.0, 2.0]}), "person": "id", "rows_per_person": 2}
+    with warnings.catch_warnings(action="error"), pytest.raises(UserWarning):
+        fpp.estimate_mean(visits(100), **asked, **change, budget=ZCDP(0.5), ledger=ledger)
+    assert ledger.entries == ()
+
+
+def test_each_warning_is_given_once():
+    asked = {"x_pub": pd.DataFrame({"x": [0.0, 1.0, 2.0]}), "person": "id", "rows_per_person": 2}
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        fpp.estimate_mean(visits(100), **asked, random_state=1, budget=ApproxDP(1, 0.5))
+    texts = [str(each.message) for each in caught]
+    assert len(texts) == len(set(texts)) >= 2
+    assert {each.filename for each in caught} == {__file__}
+
+
+def test_the_debit_of_a_call_that_fails_stays():
+    """An error after the first pass began: the budget is spent, and nothing is said of the persons."""
+
+    @user_level.user_level
+    def failing(x_priv, *, budget, ledger=None, random_state=None):
+        rows = user_level.session.open_rows(x_priv)[0]
+        asked = user_level.session.asked(ledger, random_state, None, False)
+        run = user_level.session.start("failing", rows, budget, draws=1, **asked)
+        with run.paid():
+            raise RuntimeError("lost")
+
+    ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
+    with pytest.raises(RuntimeError, match="lost"):
+        failing(visits(10), person="id", rows_per_person=2, budget=ZCDP(0.5), ledger=ledger)
+    assert ledger.spent == ZCDP(0.5).cost
