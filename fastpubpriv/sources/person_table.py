@@ -305,55 +305,58 @@ def _radix_order(keys: Marks) -> IntArray:
     return order
 
 
-def _settled(order: IntArray, leading: Marks, full: Marks, *keys: Marks) -> IntArray:
-    """Return an order by `leading`, once rows that agree in it but not in `full` are sorted by keys, the last one first."""
-    ordered = leading[order]
-    alike = ordered[1:] == ordered[:-1]
-    rest = full[order]
-    unlike = alike & (rest[1:] != rest[:-1])
-    if not unlike.any():
-        return order
-    run = np.append(0, np.cumsum(~alike))
-    mixed = np.zeros(run[-1] + 1, dtype=bool)
-    mixed[run[1:][unlike]] = True
-    within = mixed[run]
-    rows = order[within]
-    settled = order.copy()
-    settled[within] = rows[np.lexsort((*(key[rows] for key in keys), run[within]))]
-    return settled
+class OrderedRows(NamedTuple):
+    """Rows in the order of the hash of their person, then of their content: their numbers, and these hashes."""
+
+    order: IntArray
+    mark: Marks
+    content: Marks
 
 
-def _order(mark: Marks, content: Marks) -> IntArray:
-    """Return the stable order of rows by the hash of their person, then by that of their content."""
+def _ordered(mark: Marks, content: Marks) -> OrderedRows:
+    """Return the rows in their stable order."""
     # Half of the bits of both first. Where these agree all bits decide, so that rows which are no copies are none.
     half = np.uint64(32)
-    halves = (mark >> half << half) | (content >> half)
-    order = _settled(_radix_order(halves), halves, content, content, mark)
-    return _settled(order, mark >> half, mark, content, mark)
+    order = _radix_order((mark >> half << half) | (content >> half))
+    marks = mark[order]
+    contents = content[order]
+    between_marks = marks[1:] ^ marks[:-1]
+    between_contents = contents[1:] ^ contents[:-1]
+    alike = between_marks >> half == 0
+    unlike = (between_marks != 0) | ((between_contents >> half == 0) & (between_contents != 0))
+    unlike &= alike
+    if unlike.any():
+        run = np.append(0, np.cumsum(~alike))
+        mixed = np.zeros(run[-1] + 1, dtype=bool)
+        mixed[run[1:][unlike]] = True
+        within = np.flatnonzero(mixed[run])
+        settled = within[np.lexsort((contents[within], marks[within], run[within]))]
+        for numbers in (order, marks, contents):
+            numbers[within] = numbers[settled]
+    return OrderedRows(order, marks, contents)
 
 
 def _of_bucket(bucket: Bucket, k: int) -> ChosenRows:
     """Return at most k rows of each person of a bucket; row order only breaks ties of equal rows."""
-    order = _order(bucket.mark, bucket.content)
-    ordered_mark = bucket.mark[order]
-    ordered_content = bucket.content[order]
+    rows = _ordered(bucket.mark, bucket.content)
+    order = rows.order
     begins = np.ones(len(order), dtype=bool)
-    begins[1:] = ordered_mark[1:] != ordered_mark[:-1]
+    begins[1:] = rows.mark[1:] != rows.mark[:-1]
     copy = ~begins
-    copy[1:] &= ordered_content[1:] == ordered_content[:-1]
+    copy[1:] &= rows.content[1:] == rows.content[:-1]
     if copy.any():
         # Each copy of a row gets a distinct hash; otherwise frequent values of a person would be selected as rarely as others.
         at = np.arange(len(order))
         number = at - np.maximum.accumulate(np.where(copy, 0, at))
-        distinct = hash_of_numbers(ordered_content + number.astype(np.uint64) * _COPY)
-        order = order[_order(ordered_mark, np.where(copy, distinct, ordered_content))]
+        distinct = hash_of_numbers(rows.content + number.astype(np.uint64) * _COPY)
+        order = order[_ordered(rows.mark, np.where(copy, distinct, rows.content)).order]
     begin = np.flatnonzero(begins)
     sizes = np.diff(np.append(begin, len(order)))
-    rows = np.full((len(begin), k), -1, dtype=np.int64)
+    places = np.full((len(begin), k), -1, dtype=np.int64)
     for j in range(min(k, int(sizes.max(initial=0)))):
         has_one = np.flatnonzero(sizes > j)
-        rows[has_one, j] = bucket.place[order[begin[has_one] + j]]
-    return ChosenRows(rows.reshape(-1), sizes > k)
+        places[has_one, j] = bucket.place[order[begin[has_one] + j]]
+    return ChosenRows(places.reshape(-1), sizes > k)
 
 
 def _whole(records: Iterator[Bucket]) -> Iterator[Bucket]:
