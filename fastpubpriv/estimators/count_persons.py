@@ -57,7 +57,7 @@ from fastpubpriv.sources.person_table import (
 from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.threads.guard import call_guarded
 
-MOST_LIMIT = 2048  # largest number of keys below all of them that "auto" chooses
+MOST_LIMIT = MOST_ROWS // 2  # largest number of keys below all of them that "auto" chooses
 ALL_KEYS = 8  # keys up to which all of a person's count: noise of sqrt(8) cells at most
 UNREADABLE = "x_priv cannot be read: are its columns those that it was opened with?"
 
