@@ -58,8 +58,9 @@ keep : "row", "mean" or "sum", optional
     alike, others are of persons already. "row", which `rows_per_person` implies: rows.
 rows_per_person : int or "auto", optional
     With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is
-    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it. Rows that a person does not have are
-    in no count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
+    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it, and a given k spends 1/64 on how many
+    persons have more rows: reason "rows_left_out" if surely more than 2 % do. Rows that a person does not have are in no count; a
+    method that cannot tell them from rows at a center refuses k > 1 before the debit.
 ledger : Ledger, optional
     Debited before the first read, by what `budget` says is spent.
 random_state : None or int

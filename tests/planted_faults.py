@@ -9,6 +9,14 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_keys_that_a_person_has_twice_are_caught_by_all_neighbors",
         "a cell for the padding of persons' keys": "test_count_persons.py::test_padding_in_a_cell_is_caught_by_all_neighbors",
         "cells of unlisted keys that are not charged": "test_count_persons.py::test_planted_faults_are_caught_by_replays",
+        "a count of persons with more rows on top of the whole budget": "test_rows_left_out.py"
+        "::test_planted_fault_a_count_on_top_of_the_whole_budget_is_caught",
+        "a count of persons with more rows than others": "test_rows_left_out.py"
+        "::test_planted_fault_a_count_relative_to_other_persons_is_caught",
+        "a sum of each person that is a mean": "test_pairs_of_persons.py"
+        "::test_planted_fault_a_sum_that_is_a_mean_is_caught",
+        "rows of persons that agree in half of their hashes": "test_rows_of_persons.py"
+        "::test_planted_fault_rows_that_agree_in_half_of_their_bits_are_caught",
         "an array in the order of the source beside persons": "test_arrays_beside_persons.py"
         "::test_planted_fault_an_array_beside_persons_is_caught",
         "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",

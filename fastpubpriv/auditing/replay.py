@@ -8,16 +8,17 @@ sensitivity.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv.errors import BudgetError, ReplayError
-from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.privacy import ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.budgets import Composition
 from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.release.transcript import Prepaid, ReleaseRecord, Transcript, recording
 from fastpubpriv.sources import Rows
 
@@ -83,7 +84,8 @@ def record_replay(
     x_priv, x_neighbor : anything that `run` accepts
         Two data sets that differ in one row.
     budget : ZCDP, ApproxDP or PureDP
-        The budget that `run` passes to the estimator.
+        The budget that `run` passes to the estimator. A call that divides it among several accounts is checked account by account,
+        and their parts may add up to the budget.
     pieces : int, optional
         If given, also replay on the rows of the array `x_priv` in chunks of this size: the queries must return the same integers.
         `run` is then called with `Rows`.
@@ -146,9 +148,57 @@ def record_replay(
             )
     if pieces is not None:
         _check_pieces(run, x_priv, pieces, recorded, result)
+    pairs = list(zip(recorded.calls, replayed.calls, strict=True))
+    reports = []
+    for account, paid in enumerate(_prices(recorded, budget)):
+        own = [(one, other) for one, other in pairs if one.account == account]
+        reports.append(_account_report(own, paid))
+    if fingerprint(result) != fingerprint(result_neighbor):
+        raise ReplayError(
+            "the results differ although every released value was the same: private data leaked past release"
+        )
+    return _together(reports, budget)
+
+
+def _prices(recorded: Transcript, budget: Budget) -> list[Budget]:
+    """Return what each account may spend: a single one the budget, each of several what it has debited of the budget."""
+    debited = [price for _, price, _ in recorded.accounts if isinstance(price, Budget)]
+    if len(debited) < 2:
+        return [budget]
+    total = Cost.zero(type(budget))
+    for price in debited:
+        total += cost_in(type(budget), price)
+    if any(amount > most for amount, most in zip(total.amounts, budget.amounts, strict=True)):
+        raise ReplayError("the declared costs of the releases exceed the budget")
+    return debited
+
+
+def _together(reports: list[ReplayReport], budget: Budget) -> ReplayReport:
+    """Return the report of all accounts, whose costs add up; in (epsilon, delta) units differ: that of the most expensive one."""
+    calls = sum(report.calls for report in reports)
+    if isinstance(budget, ApproxDP):
+        most = max(reports, key=_expense)
+        return replace(most, calls=calls)
+    pair = declared = allowance = Fraction(0)
+    for report in reports:
+        pair += report.pair_cost
+        declared += report.declared_cost
+        allowance += report.allowance
+    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance)
+
+
+def _expense(report: ReplayReport) -> tuple[Fraction, Fraction]:
+    """Key that orders reports by cost."""
+    return report.pair_cost, report.declared_cost
+
+
+def _account_report(
+    pairs: list[tuple[ReleaseRecord, ReleaseRecord]], budget: Budget
+) -> ReplayReport:
+    """Compare the releases of one account and check them against its budget."""
     # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs as much as its most expensive block.
     blocks: dict[tuple[int, ...], list[tuple[ReleaseRecord, ReleaseRecord]]] = {}
-    for one, other in zip(recorded.calls, replayed.calls, strict=True):
+    for one, other in pairs:
         if one.block != other.block:
             raise ReplayError(f"release {one.name!r}: the block of rows depends on private rows")
         blocks.setdefault(one.block, []).append((one, other))
@@ -161,16 +211,11 @@ def record_replay(
         raise ReplayError(
             f"blocks {moved} both saw the replaced row: blocks of rows must be disjoint"
         )
-    draws = sum(call.event.draws for call in recorded.calls)
-    reports = [
-        _block_report(calls, budget, draws, len(recorded.calls))
-        for calls in blocks.values() or [[]]
-    ]
-    if fingerprint(result) != fingerprint(result_neighbor):
-        raise ReplayError(
-            "the results differ although every released value was the same: private data leaked past release"
-        )
-    return max(reports, key=lambda report: (report.pair_cost, report.declared_cost))
+    draws = sum(one.event.draws for one, _ in pairs)
+    reports = []
+    for calls in blocks.values() or [[]]:
+        reports.append(_block_report(calls, budget, draws, len(pairs)))
+    return max(reports, key=_expense)
 
 
 def _check_pieces(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import fastpubpriv as fpp
@@ -168,6 +169,36 @@ def require_pairs(settings: Named) -> None:
         refuse(odd, f"--{option} takes two names with a comma between them, such as north,south")
 
 
+def lists_of(names: Sequence[str] | None, given: Any) -> list[Any]:
+    """Return the list of groups or keys that options give, or None, for each column."""
+    if isinstance(given, Mapping):
+        return [given.get(name) for name in names or ()]
+    return [None if len(names or ()) > 1 else given] if names else []
+
+
+def require_listed(settings: Named, lists: Sequence[Any], what: str) -> None:
+    """Raise InputError, before anything is spent, if what is compared is no group, or key, of the lists of all columns."""
+    from fastpubpriv.results.by_key import MISSING, OTHER
+    from fastpubpriv.results.comparisons import label_of
+
+    if any(names is None for names in lists):
+        return  # those of the public rows
+    levels = [[*map(label_of, names)] for names in lists]
+    if what == "key":
+        levels = [[*labels, OTHER, MISSING] for labels in levels]
+    names = [", ".join(parts) for parts in product(*levels)]
+    require_names(settings, [*names, OTHER] if what == "group" else names, what)
+
+
+def require_names(settings: Named, names: Sequence[str], what: str) -> None:
+    """Raise InputError, before anything is spent, if what is compared is none of these names."""
+    from fastpubpriv.results.comparisons import named_pair
+
+    for option in COMPARISONS.split():
+        if settings[option] is not None:
+            named_pair(names, *options.pair_of(settings[option]), what)
+
+
 @estimator("estimate_mean", "Private mean of {n:,} rows", progress=COMPARISONS)
 def mean(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows in any unit and of any shape, from one public row or more.
@@ -191,8 +222,10 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     """
     require_pairs(settings)
     if name_groups(settings, arguments):
+        require_listed(settings, lists_of(settings["by"], arguments["groups"]), "group")
         return
     n_pub, dim = opened.public.shape
+    require_names(settings, opened.private.columns or [f"x{j}" for j in range(dim)], "column")
     if arguments["clipping"] != "gaussian" or any(
         settings[name] is not None for name in ("covariance", "variance")
     ):
@@ -240,6 +273,7 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     compared = any(settings[option] is not None for option in COMPARISONS.split())
     grouped = name_groups(settings, arguments)
     refuse(compared and not grouped, "--difference and --ratio of quantiles belong to --by")
+    require_listed(settings, lists_of(settings["by"], arguments["groups"]), "group")
 
 
 @estimator(
@@ -380,9 +414,20 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     name_groups(settings, arguments)
     arguments["keys"] = by_name("keys", arguments["keys"])
     arguments["bins"] = number_of_bins(by_name("bins", arguments["bins"]))
+    groups = lists_of(settings["by"], arguments["groups"])
+    keys = lists_of(settings["columns"] or ("the only column",), arguments["keys"])
+    if arguments["bins"] is None:
+        require_listed(settings, [*groups, *keys], "key")
 
 
-@estimator("count_persons", "Persons by key", by_path=True, x_priv="private_path", person="person")
+@estimator(
+    "count_persons",
+    "Persons by key",
+    by_path=True,
+    x_priv="private_path",
+    person="person",
+    progress=COMPARISONS,
+)
 def persons(opened: Any, settings: Named, arguments: Named) -> None:
     """How many different persons have a row of each value of a column, or of each combination of values of several.
 
@@ -392,8 +437,11 @@ def persons(opened: Any, settings: Named, arguments: Named) -> None:
     by : A,B,..., required :: Columns whose cells are the key of a row.
     {groups}
 
-    $ fastpubpriv persons --private visits.parquet --person patient --by ward --groups north,south --rho 0.1
+    $ fastpubpriv persons --private visits.parquet --person patient --by ward --groups north,south \\
+        --difference north,south --rho 0.1
     $ fastpubpriv persons --private visits.parquet --person patient --by ward,month --groups ward=north,south \\
         --groups month=1,2,3 --rho 0.1 --json out.json
     """
+    require_pairs(settings)
     name_groups(settings, arguments)
+    require_listed(settings, lists_of(settings["by"], arguments["groups"]), "key")

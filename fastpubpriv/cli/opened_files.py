@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
+
+from fastpubpriv.cli.options import name_of
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
@@ -18,14 +22,12 @@ from fastpubpriv.sources.open import (
     require_numbers,
     schema_of_file,
 )
-from fastpubpriv.sources.person_table import table_of_persons
+from fastpubpriv.sources.person_table import stand_in, table_of_persons
 from fastpubpriv.sources.public_csv import public_table, refuse_other_numerals
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
 
-UNSAID = (
-    "say what stands for a person: --keep mean (each counts once), --keep sum (totals), --rows-per-person 1 (one row of each, as "
-    "if at random), 3, or auto"
-)
+# An argument in an error text, with its value if there is one.
+_ARGUMENT = re.compile(r"\b(person|keep|rows_per_person)=(?:(['\"]?)(\w+)\2)?")
 Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
@@ -201,19 +203,18 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     private = settings["private_path"]
     public = settings.get("public_path")
     person = settings.get("person")
+    if person is not None:
+        unnamed = "--person names a column, and .npy files have none: save a table"
+        refuse(not is_table(private), unnamed)
+        if "keep" not in settings:  # the function finds the persons itself
+            return private, public
+        both = (
+            "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
+        )
+        refuse(settings.get("join_quoted_lines", False), both)
+    keep, k = _stand_in(person, settings.get("keep"), settings.get("rows_per_person"))
     if person is None:
-        refuse(settings.get("keep") is not None, "--keep belongs to --person")
-        more = settings.get("rows_per_person") not in (None, 1)
-        refuse(more, "--rows-per-person belongs to --person")
         return private, public
-    refuse(not is_table(private), "--person names a column, and .npy files have none: save a table")
-    if "keep" not in settings:  # the function finds the persons itself
-        return private, public
-    both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
-    refuse(settings.get("join_quoted_lines", False), both)
-    keep = settings["keep"] or "row"
-    refuse(keep == "row" and settings["rows_per_person"] is None, UNSAID)
-    k = settings["rows_per_person"] or 1
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
     several = (
         k == 1
@@ -224,6 +225,21 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     return table_of_persons(private, person, keep, k), table_of_persons(
         public, person, keep, 1
     ) if several else public
+
+
+def _stand_in(person: Any, keep: Any, rows_per_person: Any) -> tuple[str, Any]:
+    """Return what `stand_in` does; its error names options in place of arguments."""
+    try:
+        return stand_in(person, keep, rows_per_person)
+    except InputError as error:
+        raise click.UsageError(_ARGUMENT.sub(_option, str(error))) from None
+
+
+def _option(argument: re.Match[str]) -> str:
+    """Return the option of an argument in a text: "--keep mean" of "keep='mean'"."""
+    name, _, value = argument.groups()
+    option = name_of(name)
+    return option if value is None else f"{option} {value}"
 
 
 def public_source(source: Any, names: Any, joined: bool) -> Any:

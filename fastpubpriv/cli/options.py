@@ -375,6 +375,12 @@ def imported_parameters(function: str) -> dict[str, Parameter]:
     return parameters
 
 
+def pair_of(parts: Sequence[str]) -> tuple[str, str]:
+    """Return the two names that are compared, each in as many parts as a key has columns."""
+    half = len(parts) // 2
+    return ", ".join(parts[:half]), ", ".join(parts[half:])
+
+
 def name_of(parameter: str) -> str:
     """Return the option of a parameter: `--gap` for `pub_priv_gap`."""
     return "--" + NAMES.get(parameter, parameter).removesuffix("_path").replace("_", "-")

@@ -333,14 +333,12 @@ def comparisons_of(result: Shown, settings: dict[str, Any]) -> list[Comparison]:
         parts = settings.get(kind)
         if parts is None:
             continue
-        if isinstance(result, CountResult):
+        if isinstance(result, CountResult | PersonCounts):
             names: Any = [key[0] if len(key) == 1 else key for key in result.keys]
         else:
             names = getattr(result, "groups", result.labels)
         named = {label_of(name): name for name in names}
-        half = len(parts) // 2
-        pair = (", ".join(each) for each in (parts[:half], parts[half:]))
-        first, second = (named.get(text, text) for text in pair)
+        first, second = (named.get(text, text) for text in options.pair_of(parts))
         compared.append(getattr(result, kind)(first, second, settings["level"]))
     return compared
 

@@ -44,7 +44,8 @@ def plan(task: str, **settings: Any) -> None:
     dim : count, optional :: Columns; for all tasks but counts and count-persons.
     cells : count, optional :: counts and count-persons: number of combinations of keys or bins.
     keys_per_person : count, optional :: count-persons: most keys of a person that count. Default: all.
-    n_priv : count, optional :: Private rows.
+    n_priv : count, optional :: Private rows, or with --rows-per-person private persons.
+    rows_per_person : count, optional :: Rows that each person has, as for --person; not for count-persons.
     {rho, epsilon, delta}
     error : float, optional
         Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean. gaussian and
@@ -92,7 +93,7 @@ def plan(task: str, **settings: Any) -> None:
     )
     arguments = {name: value for name, value in settings.items() if value is not None}
     name_of_task: Any = task.replace("-", "_")
-    allowed = {"n_priv", "error", *task_arguments(name_of_task)}
+    allowed = {"n_priv", "error", "rows_per_person", *task_arguments(name_of_task)}
     for name in arguments:
         refuse(
             name not in allowed,

@@ -26,7 +26,6 @@ from fastpubpriv.estimators.key_lists import (
     rows_of_keys,
 )
 from fastpubpriv.estimators.person_sizes import (
-    CELLS,
     CHOICE_SHARE,
     MANY_MORE,
     MORE_SHARE,
@@ -49,15 +48,17 @@ from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.arrow_streams import held_in_memory
 from fastpubpriv.sources.keys_of_persons import KeysOfPersons, keys_of_persons
 from fastpubpriv.sources.person_table import (
-    MORE_ROWS,
     MOST_ROWS,
     PersonRows,
+    in_words,
     name_of_persons,
     people_of_table,
+    shown_more,
 )
 from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.threads.guard import call_guarded
 
+MOST_LIMIT = MOST_ROWS // 2  # largest number of keys below all of them that "auto" chooses
 ALL_KEYS = 8  # keys up to which all of a person's count: noise of sqrt(8) cells at most
 UNREADABLE = "x_priv cannot be read: are its columns those that it was opened with?"
 
@@ -107,7 +108,7 @@ class KeyPlan:
     @property
     def side_cells(self) -> int:
         """Number of cells that are released about the keys of persons, at most."""
-        return size_cells(self.cells) if self.limit is None else 1
+        return len(sizes_of_keys(self.cells)) if self.limit is None else 1
 
     def check(self, spending: Spending, persons: int) -> None:
         """Raise unless there is a noise grid for each number of keys that may count."""
@@ -120,11 +121,18 @@ class KeyPlan:
             spending.part(self.side_share).grid(kind, self.side_cells, persons)
 
 
+def sizes_of_keys(cells: int) -> FloatArray:
+    """Return the largest number of keys of each cell of persons, 1, 2, 3, 4, 6, 8, 11, 16, ...: two cells an octave."""
+    octaves = math.log2(2 * MOST_LIMIT)
+    ends = np.unique(np.rint(2.0 ** (np.arange(2.0 * octaves) / 2.0)))
+    return np.append(ends[ends < cells], min(cells, 2 * MOST_LIMIT))
+
+
 def limits_tried(cells: int) -> FloatArray:
-    """Return the numbers of keys that "auto" chooses from: 1, 2, 4, ... below half of all keys, and unless these are many all."""
-    powers = np.ldexp(1.0, np.arange(CELLS))
-    below = powers[2 * powers < cells]
-    return below if cells > 2 * powers[-1] else np.append(below, float(cells))
+    """Return the numbers of keys that "auto" chooses from: `sizes_of_keys` below half of all keys, and all if these are few."""
+    ends = sizes_of_keys(cells)
+    below = ends[(2.0 * ends < cells) & (ends <= MOST_LIMIT)]
+    return below if cells > 2 * MOST_LIMIT else np.append(below, float(cells))
 
 
 def best_limit(sizes: PersonSizes, cells: int, spending: Spending) -> int:
@@ -136,40 +144,30 @@ def best_limit(sizes: PersonSizes, cells: int, spending: Spending) -> int:
     return int(tried[np.argmin(np.square(noise) + np.square(lost / cells))])
 
 
-def dropped_shares(most: int, cells: int) -> FloatArray:
+def dropped_shares(most: int, sizes: FloatArray, cells: int) -> FloatArray:
     """Return the largest share of the keys of a person in each cell of sizes that does not count, if `most` do."""
-    shares = np.maximum(1.0 - most / np.ldexp(1.0, np.arange(cells)), 0.0)
-    shares[-1] = 1.0 if cells == CELLS else shares[-1]  # a cell without an end
+    shares = np.maximum(1.0 - most / sizes, 0.0)
+    if sizes[-1] < cells:  # a cell without an end
+        shares[-1] = 1.0
     return shares
-
-
-def size_cells(cells: int) -> int:
-    """Return the number of cells 1, 2, 3-4, ... that hold the numbers of keys of a person."""
-    return min(CELLS, math.ceil(math.log2(cells)) + 1)
-
-
-def shown_share(record: dict[str, Any]) -> str:
-    """Return the share of persons with more keys than count, and its interval, as text."""
-    share, *ends = (f"{100 * record[name]:.3g} %" for name in MORE_ROWS)
-    return f"{share} [{', '.join(ends)}] of them have more"
 
 
 def limit_of_choice(run: Session, distinct: KeysOfPersons, cells: int) -> KeyLimit:
     """Release the keys per person, and choose how many count."""
     counting = on_numbers(run, distinct.sizes[:, None])
     cost = run.account.allowance * CHOICE_SHARE
-    sizes = release_sizes(counting, size_cells(cells), cost, "keys per person")
+    sizes = release_sizes(counting, sizes_of_keys(cells), cost, "keys per person")
     most = best_limit(sizes, cells, run.account.spending.part(1 - CHOICE_SHARE))
     run.log[-1] |= {"keys_per_person": most}
     if most == cells:
         return KeyLimit(most, about_all(distinct.persons))
-    record = sizes.with_more(most.bit_length() - 1)
+    record = sizes.with_more(int(np.searchsorted(sizes.most, most)))
     run.log[-1] |= record
     # A person with d keys loses d - m of them: in a given key, as many persons as these shares of persons at most.
-    dropped = dropped_shares(most, len(sizes.counts))
+    dropped = dropped_shares(most, sizes.most, cells)
     left_out = float(np.clip(dropped @ sizes.counts, 0.0, distinct.persons))
     left_out_std = sizes.noise_std * float(np.linalg.norm(dropped))
-    about = f"{about_some(most, distinct.persons)}; {shown_share(record)}"
+    about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', record)}"
     return KeyLimit(most, about, left_out, left_out_std, record[MANY_MORE])
 
 
@@ -177,7 +175,7 @@ def limit_of_caller(run: Session, distinct: KeysOfPersons, most: int) -> KeyLimi
     """Release how many persons have more keys than the caller lets count."""
     cost = run.account.allowance * MORE_SHARE
     more = release_with_more(run, distinct.sizes > most, cost, "persons with more keys")
-    about = f"{about_some(most, distinct.persons)}; {shown_share(more.record)}"
+    about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', more.record)}"
     left_out = float(np.clip(more.persons, 0.0, distinct.persons))
     return KeyLimit(most, about, left_out, more.noise_std, more.record[MANY_MORE])
 
@@ -189,8 +187,7 @@ def about_all(persons: int) -> str:
 
 def about_some(most: int, persons: int) -> str:
     """Return what is counted where at most this many keys of a person count."""
-    keys = "1 key" if most == 1 else f"{most} keys"
-    return f"at most {keys} of each of {persons:,} persons"
+    return f"at most {in_words(most, 'key')} of each of {persons:,} persons"
 
 
 def count_keys_of_persons(
@@ -246,8 +243,8 @@ def count_persons(
         Public rows; the keys of a column that `groups` does not list are its distinct public values.
     keys_per_person : int or "auto"
         Most keys of a person that count, 1 to 4096, chosen as if at random; from half of all keys on all count, since they cost as
-        much. "auto" takes all of up to 8; of more, a sixteenth of the budget counts persons with 1, 2, 3-4, ... keys to choose.
-        Below half of all keys, a given number spends 1/64 on how many persons have more.
+        much. "auto" takes all of up to 8; of more, a sixteenth of the budget counts persons with 1, 2, 3, 4, 5-6, 7-8, 9-11, ...
+        keys to choose. Below half of all keys, a given number spends 1/64 on how many persons have more.
     {ledger, random_state, threads, progress}
 
     Returns

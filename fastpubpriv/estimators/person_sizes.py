@@ -16,6 +16,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.person_keys import PersonKeys
 from fastpubpriv.privacy.noise_quantiles import deviations
+from fastpubpriv.results.publishable import nearest_with_sum
 from fastpubpriv.session import Session
 from fastpubpriv.sources.person_table import MORE_ROWS, PersonRows
 from fastpubpriv.sources.row_types import Persons
@@ -36,12 +37,14 @@ MORE_SHARE = Fraction(1, 64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersonSizes:
-    """Noisy numbers of persons with 1, 2, 3-4, ... rows or keys, the last cell without an upper end."""
+    """Noisy numbers of persons by how many rows or keys they have, in cells up to `most`."""
 
     counts: FloatArray  # as released
     noise_std: float
     law: str
     persons: int
+    # the largest size of each cell; of a last cell without an upper end the number that the others would go on with
+    most: FloatArray
 
     @property
     def shrunk(self) -> FloatArray:
@@ -53,22 +56,17 @@ class PersonSizes:
         return counts
 
     @property
-    def most(self) -> FloatArray:
-        """The largest size of each cell, 1, 2, 4, ...; of the last cell the number that the others would go on with."""
-        return np.ldexp(1.0, np.arange(len(self.counts)))
-
-    @property
     def typical(self) -> FloatArray:
         """A size in the middle of each cell."""
-        return np.append(1.0, (1.5 * self.most[:-1]) + 0.5)
+        least = np.append(0.0, self.most[:-1]) + 1.0
+        return (least + self.most) / 2.0
 
     @property
     def projected(self) -> FloatArray:
-        """The nearest counts that are not negative and add up to the public number of persons."""
-        descending = np.sort(self.counts)[::-1]
-        excess = (np.cumsum(descending) - self.persons) / np.arange(1, len(descending) + 1)
-        level = float(excess[descending > excess][-1])
-        return np.asarray(np.maximum(self.counts - level, 0.0))
+        """Nearest counts that are not negative and add up to the public number of persons, from those that noise does not hide."""
+        # Noise of many cells would add up to persons with many keys that nobody has.
+        hidden = self.counts < EMPTY_STDS * self.noise_std
+        return nearest_with_sum(np.where(hidden, 0.0, self.counts), self.persons)
 
     def used(self, most: FloatArray, counts: FloatArray) -> FloatArray:
         """Return how many rows or keys are used, over all persons in these cells, if `most` are the most of a person."""
@@ -83,15 +81,17 @@ class PersonSizes:
         )
 
 
-def size_counts(cells: int) -> CellCounts:
-    """Return the measurement of `PersonSizes`; its rows are the sizes of the persons."""
-    return CellCounts(edges=[np.ldexp(1.0, np.arange(cells - 1)) + 0.5])
+def powers_of_two(cells: int) -> FloatArray:
+    """Return the largest size of each of so many cells, 1, 2, 4, ..."""
+    return np.ldexp(1.0, np.arange(cells))
 
 
-def release_sizes(run: Session, cells: int, cost: Fraction, name: str) -> PersonSizes:
-    """Release the numbers of persons by size; the rows of the run are the sizes."""
-    released = run.release(size_counts(cells), name=name, cost=cost)
-    return PersonSizes(released.value, released.noise_std, run.account.spending.law, run.rows.n)
+def release_sizes(run: Session, most: FloatArray, cost: Fraction, name: str) -> PersonSizes:
+    """Release the numbers of persons by size, in cells up to `most`, the last without an end; the rows of the run are the sizes."""
+    counts = CellCounts(edges=[most[:-1] + 0.5])
+    released = run.release(counts, name=name, cost=cost)
+    law = run.account.spending.law
+    return PersonSizes(released.value, released.noise_std, law, run.rows.n, most)
 
 
 def on_numbers(run: Session, numbers: FloatArray) -> Session:

@@ -10,40 +10,49 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastpubpriv import session
-from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
+from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
 from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, warnings_to
 from fastpubpriv.estimators.person_sizes import (
     CELLS,
     CHOICE_SHARE,
     MANY_MORE,
+    MORE_SHARE,
     PersonSizes,
+    powers_of_two,
     release_sizes,
+    release_with_more,
 )
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.release.account import announce_debit, before_debit
+from fastpubpriv.release.account import announce_debit, announcer, before_debit, check_ledger
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.arrow_streams import held_in_memory
 from fastpubpriv.sources.open import has_column, without_column
 from fastpubpriv.sources.person_table import (
-    KEEP,
-    MOST_ROWS,
-    ONE_STANDS_IN,
     PersonRows,
     PersonTable,
     name_of_persons,
     rows_of_each,
+    shown_more,
+    stand_in,
     table_of_persons,
 )
 from fastpubpriv.sources.row_types import Persons
-from fastpubpriv.validation import choice, integer
+from fastpubpriv.validation import choice
 
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 CLIP_STDS = 3.0
 UNLIKE_STDS = 0.2
+# what the releases of one call add up to, of `Account.numerics`
+ADDED_NUMERICS = {
+    "noise_draws",
+    "total_variation",
+    "implementation_epsilon",
+    "implementation_delta",
+}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -76,44 +85,107 @@ def user_level(function: Function) -> Function:
             return _with_chosen(call, x_priv, person, given[1:], named)
         if person is not None:
             x_priv = table_of_persons(x_priv, person, rule, k)
-        if x_priv.rows_per_person > 1 and "budget" in named:
-            named["budget"] = row_budget(named["budget"], x_priv.rows_per_person)
-        result = function(x_priv, *given[1:], **named)
-        if x_priv.rows_per_person > 1:
-            result = result.widened(x_priv.rows_per_person)
-        chosen = getattr(x_priv, "choice", None)
-        if chosen is not None and chosen[MANY_MORE]:
-            result = replace(result, reasons=(*result.reasons, Reason.ROWS_LEFT_OUT))
-        return result
+        counts_more = getattr(x_priv, "more", None) is not None
+        if counts_more and isinstance(named.get("budget"), Budget):
+            return _with_rows_left_out(function, x_priv, given[1:], named)
+        return _at_row_level(function, x_priv, given[1:], named)
 
     return call  # type: ignore[return-value]
 
 
-UNSAID = (
-    "say what stands for a person: keep='mean' (each counts once), keep='sum' (totals), rows_per_person=1 (one row of each, as if "
-    "at random), 3, or 'auto'"
-)
+def _at_row_level(
+    function: Callable[..., Any], x_priv: Any, given: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """Return the result of a call that spends the budget of k rows of each person at row level."""
+    k = x_priv.rows_per_person
+    if k > 1 and "budget" in named:
+        named = {**named, "budget": row_budget(named["budget"], k)}
+    result = function(x_priv, *given, **named)
+    if k > 1:
+        result = result.widened(k)
+    chosen = getattr(x_priv, "choice", None)
+    return result if chosen is None else _with_reason(result, chosen)
 
 
-def stand_in(
-    person: Any, keep: Keep | None, rows_per_person: RowsPerPerson | None
-) -> tuple[str, RowsPerPerson]:
-    """Return what stands for a person, a value of `keep` and a number of rows; raise InputError if it is not said."""
-    if isinstance(rows_per_person, str):
-        choice("rows_per_person", rows_per_person, ("auto",))
-    elif rows_per_person is not None:
-        rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
-    rule = "row" if keep is None else choice("keep", keep, KEEP)
-    if person is None:
-        if keep is not None or rows_per_person not in (None, 1):
-            raise InputError(
-                "keep and rows_per_person belong to person=, the column that says whose row it is"
-            )
-    elif rule == "row" and rows_per_person is None:
-        raise InputError(UNSAID)
-    elif rule != "row" and rows_per_person not in (None, 1):
-        raise InputError(ONE_STANDS_IN.format(rule))
-    return rule, 1 if rows_per_person is None else rows_per_person
+def _with_reason(result: Any, record: dict[str, Any]) -> Any:
+    """Return the result with the reason "rows_left_out" if surely many persons have more rows than are used."""
+    if not record[MANY_MORE]:
+        return result
+    return replace(result, reasons=(*result.reasons, Reason.ROWS_LEFT_OUT))
+
+
+def _with_rows_left_out(
+    function: Callable[..., Any], x_priv: Any, given: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """Run a call with a given number of rows; a part of its budget releases how many persons have more."""
+    more: BoolArray = x_priv.more
+    budget = named["budget"]
+    ledger = named.get("ledger")
+    persons = x_priv.persons
+    k = persons.rows_each
+    name = getattr(function, "__name__", "rows_per_person")
+    check_ledger(name, ledger, Neighbors.REPLACE_PERSON, persons.name)
+    counting = _prepare_count(name, persons.name, len(more), budget * MORE_SHARE, named)
+    announce = announcer()
+    debits: list[Budget] = []
+
+    def debit_once() -> None:
+        if not debits:
+            announce()
+            _debit(counting, budget, ledger, name, persons.name)
+            debits.append(budget)
+
+    rest = {**named, "budget": budget * (1 - MORE_SHARE), "ledger": None}
+    with before_debit(debit_once):  # all checks have passed
+        result = _at_row_level(function, x_priv, given, rest)
+    if not debits:  # public rows suffice
+        return result
+    with before_debit(lambda: None), counting.paid():
+        cost = counting.account.allowance
+        record = release_with_more(counting, more, cost, "persons with more rows").record
+    about = f"{result.about}; {shown_more(k, 'row', record)}"
+    releases = (*result.releases, *counting.log)
+    numerics = _numerics_of_both(result, counting)
+    result = replace(result, spent=budget, about=about, releases=releases, numerics=numerics)
+    return _with_reason(result, record)
+
+
+def _prepare_count(
+    name: str, who: str | None, persons: int, share: Budget, named: dict[str, Any]
+) -> session.Session:
+    """Return the session that releases how many persons have more rows, after a check that `share` pays for it."""
+    blank = np.broadcast_to(np.nan, (persons, 1))
+    rows = PersonRows(blank, "persons", None, Persons(who, rows_each=1))
+    # The call itself gives the same warnings.
+    with warnings_to(lambda text, category: False):
+        run = session.start(name, rows, share, draws=1, ledger=None, **_account_arguments(named))
+    run.account.spending.grid("keys", 1, persons)
+    return run
+
+
+def _account_arguments(named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call about the machine and the source of keys."""
+    return {name: named.get(name) for name in ("random_state", "threads", "progress")}
+
+
+def _debit(
+    run: session.Session, budget: Budget, ledger: Ledger | None, name: str, who: str | None
+) -> None:
+    """Debit a whole budget, of which the account of a session has a part; first raise if there is no randomness."""
+    run.account.book.keys.check()
+    if ledger is not None:
+        ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON, person=who)
+
+
+def _numerics_of_both(result: Any, run: session.Session) -> dict[str, Any]:
+    """Return the numerics of a call whose releases are those of a result and of a session: their errors add up."""
+    more = run.account.numerics()
+    added = {
+        name: value + more.get(name, 0)
+        for name, value in result.numerics.items()
+        if name in ADDED_NUMERICS
+    }
+    return {**result.numerics, **added}
 
 
 def _with_chosen(
@@ -150,11 +222,10 @@ def _with_chosen(
         except session.WouldPay:
             pass
         _require_several(at_rest, x_priv, person, len(sizes), given)
-        asked = {each: named.get(each) for each in ("random_state", "threads", "progress")}
+        asked = _account_arguments(named)
         choice = RowsChoice.prepare(name, who, sizes, share, rest, ledger=None, **asked)
     announce_debit()
-    if ledger is not None:  # one debit for the choice and the call
-        ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON, person=who)
+    _debit(choice.run, budget, ledger, name, who)  # one debit for the choice and the call
     later: list[tuple[str, type[Warning]]] = []
 
     def defer(text: str, category: type[Warning]) -> bool:
@@ -168,7 +239,8 @@ def _with_chosen(
         result, record = _largest_accepted(accepts, x_priv, person, given, choice, k)
     for text, category in later:
         warn_after_debit(text, category)
-    return replace(result, spent=budget, releases=(record, *result.releases))
+    numerics = _numerics_of_both(result, choice.run)
+    return replace(result, spent=budget, releases=(record, *result.releases), numerics=numerics)
 
 
 def _require_several(
@@ -245,7 +317,9 @@ class RowsChoice:
         """Debit; return the number of rows with the least predicted error of a mean."""
         with self.run.paid():
             cost = self.run.account.allowance
-            self.sizes = sizes = release_sizes(self.run, CELLS, cost, "rows per person")
+            self.sizes = sizes = release_sizes(
+                self.run, powers_of_two(CELLS), cost, "rows per person"
+            )
             rows_used = np.maximum(sizes.used(sizes.most, sizes.shrunk), 1.0)
             rows_of_all = float(sizes.typical @ sizes.shrunk)
             self.shares_used = rows_used / max(rows_of_all, float(rows_used[-1]))
@@ -324,8 +398,9 @@ def persons(
     Notes
     -----
     Estimates from k rows are those of the rows in use: persons with more than k rows are treated as if they had k. How many have
-    more is not released, except by "auto": the result then has the reason "rows_left_out" if surely more than 2 % do. Intervals
-    that include sampling error are as wide as if the rows of a person were all equal.
+    more is released by the counts of "auto", or for a given k, 1 included, by each call, which spends 1/64 of its budget on it; the
+    result has the reason "rows_left_out" if surely more than 2 % do. Intervals that include sampling error are as wide as if the
+    rows of a person were all equal.
 
     Examples
     --------

@@ -18,6 +18,7 @@ from fastpubpriv.estimators.count_persons import KeyPlan, checked_limit
 from fastpubpriv.estimators.group_means import predict_groups
 from fastpubpriv.estimators.key_lists import MOST_CELLS
 from fastpubpriv.estimators.mean_methods import BALL, MeanSettings, changed_settings, method_of
+from fastpubpriv.estimators.person_sizes import MORE_SHARE
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import failure_probability, step_count
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight
@@ -26,6 +27,7 @@ from fastpubpriv.gaussians.gaussian_methods import choose_method
 from fastpubpriv.gaussians.gaussian_options import Options
 from fastpubpriv.mechanisms.person_keys import changed_cells
 from fastpubpriv.privacy import Budget, PureDP
+from fastpubpriv.privacy.calibrated_budget import row_budget
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
@@ -49,6 +51,21 @@ class Forecast:
     more: Callable[[int, Budget], dict[str, float]] = lambda n_priv, budget: {}
     # whether all noise is Gaussian under zCDP, for which rho implies a smaller epsilon
     gaussian: Callable[[int, Budget], bool] = lambda n_priv, budget: True
+
+
+def of_persons(forecast: Forecast, rows_per_person: int) -> Forecast:
+    """Return the forecast for so many rows of each person, whose number and whose budget it is then a function of."""
+
+    def spent_on(budget: Budget) -> Budget:
+        return row_budget(budget * (1 - MORE_SHARE), rows_per_person)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        return forecast.predict(n_priv * rows_per_person, spent_on(budget))
+
+    def gaussian(n_priv: int, budget: Budget) -> bool:
+        return forecast.gaussian(n_priv * rows_per_person, spent_on(budget))
+
+    return Forecast(predict=predict, unit=forecast.unit, gaussian=gaussian)
 
 
 def amounts_tried(budget: Budget) -> tuple[float, float]:

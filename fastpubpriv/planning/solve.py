@@ -11,11 +11,12 @@ from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv._types import Notion, PlanTask
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.coinpress import Predictor
 from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Contents, Table, Value, explain, readers_epsilon
+from fastpubpriv.sources.person_table import MOST_ROWS
 
 
 class _Tasks(dict[str, Any]):
@@ -208,7 +209,19 @@ def _solve_budget(
     def reaches(amount: float) -> bool:
         return predict(n_priv, make(amount))[0] <= error
 
+    def is_payable(amount: float) -> bool:
+        try:
+            predict(n_priv, make(amount))
+        except BudgetError:
+            return False
+        return True
+
     low, high = forecasts.amounts_tried(make(1.0))
+    # A row of a person has no delta left where the epsilon of all is large, and no epsilon where it is small.
+    while not is_payable(high) and high > 2.0 * low:
+        high /= 2.0
+    while not is_payable(low) and high > 2.0 * low:
+        low *= 2.0
     if not reaches(high):
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"
@@ -240,6 +253,7 @@ def plan(
     error: float | None = None,
     notion: Notion = "zcdp",
     delta: float | None = None,
+    rows_per_person: int | None = None,
     **arguments: Any,
 ) -> Plan:
     """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
@@ -263,6 +277,10 @@ def plan(
         Those of "quantiles" and "counts" are shares of the rows, that of "count_persons" is a share of the persons (`n_priv`).
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
+    rows_per_person
+        Rows of each person, for calls with `person=` and this number: `n_priv` is then the number of persons, and the budget that
+        of all rows of a person, of which 1/64 counts the persons with more. Errors are those of persons who all have so many rows,
+        as unrelated as those of different persons; `details` lacks what other rows or budgets would give. Not for "count_persons".
     arguments
         Those of the task; others raise InputError. Meaning and defaults are those of the estimator, unless stated otherwise:
 
@@ -359,6 +377,11 @@ def plan(
         if name in arguments
     }
     forecast = TASKS[task](**arguments | checked)
+    if rows_per_person is not None:
+        if task == "count_persons":
+            raise InputError("plan('count_persons') counts all rows: leave out rows_per_person=")
+        k = validation.integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
+        forecast = forecasts.of_persons(forecast, k)
     predict = forecast.predict
     solved_for = "error"
     wanted = math.inf if error is None else validation.positive("error", error)

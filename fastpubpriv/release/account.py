@@ -45,11 +45,33 @@ def before_debit(act: Callable[[], None]) -> Iterator[None]:
         _BEFORE_DEBIT.reset(token)
 
 
+def announcer() -> Callable[[], None]:
+    """Return the function that an enclosing `before_debit` names, or one that does nothing."""
+    return _BEFORE_DEBIT.get() or (lambda: None)
+
+
 def announce_debit() -> None:
     """Call the function that an enclosing `before_debit` names, if there is one."""
-    act = _BEFORE_DEBIT.get()
-    if act is not None:
-        act()
+    announcer()()
+
+
+def check_ledger(name: str, ledger: Any, relation: Neighbors, person: str | None) -> None:
+    """Raise BudgetError unless `ledger` is None or counts what a call debits, under the relation of the call."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
+    if ledger is not None and ledger.relation is not relation:
+        promise = (
+            "replace-one, with a public number of rows" if relation is RELATION else relation.name
+        )
+        raise BudgetError(
+            f"{name} is private under {promise}, and the ledger counts under "
+            f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.{relation.name}"
+        )
+    if ledger is not None and relation is Neighbors.REPLACE_PERSON and person is None:
+        raise BudgetError(
+            f"{name}: a ledger is for one kind of person, known by name, and identifiers in an array have none: pass person= "
+            "with the name of a column, or a Series that has a name"
+        )
 
 
 class Charges:
@@ -325,23 +347,7 @@ class Account(Charges, BudgetAccount):
                 f"budget must be ZCDP(rho=...), ApproxDP(epsilon=..., delta=...) or PureDP(epsilon=...), "
                 f"got {type(budget).__name__}"
             )
-        if ledger is not None and not isinstance(ledger, Ledger):
-            raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
-        if ledger is not None and ledger.relation is not relation:
-            promise = (
-                "replace-one, with a public number of rows"
-                if relation is RELATION
-                else relation.name
-            )
-            raise BudgetError(
-                f"{name} is private under {promise}, and the ledger counts under "
-                f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.{relation.name}"
-            )
-        if ledger is not None and relation is Neighbors.REPLACE_PERSON and person is None:
-            raise BudgetError(
-                f"{name}: a ledger is for one kind of person, known by name, and identifiers in an array have none: pass person= "
-                "with the name of a column, or a Series that has a name"
-            )
+        check_ledger(name, ledger, relation, person)
         if reserved is not None and not isinstance(budget, ApproxDP):
             raise BudgetError(
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"

@@ -16,18 +16,15 @@ from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.comparisons import (
-    SIGNS,
     Comparable,
     Comparison,
     Estimated,
+    KeyPair,
     Kind,
     Numbers,
     answer_of,
     as_shown,
-    compared,
     label_of,
-    merged,
-    named_pair,
     ratio_of,
 )
 from fastpubpriv.results.interval_parts import half_widths, width_columns, width_facts
@@ -256,11 +253,10 @@ class CountResult(Result):
     def _compared(self, kind: Kind, a: Any, b: Any, level: float, of: str) -> Comparison:
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population", "share"))
-        names = [key[0] if len(self.by) == 1 else key for key in self.keys]
-        places = named_pair(names, a, b, "key")
-        r = self._correlation_of(places) if of == "population" else self._correlation
+        keys = KeyPair.of(self, a, b)
+        r = self._correlation_of(keys.places) if of == "population" else self._correlation
         counts = self._estimated(level, "population" if of == "population" else "rows")
-        pair = [Estimated(*(each[[place]] for each in counts)) for place in places]
+        pair = [Estimated(*(each[[place]] for each in counts)) for place in keys.places]
         answer = answer_of(kind, pair, r)
         most = float(self._most_rows)
         if kind == "difference" and of == "share":
@@ -268,17 +264,8 @@ class CountResult(Result):
             answer = self._in_shares(answer, level, 0.0)
             most = 1.0
         titles = {"rows": "count", "population": "count of the population", "share": "share"}
-        return compared(
-            self,
-            kind,
-            answer,
-            (a, b),
-            of=titles[of],
-            lines=(f"{label_of(a)} {SIGNS[kind]} {label_of(b)}",),
-            level=level,
-            correlation=r,
-            reasons=merged([(self.part_reasons[place],) for place in places]),
-            within=(-most, most) if kind == "difference" else (0.0, math.inf),
+        return keys.compared(
+            self, kind, answer, of=titles[of], level=level, correlation=r, most=most
         )
 
     def _correlation_of(self, places: tuple[int, int]) -> float:

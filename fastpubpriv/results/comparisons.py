@@ -57,6 +57,10 @@ class Estimated(NamedTuple):
         """Distance of the upper ends from the estimates, at least zero."""
         return np.maximum(self.upper - self.value, 0.0)
 
+    def moved(self, by: float) -> Estimated:
+        """The estimates and their intervals, moved by a number."""
+        return Estimated(self.value + by, self.lower + by, self.upper + by)
+
     @property
     def negative(self) -> Estimated:
         """The estimates with the other sign."""
@@ -355,6 +359,46 @@ def compared(
         about=result._about_at(level),
         part_reasons=tuple(part_reasons),
     )
+
+
+class KeyPair(NamedTuple):
+    """Two different keys of a result of counts, and their places among all of them."""
+
+    names: tuple[Any, Any]
+    places: tuple[int, int]
+
+    @classmethod
+    def of(cls, result: Any, a: Any, b: Any) -> KeyPair:
+        """Return the pair; raise InputError for a key that is not there."""
+        names = [key[0] if len(result.by) == 1 else key for key in result.keys]
+        return cls((a, b), named_pair(names, a, b, "key"))
+
+    def compared(
+        self,
+        result: Any,
+        kind: Kind,
+        answer: Estimated,
+        *,
+        of: str,
+        level: float,
+        correlation: float | None,
+        most: float,
+    ) -> Comparison:
+        """Return the comparison of the counts, which are from 0 to `most`, by `difference_of` or `ratio_of`."""
+        first, second = map(label_of, self.names)
+        reasons = [(result.part_reasons[place],) for place in self.places]
+        return compared(
+            result,
+            kind,
+            answer,
+            self.names,
+            of=of,
+            lines=(f"{first} {SIGNS[kind]} {second}",),
+            level=level,
+            correlation=correlation,
+            reasons=merged(reasons),
+            within=(-most, most) if kind == "difference" else (0.0, math.inf),
+        )
 
 
 class Numbers(NamedTuple):

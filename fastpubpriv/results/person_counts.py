@@ -14,7 +14,14 @@ from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, TableColumn, shape
 from fastpubpriv.results.by_key import Key, place_of, table_by
-from fastpubpriv.results.comparisons import label_of
+from fastpubpriv.results.comparisons import (
+    Comparison,
+    Estimated,
+    KeyPair,
+    Kind,
+    answer_of,
+    label_of,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -97,15 +104,70 @@ class PersonCounts(Result):
         """
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("persons", "population"))
-        together = len(self.counts) if validation.boolean("simultaneous", simultaneous) else 1
-        z = deviations(self.noise_law, level, max(together, 1))
-        share = np.clip(self.share, 0.0, 1.0)
-        sampling = np.sqrt(self.n_priv * share * (1.0 - share)) if of == "population" else 0.0
-        std = np.hypot(self.noise_std, sampling)
+        together = 1
+        if validation.boolean("simultaneous", simultaneous):
+            together = max(len(self.counts), 1)
+        z = deviations(self.noise_law, level, together)
+        std = self._std(of)
         lower = np.clip(self.counts - z * std, 0.0, self.n_priv)
         beyond = self.left_out + z * np.hypot(std, self.left_out_std)
         upper = np.clip(self.counts + beyond, 0.0, self.n_priv)
         return lower, upper
+
+    def _std(self, of: str) -> FloatArray:
+        """Standard deviations of the errors of counts of these "persons", or of the "population"."""
+        variance = np.full(len(self.counts), self.noise_std**2)
+        if of == "population":
+            share = np.clip(self.share, 0.0, 1.0)
+            variance += self.n_priv * share * (1.0 - share)
+        return np.asarray(np.sqrt(variance))
+
+    def difference(
+        self, a: Any, b: Any, level: float = LEVEL, *, of: str = "persons"
+    ) -> Comparison:
+        """Difference of the numbers of persons with two keys, with an interval, from released numbers alone.
+
+        With `of` "persons" of the counts of these persons, whose noises are independent; with "population" of the expected counts:
+        a person may have both keys, so that the correlation of sampling errors is not known, and the interval is the widest. It is
+        that of `counts`, not rounded, and allows for `left_out`. Raise InputError for a key that is not among `keys`.
+        """
+        return self._compared("difference", a, b, level, of)
+
+    def ratio(self, a: Any, b: Any, level: float = LEVEL, *, of: str = "persons") -> Comparison:
+        """Ratio of the numbers of persons with two keys, with an interval, from released numbers alone.
+
+        The arguments are those of `difference`. The interval is infinite, and the reason "unresolved", if the second may be zero.
+        """
+        return self._compared("ratio", a, b, level, of)
+
+    def _compared(self, kind: Kind, a: Any, b: Any, level: float, of: str) -> Comparison:
+        level = validation.confidence_level(level)
+        of = validation.choice("of", of, ("persons", "population"))
+        keys = KeyPair.of(self, a, b)
+        r = 0.0 if of == "persons" else None
+        z = deviations(self.noise_law, level, 1)
+        # Each count may lack up to `left_out` persons: the first alone at the upper end, the second alone at the lower one.
+        width = z * np.hypot(self._std(of), self.left_out_std)
+        place_of_first, place_of_second = keys.places
+        first = self._noisy(place_of_first, width)
+        second = self._noisy(place_of_second, width)
+        most_of_first = first.moved(self.left_out)
+        most_of_second = second.moved(self.left_out)
+        value = answer_of(kind, (first, second), r).value
+        lower = answer_of(kind, (first, most_of_second), r).lower
+        upper = answer_of(kind, (most_of_first, second), r).upper
+        titles = {"persons": "persons", "population": "persons of the population"}
+        answer = Estimated(value, lower, upper)
+        most = float(self.n_priv)
+        return keys.compared(
+            self, kind, answer, of=titles[of], level=level, correlation=r, most=most
+        )
+
+    def _noisy(self, place: int, width: FloatArray) -> Estimated:
+        """Return one count with these half-widths of all."""
+        count = self.counts[[place]]
+        half = width[[place]]
+        return Estimated(count, count - half, count + half)
 
     def plot(
         self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None

@@ -12,14 +12,13 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import blake2b
-from io import BytesIO
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray, Keep, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.dask_backend import is_dask
@@ -54,7 +53,11 @@ _COPY = np.uint64(0xD1B54A32D192ED03)
 _BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 buckets for a person
 
 ONE_STANDS_IN = (
-    'keep={!r} makes one row of each person: leave out rows_per_person, or pass keep="row"'
+    "keep={!r} makes one row of each person: leave out rows_per_person=, or pass keep='row'"
+)
+UNSAID = (
+    "say what stands for a person: keep='mean' (each counts once), keep='sum' (totals), rows_per_person=1 (one row of each, as if "
+    "at random), 3, or 'auto'"
 )
 NO_PERSONS = "no row has an identifier of a person: name the column that has them by person="
 _UNREAD = "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
@@ -65,7 +68,7 @@ Marks = NDArray[np.uint64]
 class PersonRows(ArrayRows):
     """Rows of persons, equally many adjacent ones for each, in memory or in an unnamed memory-mapped file."""
 
-    __slots__ = ("_filled", "about", "persons")
+    __slots__ = ("_filled", "about", "more", "persons")
 
     persons: Persons
 
@@ -78,10 +81,13 @@ class PersonRows(ArrayRows):
         *,
         about: str = "",
         filled: IntArray | None = None,
+        more: BoolArray | None = None,
     ) -> None:
         super().__init__(array, kind, columns)
         self.persons = persons
         self.about = about
+        # As of the `PersonTable`, private.
+        self.more = more
         # The places of the rows that persons have, and -1 for rows of the source that are not used.
         self._filled = filled
 
@@ -93,6 +99,15 @@ class PersonRows(ArrayRows):
         there = room_for((self.n, 1), np.nan)
         there[self._filled[self._filled >= 0]] = 1.0
         return PersonRows(there, self.kind, None, self.persons, about=self.about)
+
+
+class PlacesOfRows(NamedTuple):
+    """Where the rows of a source go: for each row its target row, or its person, -1 if it is not used."""
+
+    made: IntArray
+    persons: int
+    # whether each person has more rows than are used, (persons,); None where all rows of a person are
+    more: BoolArray | None = None
 
 
 class PersonTable(DerivedTable):
@@ -120,7 +135,7 @@ class PersonTable(DerivedTable):
     PersonTable(n=2, rows_per_person=2)
     """
 
-    __slots__ = ("_made", "_rows", "choice", "keep", "n", "person", "persons")
+    __slots__ = ("_made", "_more", "_rows", "choice", "keep", "n", "person", "persons")
 
     persons: Persons
 
@@ -131,18 +146,19 @@ class PersonTable(DerivedTable):
         rows: int,
         keep: str,
         rows_per_person: int,
-        made: IntArray,
-        n: int,
+        places: PlacesOfRows,
     ) -> None:
-        if not n:
+        if not places.persons:
             raise InputError(NO_PERSONS)
         self.source = source
         self.keep = keep
-        self.n = n
+        self.n = places.persons
         self.persons = Persons(name_of_persons(person), rows_per_person)
         self.choice: dict[str, Any] | None = None
         self.person = person if isinstance(person, str) else None
-        self._rows, self._made = rows, made  # `made`: for each row its target row, or its person
+        self._rows = rows
+        self._made = places.made
+        self._more = places.more
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -153,6 +169,11 @@ class PersonTable(DerivedTable):
     def rows_per_person(self) -> int:
         """Number of rows kept for each person."""
         return self.persons.rows_each
+
+    @property
+    def more(self) -> BoolArray | None:
+        """Whether each person has more rows than are used, (n,), private; None where that is not to be released."""
+        return None if self.choice is not None else self._more
 
     def __len__(self) -> int:
         return self.n
@@ -199,7 +220,13 @@ class PersonTable(DerivedTable):
             )
         filled = self._made if self.rows_per_person > 1 else None
         return PersonRows(
-            values, rows.kind, rows.columns, self.persons, about=self.about, filled=filled
+            values,
+            rows.kind,
+            rows.columns,
+            self.persons,
+            about=self.about,
+            filled=filled,
+            more=self.more,
         )
 
     @property
@@ -207,27 +234,41 @@ class PersonTable(DerivedTable):
         """What stands for a person, and what is released about persons with more rows, in public words."""
         if self.keep != "row":
             return f"the {self.keep} of the rows of each of {self.n:,} persons"
-        several = "1 row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
-        more = "how many of them have more is not released"
-        if self.choice is not None:
-            share, *ends = (f"{100 * self.choice[name]:.3g} %" for name in MORE_ROWS)
-            more = f"{share} [{', '.join(ends)}] of them have more"
-        return f"at most {several} of each of {self.n:,} persons; {more}"
+        several = in_words(self.rows_per_person, "row")
+        about = f"at most {several} of each of {self.n:,} persons"
+        if self.choice is None:
+            return about
+        return f"{about}; {shown_more(self.rows_per_person, 'row', self.choice)}"
+
+
+def in_words(number: int, noun: str) -> str:
+    """Return a number and what it counts: "1 row", "3 rows"."""
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shown_more(most: int, noun: str, record: dict[str, Any]) -> str:
+    """Return the released share of persons with more rows, or keys, than are used, and its 95 % interval, as text."""
+    share, lower, upper = (f"{100 * record[name]:.3g}" for name in MORE_ROWS)
+    return f"persons with more than {in_words(most, noun)}: {share} % [{lower}, {upper}]"
 
 
 # ---- Selection of k rows per person: those with the smallest hashes of identifier and content ---------------------
 
 
-def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArray, int]:
-    """Return for each row its target among persons * k rows (-1: dropped), and the number of persons, ordered by their hash."""
+def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> PlacesOfRows:
+    """Return the places of at most k rows of each person among persons * k rows; persons are ordered by their hash."""
     to = room_for((ids.n,), -1)
     persons = 0
-    for bucket in _buckets(_records(ids, source, person), 24 * ids.n > SPOOL_BYTES):
-        places = _of_bucket(*bucket, k)
-        there = np.flatnonzero(places >= 0)
-        to[places[there]] = persons * k + there
-        persons += len(places) // k
-    return to, persons
+    more = []
+    records = _records(ids, source, person)
+    spooled = 24 * ids.n > SPOOL_BYTES
+    for bucket in _spooled(records) if spooled else _whole(records):
+        places = _of_bucket(bucket, k)
+        there = np.flatnonzero(places.rows >= 0)
+        to[places.rows[there]] = persons * k + there
+        persons += len(places.more)
+        more.append(places.more)
+    return PlacesOfRows(to, persons, np.concatenate(more))
 
 
 def room_for(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
@@ -241,46 +282,100 @@ def room_for(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
     return memory
 
 
-def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray:
-    """Return the positions of k rows per person of a bucket, -1 if there are fewer; row order only breaks ties of equal rows."""
-    order = np.lexsort((content, mark))
-    mark = mark[order]
-    content = content[order]
-    first = np.ones(len(mark), dtype=bool)
-    first[1:] = mark[1:] != mark[:-1]
-    at = np.arange(len(mark))
-    copy = np.zeros(len(mark), dtype=bool)
-    copy[1:] = ~first[1:] & (content[1:] == content[:-1])
+class Bucket(NamedTuple):
+    """Hashes of person and content, and positions, of all rows of some persons."""
+
+    mark: Marks
+    content: Marks
+    place: IntArray
+
+
+class ChosenRows(NamedTuple):
+    """At most k rows of each person of a bucket, persons in the order of their hash."""
+
+    rows: IntArray  # positions, (persons * k,); -1 where a person has fewer
+    more: BoolArray  # whether each person has more, (persons,)
+
+
+def _radix_order(keys: Marks) -> IntArray:
+    """Return the stable order of keys: NumPy sorts numbers of 16 bits by counting, several times as fast as longer ones."""
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    for shift in (16, 32, 48):
+        digits = (keys >> np.uint64(shift)).astype(np.uint16)
+        order = order[np.argsort(digits[order], kind="stable")]
+    return order
+
+
+class OrderedRows(NamedTuple):
+    """Rows in the order of the hash of their person, then of their content: their numbers, and these hashes."""
+
+    order: IntArray
+    mark: Marks
+    content: Marks
+
+
+def _ordered(mark: Marks, content: Marks) -> OrderedRows:
+    """Return the rows in their stable order."""
+    # Half of the bits of both first. Where these agree all bits decide, so that rows which are no copies are none.
+    half = np.uint64(32)
+    order = _radix_order((mark >> half << half) | (content >> half))
+    marks = mark[order]
+    contents = content[order]
+    between_marks = marks[1:] ^ marks[:-1]
+    between_contents = contents[1:] ^ contents[:-1]
+    alike = between_marks >> half == 0
+    unlike = (between_marks != 0) | ((between_contents >> half == 0) & (between_contents != 0))
+    unlike &= alike
+    if unlike.any():
+        run = np.append(0, np.cumsum(~alike))
+        mixed = np.zeros(run[-1] + 1, dtype=bool)
+        mixed[run[1:][unlike]] = True
+        within = np.flatnonzero(mixed[run])
+        settled = within[np.lexsort((contents[within], marks[within], run[within]))]
+        for numbers in (order, marks, contents):
+            numbers[within] = numbers[settled]
+    return OrderedRows(order, marks, contents)
+
+
+def _of_bucket(bucket: Bucket, k: int) -> ChosenRows:
+    """Return at most k rows of each person of a bucket; row order only breaks ties of equal rows."""
+    rows = _ordered(bucket.mark, bucket.content)
+    order = rows.order
+    begins = np.ones(len(order), dtype=bool)
+    begins[1:] = rows.mark[1:] != rows.mark[:-1]
+    copy = ~begins
+    copy[1:] &= rows.content[1:] == rows.content[:-1]
     if copy.any():
         # Each copy of a row gets a distinct hash; otherwise frequent values of a person would be selected as rarely as others.
+        at = np.arange(len(order))
         number = at - np.maximum.accumulate(np.where(copy, 0, at))
-        content = np.where(
-            copy, hash_of_numbers(content + number.astype(np.uint64) * _COPY), content
-        )
-        order = order[np.lexsort((content, mark))]
-    begin = np.flatnonzero(first)
-    rank = at - np.repeat(begin, np.diff(np.append(begin, len(mark))))
-    chosen = rank < k
-    out = np.full(len(begin) * k, -1, dtype=np.int64)
-    out[((np.cumsum(first) - 1) * k + rank)[chosen]] = place[order[chosen]]
-    return out
+        distinct = hash_of_numbers(rows.content + number.astype(np.uint64) * _COPY)
+        order = order[_ordered(rows.mark, np.where(copy, distinct, rows.content)).order]
+    begin = np.flatnonzero(begins)
+    sizes = np.diff(np.append(begin, len(order)))
+    places = np.full((len(begin), k), -1, dtype=np.int64)
+    for j in range(min(k, int(sizes.max(initial=0)))):
+        has_one = np.flatnonzero(sizes > j)
+        places[has_one, j] = bucket.place[order[begin[has_one] + j]]
+    return ChosenRows(places.reshape(-1), sizes > k)
 
 
-def _buckets(
-    records: Iterator[NDArray[np.uint64]], spooled: bool
-) -> Iterator[tuple[Marks, Marks, IntArray]]:
-    """Yield person hashes, row hashes and positions of all rows, bucket by bucket; if `spooled`, buckets are in temporary files."""
+def _whole(records: Iterator[Bucket]) -> Iterator[Bucket]:
+    """Yield all rows as one bucket."""
+    yield Bucket(*(np.concatenate(parts) for parts in zip(*records, strict=True)))
+
+
+def _spooled(records: Iterator[Bucket]) -> Iterator[Bucket]:
+    """Yield the rows bucket by bucket from unnamed temporary files."""
     count = 1 << (64 - int(_BUCKET_BITS))
     with ExitStack() as files:
-        spool: list[Any] = [
-            files.enter_context((TemporaryFile if spooled else BytesIO)()) for _ in range(count)
-        ]
+        spool: list[Any] = [files.enter_context(TemporaryFile()) for _ in range(count)]
         for record in records:
-            bucket = (record[0] >> _BUCKET_BITS).astype(np.uint8)
+            bucket = (record.mark >> _BUCKET_BITS).astype(np.uint8)
             order = np.argsort(bucket, kind="stable")  # a radix sort
-            parts = np.split(
-                record[:, order].T, np.searchsorted(bucket[order], np.arange(1, count))
-            )
+            lines = np.stack([record.mark, record.content, record.place.view(np.uint64)])
+            ends = np.searchsorted(bucket[order], np.arange(1, count))
+            parts = np.split(lines[:, order].T, ends)
             for file, part in zip(spool, parts, strict=True):
                 file.write(part.tobytes())
         for file in spool:
@@ -289,11 +384,11 @@ def _buckets(
                 np.frombuffer(file.read(), dtype=np.uint64).reshape(-1, 3).T
             )
             file.close()
-            yield mark, content, place.astype(np.int64)
+            yield Bucket(mark, content, place.view(np.int64))
 
 
-def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.uint64]]:
-    """Yield (3, rows) per chunk: hash of the person, hash of person and content, and position of each row with an identifier."""
+def _records(ids: Rows, source: Any, person: str | None) -> Iterator[Bucket]:
+    """Yield, per chunk, the rows that have an identifier; the hash of content is that of person and content."""
     cells, words = _content(source, person)
     if cells.n != ids.n:
         raise InputError(
@@ -305,9 +400,7 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.
         identifiers = stream.read(begin, begin + len(contents))
         there = np.flatnonzero(~np.isnan(identifiers[:, 0]))
         mark = _marks(identifiers[there, 0])
-        yield np.stack(
-            [mark, hash_of_numbers(contents[there] + mark), (begin + there).astype(np.uint64)]
-        )
+        yield Bucket(mark, hash_of_numbers(contents[there] + mark), begin + there)
         begin += len(contents)
     stream.finish(0)
 
@@ -430,10 +523,31 @@ def marked_people(ids: Rows) -> tuple[IntArray, Marks]:
     return rank[encoded.indices.fill_null(len(order)).to_numpy()], marks[order]
 
 
-def people_of(ids: Rows) -> tuple[IntArray, int]:
+def people_of(ids: Rows) -> PlacesOfRows:
     """Return the index of the person of each row (-1: no identifier), and the number of persons."""
     of_row, marks = marked_people(ids)
-    return of_row, len(marks)
+    return PlacesOfRows(of_row, len(marks))
+
+
+def stand_in(
+    person: Any, keep: Keep | None, rows_per_person: RowsPerPerson | None
+) -> tuple[str, RowsPerPerson]:
+    """Return what stands for a person, a value of `keep` and a number of rows; raise InputError if it is not said."""
+    if isinstance(rows_per_person, str):
+        choice("rows_per_person", rows_per_person, ("auto",))
+    elif rows_per_person is not None:
+        rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
+    rule = "row" if keep is None else choice("keep", keep, KEEP)
+    if person is None:
+        if keep is not None or rows_per_person not in (None, 1):
+            raise InputError(
+                "keep= and rows_per_person= belong to person=, the column that says whose row it is"
+            )
+    elif rule == "row" and rows_per_person is None:
+        raise InputError(UNSAID)
+    elif rule != "row" and rows_per_person not in (None, 1):
+        raise InputError(ONE_STANDS_IN.format(rule))
+    return rule, 1 if rows_per_person is None else rows_per_person
 
 
 def table_of_persons(
@@ -446,12 +560,13 @@ def table_of_persons(
         raise InputError(ONE_STANDS_IN.format(rule))
     ids = _ids(x_priv, person)
     if persons is not None:
-        return PersonTable(x_priv, person, ids.n, rule, k, np.full(0, -1), persons)
+        blank = PlacesOfRows(np.full(0, -1), persons)
+        return PersonTable(x_priv, person, ids.n, rule, k, blank)
     own = person if isinstance(person, str) else None
-    parts = call_guarded(
+    places = call_guarded(
         lambda: _chosen(ids, x_priv, own, k) if rule == "row" else people_of(ids), _UNREAD
     )
-    return PersonTable(x_priv, person, ids.n, rule, k, *parts)
+    return PersonTable(x_priv, person, ids.n, rule, k, places)
 
 
 def name_of_persons(person: Any) -> str | None:
@@ -462,8 +577,9 @@ def name_of_persons(person: Any) -> str | None:
 
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
     """Return the number of rows of each person, (persons,): private."""
-    of_row, count = call_guarded(lambda: people_of(_ids(x_priv, person)), _UNREAD)
-    return np.bincount(of_row[of_row >= 0], minlength=count).astype(np.float64)
+    people = call_guarded(lambda: people_of(_ids(x_priv, person)), _UNREAD)
+    of_row = people.made[people.made >= 0]
+    return np.bincount(of_row, minlength=people.persons).astype(np.float64)
 
 
 def people_of_table(x_priv: Any, person: Any) -> tuple[IntArray, Marks]:

@@ -1,6 +1,7 @@
 """The commands `gaussian`, `mixture`, `axis-mixture` and `histogram`: what they print, write and refuse."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -231,7 +232,7 @@ def test_how_many_rows_of_each_person_is_chosen(outputs):
     k = read()["rows_per_person"]
     assert record["name"] == "rows per person"
     assert record["rows_per_person"] == k > 1
-    assert "belongs to --person" in said(call("mean", *auto, code=2))
+    assert "belong to --person" in said(call("mean", *auto, code=2))
 
 
 def test_persons_by_key(outputs):
@@ -316,8 +317,39 @@ def test_comparisons_that_cannot_be_are_refused_in_words():
     assert "takes two names" in said(call("counts", *odd, code=2))
     alone = ("--columns", "distance", "--rho", "1", "--difference", "UA,B6")
     assert "belong to --by" in said(call("quantiles", *alone, code=2))
-    unknown = ("--columns", "carrier", "--keys", "UA,B6", "--rho", "1", "--ratio", "UA,B7")
-    assert "no key is called 'B7'" in said(call("counts", *unknown, code=1))
+
+
+KEYED = ("--keys", "UA,B6", "--ratio", "UA,B7")
+UNKNOWN = {
+    "a key": ("counts", "--columns", "carrier", *KEYED),
+    "a key of a group": ("counts", "--columns", "carrier", "--by", "delay", "--groups", "1,2", *KEYED[:2], "--ratio", "1,UA,1,B7"),
+    "a key of two columns": (
+        "counts", "--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--keys", "delay=0,1", "--difference", "UA,0,B6,7",
+    ),
+    "a group": ("mean", "--columns", "distance", "--by", "delay", "--groups", "1,2", "--ratio", "1,3"),
+    "a group of quantiles": ("quantiles", "--columns", "distance", "--by", "delay", "--groups", "1,2", "--ratio", "1,3"),
+    "a column": ("mean", "--columns", "distance", "--ratio", "distance,time"),
+    "a key of persons": (
+        "persons", "--person", "distance", "--by", "carrier", "--groups", "UA,B6", "--difference", "UA,B7",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_comparisons_of_names_that_are_not_listed_debit_nothing(name, tmp_path):
+    ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=2")
+    answer = call(*UNKNOWN[name], "--rho", "1", *ledger, code=2)
+    assert re.search("no (key|group|column) is called '[^']*(B7|7|3|time)'", said(answer))
+    assert not (tmp_path / "spent.ledger").exists()
+
+
+def test_numbers_of_persons_are_compared(outputs):
+    options, read = outputs
+    asked = ("--person", "distance", "--by", "carrier", "--groups", "UA,B6", "--rho", "1")
+    said_of = call("persons", *asked, "--difference", "UA,B6", "--ratio", "UA,(other)", *options)
+    assert "persons: UA minus B6" in said_of.stdout
+    difference, ratio = read()["comparisons"]
+    assert difference["correlation"] == ratio["correlation"] == 0.0
 
 
 THREE, BOTH, WIDE = (
@@ -399,7 +431,7 @@ def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
 @pytest.mark.parametrize(("more", "words"), [
     (("--person", "whom", "--keep", "mean"), "no column 'whom'"),
     (("--person", "who"), "say what stands for a person: --keep mean"),
-    (("--keep", "sum"), "--keep belongs to --person"),
+    (("--keep", "sum"), "--keep and --rows-per-person belong to --person"),
     (("--person", "who", "--join-quoted-lines"), "do not go together"),
     (("--person", "who", "--keep", "median"), "'row', 'mean', 'sum'"),
 ])  # fmt: skip

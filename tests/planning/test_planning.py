@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from helpers.errors import raises
@@ -736,3 +737,38 @@ def test_with_few_public_rows_the_plan_says_that_it_guesses(loss):
     shown = CliRunner().invoke(main, words.split())
     assert shown.exit_code == 0
     assert "guess" in shown.output
+
+
+@pytest.mark.parametrize("rows_per_person", [1, 3])
+@pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(4), ApproxDP(4, 1e-6)], ids=str)
+def test_a_plan_of_persons_has_the_noise_of_the_call_and_its_budget(budget, rows_per_person):
+    """A call with several rows of each has one more cell, of rows that are not there, in its least-squares counts."""
+    persons = 500
+    table = pd.DataFrame({"id": np.arange(persons).repeat(rows_per_person), "x": 1.0})
+    asked = {"person": "id", "rows_per_person": rows_per_person, "budget": budget}
+    found = fpp.value_counts(table, columns="x", keys=range(60), **asked)
+    cells = {"cells": 62, "rows_per_person": rows_per_person}
+    planned = plan("counts", n_priv=persons, budget=budget, **cells)
+
+    assert found.spent == planned.budget == budget
+    assert planned.details["count_std"] == pytest.approx(found.noise_std, rel=0.03)
+    plain = plan("counts", n_priv=persons, budget=budget, cells=62).details["count_std"]
+    assert planned.details["count_std"] > 1.007 * plain
+
+
+@pytest.mark.parametrize("given", [{}, {"notion": "pure"}, {"notion": "approx", "delta": 1e-6}])
+def test_the_budget_of_persons_is_solved_for(given):
+    asked = {"cells": 22, "rows_per_person": 5, "n_priv": 1_000}
+    solved = plan("counts", error=0.01, **asked, **given)
+    assert plan("counts", budget=solved.budget, **asked).error == pytest.approx(0.01, rel=1e-6)
+    more = plan("counts", error=0.01, **{**asked, "n_priv": None}, budget=solved.budget)
+    assert more.n_priv == pytest.approx(1_000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("task", "rows_per_person", "words"),
+    [("counts", 0, "rows_per_person"), ("counts", 5_000, "4096"), ("count_persons", 1, "all rows")],
+)
+def test_bad_rows_of_persons_are_refused_in_words(task, rows_per_person, words):
+    asked = {"cells": 22, "n_priv": 100, "budget": ZCDP(1)}
+    raises(InputError, words, plan, task, rows_per_person=rows_per_person, **asked)

@@ -400,8 +400,14 @@ def test_persons_are_made_once_and_are_not_the_public_rows():
 # ---- k rows of each person: the budget is spent at row level ---------------------------------------------------------
 
 
+def cost_of_change(call, moved):
+    """What the answers of a release tell of the change of its query, in the unit of its notion."""
+    unit = call.event.price(ZCDP) / call.event.squared_sensitivity
+    return unit * int(((call.query - moved.query).astype(object) ** 2).sum())
+
+
 def person_cost(k, budget):
-    """What telling a person from its opposite costs: all k rows of one go from one cell to another."""
+    """What telling a person from its opposite costs: all k rows of one go from one cell to another, k + 1 rows become k."""
     one = pd.DataFrame(
         {
             "who": np.repeat(np.arange(40), k),
@@ -409,6 +415,7 @@ def person_cost(k, budget):
         }
     )
     other = one.assign(a=np.where(one["who"] == 7, -1.0, one["a"]))
+    one = pd.concat([one, one[one["who"] == 7][:1]])
     seen = []
     for table in (one, other):
         with recording(script=seen[0].calls if seen else None) as recorded:
@@ -419,9 +426,8 @@ def person_cost(k, budget):
                 budget=budget,
             )
         seen.append(recorded)
-    (call,), (moved,) = (each.calls for each in seen)
-    unit = call.event.price(type(budget)) / call.event.squared_sensitivity
-    return unit * int(((call.query - moved.query).astype(object) ** 2).sum())
+    assert [price for _, price, _ in seen[0].accounts] == [budget * 63 / 64, budget / 64]
+    return sum(cost_of_change(*each) for each in zip(*(each.calls for each in seen), strict=True))
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 16])
