@@ -84,6 +84,7 @@ USES: dict[str, dict[str, Use]] = {
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
     },
     "PersonCounts": {
+        **comparisons(lambda result: [key[0] if len(key) == 1 else key for key in result.keys]),
         "published": lambda result: result.published,
         "share": lambda result: result.share,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),

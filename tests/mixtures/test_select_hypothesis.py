@@ -335,9 +335,9 @@ def test_every_count_is_within_the_stated_error():
     (BinGrid(width=10_000, offset=-2_500.0), [-2_500.0, 7_500.0, 17_500.0, 27_500.0]),
 ])  # fmt: skip
 def test_bins_end_at_the_offset_and_every_width_from_there(grid, ends):
-    """What lies beside an end, and at it: a bin holds its upper end."""
+    """What lies beside an end, and at it: a bin holds its lower end."""
     for low, high in itertools.pairwise(ends):
-        for value in (low + 1.0, (low + high) / 2.0, high):
+        for value in (low, (low + high) / 2.0, high - 1.0):
             (item,) = seeded(
                 stable_histogram, np.full(900, value), bins=grid, budget=BUDGET
             ).histograms

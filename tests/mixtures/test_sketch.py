@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from mixture_cases import APPROX, learn, one, opened
 from spies import SpyLedger
@@ -22,6 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
 from fastpubpriv.mixtures.separated.soft_em import RowClip
+from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.mixture import MixtureResult
@@ -371,10 +373,11 @@ def test_most_rows_are_left_to_the_rounds(n, dim, known_std):
 
 @pytest.mark.parametrize("dim", [2, 40])
 @pytest.mark.parametrize("n", [50, 5_000, 10_000_000])
-def test_shares_add_up_to_one_on_the_longest_path(n, dim):
+@pytest.mark.parametrize("looks", [Fraction(0), Fraction(3, 25)])
+def test_shares_add_up_to_one_on_the_longest_path(n, dim, looks):
     spending = spending_of(APPROX, 10**6)
-    planned = StartPlan.of(n, dim, 4, spending, known_std=False)
-    before = sum(tuning.START_SHARES) + planned.rounds * planned.early
+    planned = StartPlan.of(n, dim, 4, spending, known_std=False, looks=looks)
+    before = sum(tuning.START_SHARES) + looks + planned.rounds * planned.early
     assert before + planned.least_last + planned.count == 1
     assert planned.least_last > Fraction(1, 5)
     assert planned.rounds >= tuning.EARLY_ROUNDS
@@ -431,10 +434,11 @@ def test_shares_of_skipped_stages_that_are_added_twice_are_refused(monkeypatch):
 
 def test_several_rows_of_a_person_are_refused_before_the_debit():
     log = []
-    ledger = SpyLedger(APPROX, log)
+    ledger = SpyLedger(APPROX, log, relation=Neighbors.REPLACE_PERSON)
     rows = rows_of("directions", 1_000)
+    person = pd.Series(np.arange(1_000) // 2, name="who")
     with pytest.raises(InputError, match="takes one row of each person"):
-        learn(rows, 2, person=np.arange(1_000) // 2, rows_per_person=2, ledger=ledger)
+        learn(rows, 2, person=person, rows_per_person=2, ledger=ledger)
     assert log == []
 
 

@@ -1,6 +1,7 @@
 """Mixtures of full covariances from private rows alone: the mixture along directions, its extension, accounting, what is found."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from mixture_cases import APPROX, Mixture, separated, total_variation
 from spies import SpyLedger, seeded
@@ -11,6 +12,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
 from fastpubpriv.mixtures.separated import without_public
 from fastpubpriv.mixtures.separated.without_public import Along
+from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.sklearn import PublicPrivateGaussianMixture
 
@@ -217,7 +219,6 @@ def test_a_last_round_that_forgets_a_stage_is_refused(monkeypatch):
     ({"n_components": 65}, InputError, "at most 64 without public rows"),
     ({"x_priv": rows_of(3.0)[:31]}, InputError, "at least 32 private rows"),
     ({"min_weight": 0.6}, InputError, "min_weight"),
-    ({"person": np.arange(6_000) // 2, "rows_per_person": 2}, InputError, "takes one row of each person"),
     ({"budget": ApproxDP(2.0**-30, 1e-12)}, (InputError, BudgetError), "budget"), ({"budget": 1.0}, BudgetError, "budget"),
 ])  # fmt: skip
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -227,6 +228,16 @@ def test_what_cannot_be_answered_is_refused_before_the_debit(changes, error, mes
     given = {"x_priv": rows_of(3.0), "n_components": 2, "budget": APPROX, "ledger": ledger}
     with pytest.raises(error, match=message):
         learn_separated_mixture(**(given | changes), **QUIET)
+    assert log == []
+
+
+def test_several_rows_of_a_person_are_refused_before_the_debit():
+    log = []
+    ledger = SpyLedger(APPROX, log, relation=Neighbors.REPLACE_PERSON)
+    person = pd.Series(np.arange(6_000) // 2, name="who")
+    given = {"person": person, "rows_per_person": 2, "budget": APPROX, "ledger": ledger}
+    with pytest.raises(InputError, match="takes one row of each person"):
+        learn_separated_mixture(rows_of(3.0), n_components=2, **given, **QUIET)
     assert log == []
 
 

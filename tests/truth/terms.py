@@ -175,6 +175,7 @@ NO_TERM = {
     "TrainingResult.public_covariance": "of the public fit",
     "DescentResult.noise_std": "of gradients",
     "HistogramResult.noise_std": "of bins, which have no interval",
+    "EdgeRanks.total_std": "of the printed number of rows in use",
 }
 
 
