@@ -178,8 +178,9 @@ class TextColumns:
 
 
 def names_of_columns(columns: Any) -> Sequence[Any] | None:
-    """Return the names that `columns` requests, None for all."""
-    return columns.names if isinstance(columns, TextColumns) else columns
+    """Return the names that `columns` requests, as a list if it is one name or number; None for all."""
+    names = columns.names if isinstance(columns, TextColumns) else columns
+    return [names] if isinstance(names, str) or type(names) is int else names
 
 
 def name_of(label: Any) -> str:
@@ -296,17 +297,18 @@ ColumnReader = Callable[[int, int], NDArray[Any]]
 
 
 def asked_columns(columns: object) -> list[Any]:
-    """Return the argument `columns` as a list of labels; raise InputError if it is not one."""
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+    """Return the argument `columns`, a label or a sequence of labels, as a list; raise InputError if it is neither."""
+    listed = names_of_columns(columns)
+    if isinstance(listed, bytes) or not isinstance(listed, Sequence):
         raise InputError(
-            f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}"
+            f"columns must be a name, or a list of names such as ['a', 'b'], got {type(columns).__name__}"
         )
-    for label in columns:
+    for label in listed:
         if not isinstance(label, Hashable):
             raise InputError(
                 f"columns must be a list of column names, and a {type(label).__name__} is no name"
             )
-    return list(columns)
+    return list(listed)
 
 
 def choose(
