@@ -41,7 +41,7 @@ from fastpubpriv.sources.person_table import (
     table_of_persons,
 )
 from fastpubpriv.sources.row_types import Persons
-from fastpubpriv.validation import choice
+from fastpubpriv.validation import number_or_auto
 
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 CLIP_STDS = 3.0
@@ -424,7 +424,7 @@ def persons(
                 'budget_for_k, ledger and random_state belong to rows_per_person="auto": only that reads to choose'
             )
         return table_of_persons(x_priv, person, keep, rows_per_person)
-    choice("rows_per_person", rows_per_person, ("auto",))
+    number_or_auto("rows_per_person", rows_per_person)
     if keep != "row" or not isinstance(budget_for_k, Budget):
         raise InputError(
             'rows_per_person="auto" needs keep="row" and a budget_for_k=, such as a sixteenth of that of the call'
