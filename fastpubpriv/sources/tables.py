@@ -175,6 +175,8 @@ class TextColumns:
 
     names: Sequence[Any] | None
     texts: Mapping[str, Any]  # the TextRule of each text column
+    # What an error about a column that is not numeric says to do.
+    advice: str = "leave them out by columns=, or name a column of text in categories={column: 'public'}, or its list of texts"
 
 
 def names_of_columns(columns: Any) -> Sequence[Any] | None:
@@ -235,7 +237,7 @@ def arrow_places(column: Any, rule: TextRule, *, quoted: bool = False) -> FloatA
         return rule.of_days(days_of_arrow(column))
     trimmed = trimmed_texts(column)
     if isinstance(rule, Calendar):
-        return rule.of_days(days_of_texts(trimmed))
+        return rule.of_days(days_of_texts(trimmed, rule.reads_months))
     if quoted:
         trimmed = compute.replace_substring(trimmed, b'""', b'"')
     if isinstance(rule, TextWord | TextHash):
@@ -353,7 +355,7 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any)
         else "or choose numeric columns only"
     )
     if isinstance(columns, TextColumns):
-        advice = "leave them out by columns=, or name a column of text in categories={column: 'public'}, or its list of texts"
+        advice = columns.advice
     raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, {advice}")
 
 
