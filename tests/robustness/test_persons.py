@@ -728,3 +728,11 @@ def test_a_sum_of_groups_of_text_is_refused_in_words():
     words = "no sum of text or dates, in columns= or by=: pass keep=.row. with rows_per_person="
     options = {"x_pub": FEW, "columns": "day", "budget": ZCDP(1), "by": "ward"}
     raises(InputError, words, fpp.estimate_mean, FULL, person="who", keep="sum", **options)
+
+
+def test_results_within_a_result_are_about_the_same():
+    options = {"x_pub": FEW, "budget": ZCDP(1), "person": "who", "progress": False}
+    result = fpp.describe(FULL, rows_per_person=2, **options)
+    assert "persons with more than 2 rows" in result.about
+    for part in (result.means, result.quantiles, *result.texts):
+        assert part.about == result.about
