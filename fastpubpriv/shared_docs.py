@@ -37,9 +37,9 @@ failure_prob : float in (0, 1), default {FAILURE_PROB}
     Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
 min_weight : float in (0, 1]
     Gaussians of at least this weight are to be found: 1 - gamma in the paper.
-columns : sequence of str or int, optional
+columns : str, int or list of these, optional
     Numeric columns by name or, of an array, by number; by default all, in their order.
-[matched_columns] columns : sequence of str or int, optional
+[matched_columns] columns : str, int or list of these, optional
     Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their order.
     Where both data sets have names for their columns, these are matched by name.
 by : str, list of str or -1, optional
@@ -88,7 +88,7 @@ y_pub : (m,) array-like, optional
     need `classes`, and the size of labels is `y_scale`, or comes from `y_bounds`, or from a twentieth of the budget.
 label : str or -1, optional
     Name of the column that holds the label, or -1 for the last column of arrays and sources without names. `x_pub` may lack it.
-[features] columns : sequence of str, optional
+[features] columns : str or list of str, optional
     The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.
 weights_pub : (m,) array-like or str, optional
     How much each public row counts, or the name of the column of `x_pub` that holds it, which is then no feature; at least 0. Only

@@ -186,10 +186,20 @@ def choice(name: str, value: object, options: Iterable[S]) -> S:
     raise InputError(f"{name} must be one of {listed}, got {shown}{did_you_mean(value, allowed)}")
 
 
+def number_or_auto(name: str, value: str) -> None:
+    """Raise InputError unless the text in place of a whole number is "auto"."""
+    if value != "auto":
+        raise InputError(f"{name} must be a whole number or 'auto', got {value!r}")
+
+
 def did_you_mean(value: object, options: Iterable[str]) -> str:
     """Return a hint for a message with the option most similar to `value`, or an empty text."""
-    near = difflib.get_close_matches(value, list(options), n=1) if isinstance(value, str) else []
-    return f" (did you mean {str(near[0])!r}?)" if near else ""
+    if not isinstance(value, str):
+        return ""
+    # "male" means "Male", not "Female".
+    named = {str(option).casefold(): str(option) for option in options}
+    near = difflib.get_close_matches(value.casefold(), list(named), n=1)
+    return f" (did you mean {named[near[0]]!r}?)" if near else ""
 
 
 def path_name(path: object) -> str:

@@ -156,3 +156,11 @@ def test_a_choice_is_one_of_the_words():
         (None, "got None"), (["auto"], "got list"), (1, "got 1"),
     ):  # fmt: skip
         raises(InputError, words, validation.choice, "mode", bad, options)
+
+
+@pytest.mark.parametrize(("name", "options", "near"), [
+    ("male", ["Female", "Male", "(other)"], "Male"), ("AGE", ["wage", "age"], "age"), ("wrad", ["Ward"], "Ward"),
+])  # fmt: skip
+def test_a_similar_name_is_found_whatever_its_case(name, options, near):
+    assert validation.did_you_mean(name, options) == f" (did you mean {near!r}?)"
+    assert validation.did_you_mean(3, options) == ""

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
+
+import numpy as np
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
@@ -87,7 +90,10 @@ def estimator(
 
 
 def of_dates(values: tuple[Any, ...]) -> list[Any]:
-    """Return listed values, as dates if all are texts such as 2024-01-31."""
+    """Return listed values, as dates if all are texts such as 2024-01-31, as months if all are texts such as 2024-01."""
+    if all(isinstance(value, str) and re.fullmatch("[0-9]{4}-[0-9]{2}", value) for value in values):
+        with contextlib.suppress(ValueError):
+            return [np.datetime64(value, "M") for value in values]
     with contextlib.suppress(TypeError, ValueError):
         return [datetime.date.fromisoformat(value) for value in values]
     return list(values)
@@ -398,7 +404,8 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --keys, --bins and --public it must be --epsilon with --delta.
     columns : A,B,..., optional :: Columns to count, with commas between them.
     keys : NAME=a,b,...|a,b,..., repeated
-        The values to count: texts, numbers, or dates such as 2024-01-31. For several columns once for each, with its name.
+        The values to count: texts, numbers, dates such as 2024-01-31, or months such as 2024-01. For several columns once for each,
+        with its name.
     bins : NAME=V,...|V,..., repeated
         Edges with commas between them, such as 25,35,45; or one number: how many bins at most hold the public values, in round
         steps. For several columns once for each, with its name.
@@ -414,6 +421,10 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     name_groups(settings, arguments)
     arguments["keys"] = by_name("keys", arguments["keys"])
     arguments["bins"] = number_of_bins(by_name("bins", arguments["bins"]))
+    refuse(
+        len(settings["columns"] or ()) > 1 and not isinstance(arguments["bins"], dict | None),
+        "--bins for several columns of --columns: once for each column, such as age=25,35,45",
+    )
     groups = lists_of(settings["by"], arguments["groups"])
     keys = lists_of(settings["columns"] or ("the only column",), arguments["keys"])
     if arguments["bins"] is None:

@@ -24,6 +24,7 @@ from fastpubpriv.estimators.key_lists import (
     keys_of,
     lists_by_column,
     rows_of_keys,
+    sources_of,
 )
 from fastpubpriv.estimators.person_sizes import (
     CHOICE_SHARE,
@@ -80,7 +81,7 @@ def checked_limit(keys_per_person: Any, cells: int) -> int | None:
     Half of the keys change as many cells as all of them, so that a number from there on takes all.
     """
     if isinstance(keys_per_person, str):
-        validation.choice("keys_per_person", keys_per_person, ("auto",))
+        validation.number_or_auto("keys_per_person", keys_per_person)
         return cells if cells <= ALL_KEYS else None
     most = validation.integer("keys_per_person", keys_per_person, minimum=1, maximum=MOST_ROWS)
     return cells if 2 * most >= cells else most
@@ -343,7 +344,7 @@ def result_of(run: Session, keys: list[Keys], limit: KeyLimit, released: Release
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     few = named & (counts <= LEAST_STDS * released.noise_std)
     fields = run.fields(0)
-    fields |= {"by": by, "columns": by, "dim": len(keys), "provenance": {"keys": "public"}}
+    fields |= {"by": by, "columns": by, "dim": len(keys), "provenance": {"keys": sources_of(keys)}}
     fields |= {"noise_std": released.noise_std, "noise_law": run.account.spending.law}
     fields |= {"about": limit.about, "keys_per_person": limit.most}
     fields |= {"left_out": limit.left_out, "left_out_std": limit.left_out_std}

@@ -19,6 +19,7 @@ from fastpubpriv.session import Session, open_rows
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled
 from fastpubpriv.sources.open import require_numbers
+from fastpubpriv.sources.tables import asked_columns
 from fastpubpriv.sources.views import AdjacentColumns
 
 MOST_GROUPS = 10_000
@@ -80,6 +81,7 @@ class Grouping:
             )
         texts: Any = {str(key.name): key.rule for key in keys if key.rule is not None} or None
         label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
+        columns = None if columns is None else asked_columns(columns)
         rows = labeled_rows(private, None, label=label, columns=columns, texts=texts)
         public = public_labeled(
             other, None, label=label, columns=columns, private=rows, x_priv=private, texts=texts

@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from fastpubpriv.results.by_key import MISSING, OTHER, Part
 from fastpubpriv.results.comparisons import name_of_interval, written
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.arrays import plain_text
-from fastpubpriv.sources.dates import Calendar, day_of_cell, unit_of_frequency
+from fastpubpriv.sources.dates import Calendar, day_of_cell, is_month_or_year, unit_of_period
 from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.open import (
     cells_of_column,
@@ -102,6 +104,7 @@ class Keys:
     # how cells are read as numbers, if the column does not hold numbers
     rule: TextsOrOther | Calendar | None = None
     has_other: bool = True  # whether a number may be none of the keys
+    source: str = "argument"  # see `Result.provenance`
 
     @property
     def label(self) -> str:
@@ -169,15 +172,26 @@ def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") 
     cells = public_keys(name, x_pub, word) if given is None else listed_cells(given, word)
     if not cells:
         raise InputError(f"{word} must have at least one entry")
+    if given is not None and not all(map(_is_known, cells)):
+        raise InputError(
+            f"{word} must not hold None, NaN or NaT: cells without a value count as {MISSING!r} by themselves"
+        )
     makers = {kind_of_key(cell) for cell in cells}
     if len(makers) > 1:
-        raise InputError(f"{word} must be of one kind, such as texts or numbers, not both")
+        raise InputError(
+            f"{word} must be of one kind: all texts, numbers, truth values, dates, periods or intervals"
+        )
     keys = makers.pop()(name, cells, word)
     if len(set(keys.levels)) < len(keys.levels):
         raise InputError(
             f"{word} must not have an entry twice (texts are compared without the blanks around them)"
         )
-    return keys
+    return replace(keys, source="public rows") if given is None else keys
+
+
+def sources_of(keys: Sequence[Keys]) -> str:
+    """Return where the keys are from, as results say it."""
+    return " and ".join(sorted({each.source for each in keys}))
 
 
 def listed_cells(given: Any, word: str) -> list[Any]:
@@ -245,7 +259,7 @@ def kind_of_key(cell: Any) -> KeyMaker:
         return _text_keys
     if isinstance(cell, bool | np.bool_):
         return _truth_keys
-    if is_instance(cell, "pandas", "Period"):
+    if is_instance(cell, "pandas", "Period") or is_month_or_year(cell):
         return _period_keys
     if is_instance(cell, "pandas", "Interval"):
         return _interval_keys
@@ -266,6 +280,11 @@ def _text_keys(name: str | int | None, cells: list[Any], word: str) -> Keys:
 
 
 def _number_keys(name: str | int | None, cells: list[Any], word: str) -> Keys:
+    odd = next((cell for cell in cells if not isinstance(cell, Real | Decimal)), None)
+    if odd is not None:
+        raise InputError(
+            f"{word} must be texts, numbers, truth values, dates, periods or intervals, and one is a {type(odd).__name__}"
+        )
     numbers = tuple(validation.finite(word, cell) + 0.0 for cell in cells)
     return Keys(name=name, levels=numbers, codes=ListedNumbers.of(numbers))
 
@@ -295,14 +314,18 @@ def _date_keys(name: str | int | None, cells: list[Any], word: str) -> Keys:
 
 
 def _period_keys(name: str | int | None, cells: list[Any], word: str) -> Keys:
-    units = {unit_of_frequency(cell.freqstr) for cell in cells}
+    units = {unit_of_period(cell) for cell in cells}
     unit = units.pop()
     if units or unit is None or unit == "day":
         raise InputError(
             f"{word} must be periods of calendar years, quarters or months, all of one length; for days pass datetime.date"
         )
-    codes = ListedNumbers.of([float(cell.ordinal) for cell in cells])
-    return Keys(name=name, levels=tuple(map(str, cells)), codes=codes, rule=Calendar(unit))
+    calendar = Calendar(unit)
+    numbers = [calendar.of_period(cell) for cell in cells]
+    if any(map(math.isnan, numbers)):
+        raise InputError(f"{word} must be periods in the years 1 to 9999, and one is none")
+    codes = ListedNumbers.of(numbers)
+    return Keys(name=name, levels=tuple(map(str, cells)), codes=codes, rule=calendar)
 
 
 def _interval_keys(name: str | int | None, cells: list[Any], word: str) -> Keys:
@@ -339,6 +362,10 @@ def _interval_end(end: Any, word: str) -> float:
 
 # ---- Bins ------------------------------------------------------------------------------------------------------------
 
+WHAT_BINS_ARE = (
+    "bins must be a number of bins, or a list of edges that ascend, such as [25, 35, 45]"
+)
+
 
 def of_columns(names: Sequence[Any], given: Any, word: str) -> dict[Any, Any]:
     """Return the argument `keys` or `bins` as a mapping of columns: it maps them, or is that of the only one."""
@@ -346,12 +373,17 @@ def of_columns(names: Sequence[Any], given: Any, word: str) -> dict[Any, Any]:
         return {}
     if isinstance(given, Mapping):
         if not set(given) <= set(names):
+            other = next(name for name in given if name not in names)
             raise InputError(
-                f"{word} must map columns of columns= to lists, and one is none of them"
+                f"{word} must map columns of columns= to lists, and {other!r} is none of them"
+                f"{validation.did_you_mean(other, map(str, names))}"
             )
         return dict(given)
     if len(names) > 1:
-        raise InputError(f"for several columns, {word} must map columns of columns= to lists")
+        shown = {"keys": f"{{{names[0]!r}: [...]}}", "bins": f"{{{names[0]!r}: [25, 35]}}"}[word]
+        raise InputError(
+            f"for several columns, {word} must map columns of columns= to lists, such as {shown}"
+        )
     return {names[0]: given}
 
 
@@ -360,12 +392,18 @@ def bins_of(name: str | int | None, bins: Any, x_pub: Any) -> Keys:
 
     Raise InputError unless the edges are finite and ascend. Numbers outside them have cells of their own.
     """
+    if is_series(bins) or is_instance(bins, "pandas", "Index"):
+        bins = bins.to_numpy()
     if isinstance(bins, list | tuple | range | np.ndarray):
         edges = _checked_edges(bins)
-    else:
+        source = "argument"
+    elif isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         # Values on both sides of zero are in two bins at least.
         number = validation.integer("bins", bins, minimum=2, maximum=MOST_CELLS)
         edges = _round_edges(name, number, x_pub)
+        source = "public rows"
+    else:
+        raise InputError(f"{WHAT_BINS_ARE}, got {type(bins).__name__}")
     levels = (
         f"below {written(edges[0])}",
         *(name_of_interval(*pair) for pair in pairwise(edges)),
@@ -373,7 +411,7 @@ def bins_of(name: str | int | None, bins: Any, x_pub: Any) -> Keys:
     )
     places = np.arange(len(levels) + 1, dtype=np.int32)
     codes = NumbersBetween(np.array(edges), places)
-    return Keys(name=name, levels=levels, codes=codes, has_other=False)
+    return Keys(name=name, levels=levels, codes=codes, has_other=False, source=source)
 
 
 def _checked_edges(bins: Any) -> list[float]:
@@ -381,11 +419,15 @@ def _checked_edges(bins: Any) -> list[float]:
         raise InputError(
             f"bins has {len(bins):,} edges, which are too many: at most {MOST_CELLS:,}"
         )
-    edges = [validation.finite("bins", edge) + 0.0 for edge in bins]
-    if not edges or not all(low < high for low, high in pairwise(edges)):
+    listed = list(bins)
+    if any(isinstance(edge, float | np.floating) and math.isinf(edge) for edge in listed):
         raise InputError(
-            "bins must be a number of bins, or a list of edges that ascend, such as [25, 35, 45]"
+            "bins must have finite edges: leave out infinite ones, since the numbers below the first edge and above the last have "
+            "bins of their own"
         )
+    edges = [validation.finite("each edge of bins", edge) + 0.0 for edge in listed]
+    if not edges or not all(low < high for low, high in pairwise(edges)):
+        raise InputError(WHAT_BINS_ARE)
     return edges
 
 
@@ -418,18 +460,23 @@ def _round_edges(name: str | int | None, number: int, x_pub: Any) -> list[float]
 
 def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
     """Return the given list of groups, or None, for each column of `by` (a name or list of names); raise InputError if invalid."""
+    if isinstance(by, list | tuple) and len(by) == 1:
+        by = by[0]
     if isinstance(by, str):
-        return {by: groups}
+        return {by: groups} if not isinstance(groups, Mapping) else _lists_of((by,), groups)
     if not isinstance(by, list | tuple) or not by or not all(isinstance(name, str) for name in by):
         raise InputError(
             "by must be the name of a column or a list of names (-1: the last column of arrays of numbers)"
         )
-    given = {} if groups is None else groups
-    if len(set(by)) < len(by) or not isinstance(given, Mapping) or not set(given) <= set(by):
+    return _lists_of(by, {} if groups is None else groups)
+
+
+def _lists_of(by: Sequence[str], groups: Any) -> dict[str, Any]:
+    if len(set(by)) < len(by) or not isinstance(groups, Mapping) or not set(groups) <= set(by):
         raise InputError(
             "by= must name each column once; for several, groups must map them to lists of groups"
         )
-    return {name: given.get(name) for name in by}
+    return {name: groups.get(name) for name in by}
 
 
 def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
@@ -439,7 +486,8 @@ def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
     """
     names = [each.name for each in keys]
     texts = {str(each.name): each.rule for each in keys if each.rule is not None}
-    columns: Any = None if names == [None] else TextColumns(names, texts) if texts else names
+    advice = "or list keys of the kind that the column holds, such as texts or dates"
+    columns: Any = None if names == [None] else TextColumns(names, texts, advice)
     if names == [None] and texts:
         # A source without names cannot have texts or dates: opening it raises InputError.
         columns = TextColumns(None, {"": TextsOrOther(())})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.account import announce_debit, announcer, before_debit, check_ledger
+from fastpubpriv.results.base import Result
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
@@ -41,7 +42,7 @@ from fastpubpriv.sources.person_table import (
     table_of_persons,
 )
 from fastpubpriv.sources.row_types import Persons
-from fastpubpriv.validation import choice
+from fastpubpriv.validation import number_or_auto
 
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 CLIP_STDS = 3.0
@@ -114,6 +115,18 @@ def _with_reason(result: Any, record: dict[str, Any]) -> Any:
     return replace(result, reasons=(*result.reasons, Reason.ROWS_LEFT_OUT))
 
 
+def _also_about(result: Any, fact: str) -> Any:
+    """Return the result with one more fact in `about`, its own and that of the results in its fields."""
+    within = {}
+    for each in fields(result):
+        value = getattr(result, each.name)
+        if isinstance(value, Result):
+            within[each.name] = _also_about(value, fact)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Result):
+            within[each.name] = tuple(_also_about(part, fact) for part in value)
+    return replace(result, about=f"{result.about}; {fact}", **within)
+
+
 def _with_rows_left_out(
     function: Callable[..., Any], x_priv: Any, given: tuple[Any, ...], named: dict[str, Any]
 ) -> Any:
@@ -143,10 +156,10 @@ def _with_rows_left_out(
     with before_debit(lambda: None), counting.paid():
         cost = counting.account.allowance
         record = release_with_more(counting, more, cost, "persons with more rows").record
-    about = f"{result.about}; {shown_more(k, 'row', record)}"
+    result = _also_about(result, shown_more(k, "row", record))
     releases = (*result.releases, *counting.log)
     numerics = _numerics_of_both(result, counting)
-    result = replace(result, spent=budget, about=about, releases=releases, numerics=numerics)
+    result = replace(result, spent=budget, releases=releases, numerics=numerics)
     return _with_reason(result, record)
 
 
@@ -424,7 +437,7 @@ def persons(
                 'budget_for_k, ledger and random_state belong to rows_per_person="auto": only that reads to choose'
             )
         return table_of_persons(x_priv, person, keep, rows_per_person)
-    choice("rows_per_person", rows_per_person, ("auto",))
+    number_or_auto("rows_per_person", rows_per_person)
     if keep != "row" or not isinstance(budget_for_k, Budget):
         raise InputError(
             'rows_per_person="auto" needs keep="row" and a budget_for_k=, such as a sixteenth of that of the call'

@@ -27,6 +27,7 @@ from fastpubpriv.estimators.key_lists import (
     of_columns,
     rows_of_keys,
     sizes_of,
+    sources_of,
 )
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
@@ -146,7 +147,9 @@ def count_keys(
         reasons = first_of(
             [(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], len(counts)
         )
-        fields = {**run.fields(0), "dim": len(own), "columns": None if own[0].name is None else by}
+        fields = run.fields(0)
+        fields |= {"dim": len(own), "columns": None if own[0].name is None else by}
+        sources = {"keys": sources_of(own)}
         results.append(
             CountResult(
                 by=by,
@@ -158,7 +161,7 @@ def count_keys(
                 top=shown.top,
                 round_to=shown.round_to,
                 noise_law=run.account.spending.law,
-                provenance={"keys": "public"},
+                provenance=sources,
                 **fields,
             )
         )
@@ -278,8 +281,9 @@ def value_counts(
         there is one only.
     keys : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
         The values to count, of one kind, known without the private rows; for several columns column -> list. Every other value
-        counts as "(other)", and a cell without one as "(missing)". A `datetime.date` counts all moments of that day, and a Period
-        those of its year, quarter or month, in columns of dates, time stamps or ISO texts, by their own clock.
+        counts as "(other)", and a cell without one as "(missing)". A `datetime.date` counts all moments of that day, and a Period,
+        or a `numpy.datetime64` without a day, those of its year, quarter or month, in columns of dates, time stamps or ISO texts,
+        by their own clock. A text counts equal texts alone: "2024-01" is no month.
     bins : int, list of numbers, or mapping, optional
         In place of keys, for numbers: edges, such as [25, 35, 45] for "below 25", "[25, 35)", "[35, 45)" and "45 or more"; or how
         many bins at most hold the values of `x_pub`, in steps of 1, 2, 2.5 or 5 times a power of ten. For several columns column ->

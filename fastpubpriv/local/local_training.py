@@ -206,7 +206,7 @@ def train(
         not requested. About 30 bytes of memory for each user.
     reports_per_user : int
         Maximum number of reports of one user. Without `users` the caller must guarantee it.
-    columns : sequence of str, optional
+    columns : str or list of str, optional
         Columns of tables or files; default: all. A public table is put in the order of a private one, by names.
     random_state : None or int
         None: keys from the operating system. int: repeatable, warned about, not private.

@@ -217,7 +217,7 @@ def estimate_mean(
     reports_per_user : int, optional
         Maximum number of reports that one user may have drawn: `spent` is that many times the cost of one. Default: the limit
         that the Aggregator enforces by hashed names of users, or 1.
-    columns : sequence of str, optional
+    columns : str or list of str, optional
         Columns of a public table or file, in the order of `privatize`. Reports that were drawn from a table in this process know
         their columns, and a public table is put in their order; reports read from bytes do not. Without `x_pub`: names for the
         result.

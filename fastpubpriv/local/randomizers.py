@@ -295,7 +295,7 @@ class Randomizer:
         rows : (n, dim) array-like, path, frame, table or Rows, or one row (dim,)
             One row for each user. With `norm_bound`, a row with a missing or infinite entry counts as a row of zeros, and pulls a
             mean there; fill in cells before. Without it, such a row, and a row of zeros, counts as the first unit vector.
-        columns : sequence of str, optional
+        columns : str or list of str, optional
             Columns of a frame, table or file, in the order that the server uses, since bytes have no names. Default: all.
         random_state : None or int
             None: keys from the operating system. int: repeatable, warned about, not private.

@@ -286,6 +286,9 @@ def as_shown(key: Any) -> Any:
         return name_of_interval(key.left, key.right, key.closed == "right")
     if isinstance(key, datetime.datetime):
         return key.date().isoformat()
+    if isinstance(key, np.datetime64):
+        is_coarse = np.datetime_data(key.dtype)[0] in ("Y", "M")
+        return str(key if is_coarse else key.astype("M8[D]"))
     return str(key) if isinstance(key, datetime.date) or type(key).__name__ == "Period" else key
 
 
@@ -407,7 +410,7 @@ class Numbers(NamedTuple):
     what: str  # what has a name: "group" or "column"
     names: Sequence[Any]
     of: str  # see `Comparison.of`
-    lines: Sequence[str]
+    lines: Sequence[str]  # empty for one line, which is called as the comparison
     estimated: Estimated  # (names, lines)
     reasons: PartReasons  # in row-major order
     correlation: float | None
@@ -439,7 +442,8 @@ class Comparable:
     def _compared(self, kind: Kind, a: Any, b: Any, level: float) -> Comparison:
         numbers = self._numbers(level)
         places = named_pair(numbers.names, a, b, numbers.what)
-        k = len(numbers.lines)
+        lines = numbers.lines or (f"{label_of(a)} {SIGNS[kind]} {label_of(b)}",)
+        k = len(lines)
         pair = []
         reasons = []
         for place in places:
@@ -451,7 +455,7 @@ class Comparable:
             answer_of(kind, pair, numbers.correlation),
             (a, b),
             of=numbers.of,
-            lines=numbers.lines,
+            lines=lines,
             level=level,
             correlation=numbers.correlation,
             reasons=merged(reasons),

@@ -332,7 +332,7 @@ class MeanResult(OfCompleteRows, Comparable):
         columns = (each[:, None] for each in (self.mean, *self.confidence_interval(level)))
         estimated = Estimated(*columns)
         reasons = self.part_reasons or ((),) * self.dim
-        return Numbers("column", self.labels, "mean", ("mean",), estimated, reasons, None)
+        return Numbers("column", self.labels, "mean", (), estimated, reasons, None)
 
     def plot(
         self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None

@@ -13,7 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, TableColumn, shape
-from fastpubpriv.results.by_key import Key, place_of, table_by
+from fastpubpriv.results.by_key import LEAST_SCALE, Key, place_of, table_by
 from fastpubpriv.results.comparisons import (
     Comparison,
     Estimated,
@@ -85,7 +85,8 @@ class PersonCounts(Result):
     @property
     def published(self) -> FloatArray:
         """Counts for readers, (k,): whole numbers from 0 to the number of persons."""
-        return np.clip(np.rint(self.counts), 0.0, float(self.n_priv))
+        whole = np.rint(self.counts) + 0.0  # without the sign of -0.3
+        return np.clip(whole, 0.0, float(self.n_priv))
 
     @property
     def share(self) -> FloatArray:
@@ -116,11 +117,11 @@ class PersonCounts(Result):
 
     def _std(self, of: str) -> FloatArray:
         """Standard deviations of the errors of counts of these "persons", or of the "population"."""
-        variance = np.full(len(self.counts), self.noise_std**2)
+        std = np.full(len(self.counts), self.noise_std)
         if of == "population":
             share = np.clip(self.share, 0.0, 1.0)
-            variance += self.n_priv * share * (1.0 - share)
-        return np.asarray(np.sqrt(variance))
+            std = np.hypot(std, np.sqrt(self.n_priv * share * (1.0 - share)))
+        return std
 
     def difference(
         self, a: Any, b: Any, level: float = LEVEL, *, of: str = "persons"
@@ -189,8 +190,10 @@ class PersonCounts(Result):
         return np.floor(lower), np.ceil(upper)
 
     def _own(self, level: float) -> Contents:
-        scale = np.full(len(self.keys), max(self.noise_std, 1.0))
-        columns = base.with_ends("count", self.published, self._published_ends(level), scale)
+        scale = np.full(len(self.keys), max(self.noise_std, LEAST_SCALE))
+        published = self.published.astype(np.int64)
+        lower, upper = (ends.astype(np.int64) for ends in self._published_ends(level))
+        columns = base.with_ends("count", published, (lower, upper), scale)
         share = np.clip(self.share, 0.0, 1.0)
         columns.append(TableColumn("share", share, scale / self.n_priv))
         columns += base.with_reasons(self.part_reasons)
@@ -204,4 +207,5 @@ class PersonCounts(Result):
         if self.left_out_std > 0.0:
             most = f"{self.left_out:,.0f} ± {self.left_out_std:.3g} persons"
             facts.append(("Keys left out", f"a count may lack {most}: upper ends allow for that"))
-        return table_by(self.by, keys, columns), facts
+        table = table_by(self.by, keys, columns)
+        return dataclasses.replace(table, rounded=True), facts

@@ -36,6 +36,9 @@ _ISO = (
 )
 _ISO_TEXT = re.compile(_ISO)
 _ISO_HEAD = len("2024-01-31")
+_MONTH = r"[0-9]{4}-[0-9]{2}"
+_MONTH_TEXT = re.compile(_MONTH)
+_COARSE: dict[str, Unit] = {"M": "month", "Y": "year"}  # units of NumPy
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +59,25 @@ class Calendar:
     def of_cells(self, cells: Iterable[Any]) -> FloatArray:
         """Return the numbers of cells of any type, (k,)."""
         listed = list(cells)
-        numbers = self.of_days(np.array([day_of_cell(cell) for cell in listed], dtype=np.float64))
+        days = [day_of_cell(cell, self.reads_months) for cell in listed]
+        numbers = self.of_days(np.array(days, dtype=np.float64))
         for place, cell in enumerate(listed):
             if type(cell).__name__ == "Period":
                 numbers[place] = self.of_period(cell)
         return numbers
 
     def of_period(self, period: Any) -> float:
-        """Return the number of a period of pandas if it is one of this unit, else NaN."""
-        return float(period.ordinal) if unit_of_frequency(period.freqstr) == self.unit else math.nan
+        """Return the number of a period of pandas, or a month or year of NumPy, if it is one of this unit, else NaN."""
+        if unit_of_period(period) != self.unit or period != period:
+            return math.nan
+        if isinstance(period, np.datetime64):
+            return float(period.astype(np.int64))
+        return float(period.ordinal)
+
+    @property
+    def reads_months(self) -> bool:
+        """Whether a text such as 2024-01, which has no day, has a number."""
+        return self.unit != "day"
 
 
 _UNITS = {"D": "day", "M": "month", "Q-DEC": "quarter", "Y-DEC": "year", "A-DEC": "year"}
@@ -75,11 +88,30 @@ def unit_of_frequency(frequency: str) -> Unit | None:
     return _UNITS.get(frequency)  # type: ignore[return-value]
 
 
-def day_of_cell(cell: object) -> float:
-    """Return the day of an object, NaN for what is no date; the code of foreign classes raises nothing."""
+def unit_of_period(period: Any) -> Unit | None:
+    """Return the unit of a period of pandas, or of a month or year of NumPy; None for other ones."""
+    if isinstance(period, np.datetime64):
+        return _COARSE.get(np.datetime_data(period.dtype)[0])
+    return unit_of_frequency(period.freqstr)
+
+
+def is_month_or_year(cell: object) -> bool:
+    """Return whether an object is a month or year of NumPy, such as numpy.datetime64("2024-01")."""
+    if not isinstance(cell, np.datetime64):
+        return False
+    unit, count = np.datetime_data(cell.dtype)
+    return unit in _COARSE and count == 1
+
+
+def day_of_cell(cell: object, months: bool = False) -> float:
+    """Return the day of an object, NaN for what is no date; the code of foreign classes raises nothing.
+
+    With `months` a text such as 2024-01 is the first day of its month.
+    """
     try:
         if isinstance(cell, str):
-            return _day_of_text(plain_text(cell))
+            text = plain_text(cell)
+            return _day_of_text(f"{text}-01" if months and _MONTH_TEXT.fullmatch(text) else text)
         if isinstance(cell, np.datetime64):
             return float(days_of_datetimes(np.array([cell]))[0])
         # NaT, and time stamps of pandas outside the years 1 to 9999, are dates with fields of no meaning.
@@ -192,12 +224,16 @@ def _missing(column: Any) -> NDArray[np.bool_]:
     return np.asarray(missing.to_numpy(**options)).astype(bool, copy=False)
 
 
-def days_of_texts(trimmed: Any) -> FloatArray:
-    """Return the days of stripped texts in an Arrow array of binary data, (k,)."""
+def days_of_texts(trimmed: Any, months: bool = False) -> FloatArray:
+    """Return the days of stripped texts in an Arrow array of binary data, (k,); `months` as for `day_of_cell`."""
     # As bytes, so that text that is not UTF-8 does not match instead of raising.
     is_iso = compute.match_substring_regex(trimmed, rf"\A{_ISO}\z")
     missing = pa.scalar(None, trimmed.type)
     heads = compute.if_else(is_iso, compute.binary_slice(trimmed, 0, _ISO_HEAD), missing)
+    if months:
+        is_month = compute.match_substring_regex(trimmed, rf"\A{_MONTH}\z")
+        parts = [trimmed, *(pa.scalar(part, trimmed.type) for part in (b"-01", b""))]
+        heads = compute.if_else(is_month, compute.binary_join_element_wise(*parts), heads)
     distinct = heads.dictionary_encode()
     days = [_day_of_head(head.decode()) for head in distinct.dictionary.to_pylist()]
     places = distinct.indices.fill_null(len(days)).to_numpy()

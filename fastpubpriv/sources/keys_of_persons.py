@@ -13,7 +13,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.person_table import Marks, hash_of_numbers, room_for
+from fastpubpriv.sources.person_table import NOT_AS_MANY, Marks, hash_of_numbers, room_for
 from fastpubpriv.sources.row_types import Rows
 
 _KEY = np.uint64(0xA0761D6478BD642F)  # a public constant of the hash of keys
@@ -54,7 +54,7 @@ def keys_of_persons(
     Rows of person -1 are left out. `marks` are the hashes of the identifiers, (persons,).
     """
     if rows.n != len(people):
-        raise InputError("the number of rows has changed since the persons were found")
+        raise InputError(NOT_AS_MANY)
     parts = list(_pairs_of_chunks(rows, code, cells, people))
     person, key = np.divmod(distinct(np.concatenate(parts)), cells)
     hashes = hash_of_numbers(marks[person] + hash_of_numbers(key.astype(np.uint64) + _KEY))

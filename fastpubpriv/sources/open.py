@@ -68,7 +68,7 @@ def private_rows(
         refused: collect them, if n may then be public. So are objects that run a query (`Rows.from_stream` takes them). A stream
         is counted now, and cannot be checked: each of its rows must be derived from one person's row, and the number of rows is
         published.
-    columns : sequence of column names, optional
+    columns : name of a column or list of names, optional
         Numeric columns to read, in this order, of a source that has names. The default is all columns, which must then all be
         numeric: bool, integers, floats, their nullable and Arrow-backed forms, decimals of polars and Arrow.
     memory_map : bool

@@ -37,7 +37,7 @@ from fastpubpriv.sources.tables import (
     places,
 )
 from fastpubpriv.threads.guard import call_guarded, naming
-from fastpubpriv.validation import choice, integer
+from fastpubpriv.validation import choice, integer, number_or_auto
 
 KEEP = ("row", "mean", "sum")
 MOST_ROWS = 4096  # maximum of `rows_per_person`
@@ -54,6 +54,10 @@ _BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 bucket
 
 ONE_STANDS_IN = (
     "keep={!r} makes one row of each person: leave out rows_per_person=, or pass keep='row'"
+)
+NOT_AS_MANY = (
+    "person must have one identifier for each row, and there are more or fewer, or the number of rows has changed since the "
+    "persons were found; the column of identifiers is named by a text, such as person='id'"
 )
 UNSAID = (
     "say what stands for a person: keep='mean' (each counts once), keep='sum' (totals), rows_per_person=1 (one row of each, as if "
@@ -205,10 +209,11 @@ class PersonTable(DerivedTable):
         rows = private_rows(self.source, columns=columns)
         if self.keep != "row" and any(hasattr(name, "levels") for name in rows.columns or ()):
             raise InputError(
-                f'there is no {self.keep} of text or dates: pass persons(..., keep="row"), or columns of numbers'
+                f'there is no {self.keep} of text or dates, in columns= or by=: pass keep="row" with rows_per_person=, or columns '
+                "of numbers"
             )
         if rows.n != self._rows:
-            raise InputError("the number of rows has changed since the persons were found")
+            raise InputError(NOT_AS_MANY)
         count = self.n * self.rows_per_person
         if not len(self._made):  # no data is read, and all rows are missing
             values = np.broadcast_to(np.nan, (count, rows.dim))
@@ -534,7 +539,7 @@ def stand_in(
 ) -> tuple[str, RowsPerPerson]:
     """Return what stands for a person, a value of `keep` and a number of rows; raise InputError if it is not said."""
     if isinstance(rows_per_person, str):
-        choice("rows_per_person", rows_per_person, ("auto",))
+        number_or_auto("rows_per_person", rows_per_person)
     elif rows_per_person is not None:
         rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
     rule = "row" if keep is None else choice("keep", keep, KEEP)

@@ -233,7 +233,7 @@ class Rows(Opaque, ABC):
             for each column, `clip`, `where`, `astype` to floats, indices of columns, `rechunk`. Functions that load chunks
             (`from_map`, `from_delayed`) and what is persisted cannot be checked: each row must be derived from one person's row,
             regardless of all others. In a chunk of objects, a value that is no number is missing.
-        columns : sequence of column labels, optional
+        columns : label of a column or list of labels, optional
             As in `private_rows`, for a data frame.
         client : distributed.Client, optional
             Runs the tasks. The default is the current Dask scheduler: the default client, or threads of this process.
@@ -298,7 +298,7 @@ class Rows(Opaque, ABC):
         ----------
         path : path
             Comma-separated, first line the column names; may be compressed (`.gz`, `.bz2`).
-        columns : sequence of str, optional
+        columns : str or list of str, optional
             Columns to read, in this order; the default is all columns of the header.
         join_quoted_lines : bool
             True treats a line feed between quotes as part of a cell. **The guarantee then requires balanced quotes in every

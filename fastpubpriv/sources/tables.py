@@ -175,11 +175,14 @@ class TextColumns:
 
     names: Sequence[Any] | None
     texts: Mapping[str, Any]  # the TextRule of each text column
+    # What an error about a column that is not numeric says to do.
+    advice: str = "leave them out by columns=, or name a column of text in categories={column: 'public'}, or its list of texts"
 
 
 def names_of_columns(columns: Any) -> Sequence[Any] | None:
-    """Return the names that `columns` requests, None for all."""
-    return columns.names if isinstance(columns, TextColumns) else columns
+    """Return the names that `columns` requests, as a list if it is one name or number; None for all."""
+    names = columns.names if isinstance(columns, TextColumns) else columns
+    return [names] if isinstance(names, str) or type(names) is int else names
 
 
 def name_of(label: Any) -> str:
@@ -234,7 +237,7 @@ def arrow_places(column: Any, rule: TextRule, *, quoted: bool = False) -> FloatA
         return rule.of_days(days_of_arrow(column))
     trimmed = trimmed_texts(column)
     if isinstance(rule, Calendar):
-        return rule.of_days(days_of_texts(trimmed))
+        return rule.of_days(days_of_texts(trimmed, rule.reads_months))
     if quoted:
         trimmed = compute.replace_substring(trimmed, b'""', b'"')
     if isinstance(rule, TextWord | TextHash):
@@ -296,17 +299,18 @@ ColumnReader = Callable[[int, int], NDArray[Any]]
 
 
 def asked_columns(columns: object) -> list[Any]:
-    """Return the argument `columns` as a list of labels; raise InputError if it is not one."""
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+    """Return the argument `columns`, a label or a sequence of labels, as a list; raise InputError if it is neither."""
+    listed = names_of_columns(columns)
+    if isinstance(listed, bytes) or not isinstance(listed, Sequence):
         raise InputError(
-            f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}"
+            f"columns must be a name, or a list of names such as ['a', 'b'], got {type(columns).__name__}"
         )
-    for label in columns:
+    for label in listed:
         if not isinstance(label, Hashable):
             raise InputError(
                 f"columns must be a list of column names, and a {type(label).__name__} is no name"
             )
-    return list(columns)
+    return list(listed)
 
 
 def choose(
@@ -351,7 +355,7 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any)
         else "or choose numeric columns only"
     )
     if isinstance(columns, TextColumns):
-        advice = "leave them out by columns=, or name a column of text in categories={column: 'public'}, or its list of texts"
+        advice = columns.advice
     raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, {advice}")
 
 

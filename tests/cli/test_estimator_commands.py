@@ -292,6 +292,13 @@ def test_bins_and_dates_are_counted(folder):
     dated = json.loads(call("counts", "--private", "days.parquet", *days, "--json", "-").stdout)
     assert dated["keys"][0] == ["2024-01-31"]
     assert dated["counts"][0] == pytest.approx(9, abs=1.0)
+    months = ("--columns", "day", "--keys", "2024-01,2024-02", "--rho", "100", "--quiet")
+    dated = json.loads(call("counts", "--private", "days.parquet", *months, "--json", "-").stdout)
+    assert dated["keys"][:2] == [["2024-01"], ["2024-02"]]
+    assert dated["counts"][0] == pytest.approx(9, abs=1.0)
+    several = ("--columns", "carrier,delay", "--bins", "5,20", "--rho", "1")
+    said = call("counts", *several, code=2).stderr
+    assert "--bins for several columns of --columns: once for each column" in said
 
 
 def test_comparisons_of_groups_and_keys(outputs):

@@ -292,6 +292,25 @@ def test_published_numbers_are_whole_and_in_their_intervals():
     assert result.part_reasons[-1] == ()  # nobody named "(missing)"
 
 
+def test_texts_show_whole_numbers_without_a_sign():
+    shown = [counted(visits(40, wards=2), ZCDP(0.02)).summary() for _ in range(20)]
+    assert not any(" -0 " in each for each in shown)
+    many = counted(visits(2_000, wards=2), ZCDP(1e4))
+    assert f"{int(many.published[0]):,} " in many.summary()
+
+
+def test_one_name_in_a_list_is_that_name():
+    expected = counted(visits(40, wards=2), ZCDP(1e4)).counts
+    for options in (
+        {"by": ["ward"]},
+        {"by": ("ward",)},
+        {"by": "ward", "groups": {"ward": [0, 1]}},
+    ):
+        found = counted(visits(40, wards=2), ZCDP(1e4), **options)
+        assert found.by == ("ward",)
+        assert found.counts[-1] == pytest.approx(expected[-1], abs=0.5)
+
+
 # ---- how many keys count --------------------------------------------------------------------------------------------
 def test_auto_takes_all_of_a_few_keys_without_a_release():
     result = counted(visits(wards=4), ZCDP(0.1), groups=range(4))
@@ -379,7 +398,8 @@ REFUSED = [
     ),
     ({"groups": []}, "at least one"),
     ({"keys_per_person": 0}, "at least 1|>= 1"),
-    ({"keys_per_person": "all"}, "auto"),
+    ({"keys_per_person": "all"}, "a whole number or 'auto', got 'all'"),
+    ({"groups": {"Ward": [1]}}, "groups must map them"),
     ({"keys_per_person": 1.5}, "whole number|integer"),
 ]
 

@@ -105,7 +105,7 @@ def test_a_result_is_shown_and_drawn(tmp_path):
 
 
 REFUSED = [
-    ({"columns": True}, "columns must be a list"),
+    ({"columns": True}, "columns must be a name"),
     ({"columns": []}, "columns must be names"), ({"columns": ["age", "age"]}, "columns must be names"),
     ({"keys": ["north"]}, "keys must map"), ({"keys": {"floor": [1]}}, "keys must map"),
     ({"keys": {"ward": []}}, "at least one"), ({"q": [0.5, 0.5]}, "ascending"), ({"top": 0}, "top"),

@@ -41,6 +41,7 @@ DAYS = [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1), datetime.date(202
 MONTHS = [pd.Period("2024-01"), pd.Period("2024-02"), pd.Period("2023-12")]
 AGES = [pd.Interval(18, 40, closed="left"), pd.Interval(40, 65, closed="left")]
 EDGES = [25, 35, 45]
+PUBLIC = pd.DataFrame({"age": [20.0, 30.0], "ward": ["north", "south"]})
 EDGE_NAMES = ["below 25", "[25, 35)", "[35, 45)", "45 or more"]
 
 
@@ -432,9 +433,52 @@ def test_levels_of_a_private_categorical_are_no_keys():
     assert not ledger.entries
 
 
+# ---- months without pandas -------------------------------------------------------------------------------------------
+def test_months_and_years_of_numpy_are_periods():
+    table = visits()
+    months = np.arange("2023-12", "2024-03", dtype="M8[M]")
+    result = counted(table, columns="admitted", keys=months)
+    truth = table["admitted"].dt.to_period("M").value_counts()
+    for month in months:
+        assert abs(result[month] - truth[str(month)]) < 1
+    years = counted(table, columns="admitted", keys=[np.datetime64("2023"), np.datetime64("2024")])
+    assert abs(years["2023"] - (table["admitted"].dt.year == 2023).sum()) < 1
+
+
+@pytest.mark.parametrize(
+    "form", [lambda cells: pd.DataFrame({"t": cells}), lambda cells: pa.table({"t": cells}), list]
+)
+def test_texts_of_months_are_in_periods_but_are_no_days(form):
+    cells = (
+        ["2024-01"] * 40 + ["2024-01-31"] * 30 + ["2024-02-01T10:00"] * 20 + ["2024-13", "x"] * 5
+    )
+    rows = form(cells)
+    named = {} if isinstance(rows, list) else {"columns": "t"}
+    by_month = counted(rows, keys=[np.datetime64("2024-01"), np.datetime64("2024-02")], **named)
+    assert np.round(by_month.counts).tolist() == [70, 20, 0, 10]
+    by_day = counted(rows, keys=[datetime.date(2024, 1, 1), datetime.date(2024, 1, 31)], **named)
+    assert np.round(by_day.counts).tolist() == [0, 30, 20, 50]
+
+
+def test_bins_are_the_values_of_a_series_or_an_index():
+    table = visits()
+    expected = seeded(table, columns="age", bins=EDGES).counts.tolist()
+    for bins in (pd.Series(EDGES), pd.Index(EDGES)):
+        assert seeded(table, columns="age", bins=bins).counts.tolist() == expected
+
+
+@pytest.mark.parametrize(("given", "source"), [
+    ({"keys": {"ward": ["north"], "age": [20]}}, "argument"),
+    ({"x_pub": PUBLIC}, "public rows"),
+    ({"keys": {"ward": ["north"]}, "bins": {"age": 5}, "x_pub": PUBLIC}, "argument and public rows"),
+])  # fmt: skip
+def test_results_say_where_keys_are_from(given, source):
+    result = counted(visits(60), columns=["ward", "age"], **given)
+    assert dict(result.provenance) == {"keys": source}
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 TOKYO = datetime.timezone(datetime.timedelta(hours=9))
-PUBLIC = pd.DataFrame({"age": [20.0, 30.0], "ward": ["north", "south"]})
 REFUSED = [
     ({"bins": [35, 25]}, "edges that ascend"), ({"bins": [25, 25]}, "edges that ascend"), ({"bins": []}, "edges that ascend"),
     ({"bins": [25, math.nan]}, "finite"), ({"bins": [25, math.inf]}, "finite"), ({"bins": True}, "bins"),
@@ -453,7 +497,14 @@ REFUSED = [
     ({"columns": "admitted", "keys": [pd.Timestamp("2024-01-31", tz="UTC")]}, "without a time zone"),
     ({"columns": "admitted", "keys": [datetime.datetime(2024, 1, 31, 10)]}, "without a time of day"),
     ({"columns": "admitted", "keys": [np.datetime64("NaT")]}, "one is none"),
-    ({"columns": "admitted", "keys": [pd.NaT]}, "one is none"),
+    ({"columns": "admitted", "keys": [pd.NaT]}, "must not hold None"),
+    ({"columns": "admitted", "keys": [np.datetime64("NaT", "M")]}, "one is none"),
+    ({"keys": [True, None]}, "must not hold None"), ({"keys": [math.nan]}, "must not hold None"),
+    ({"keys": [object()]}, "and one is a object"), ({"keys": [b"north"]}, "and one is a bytes"),
+    ({"bins": "auto"}, "number of bins, or a list of edges"), ({"bins": {20, 30}}, "number of bins, or a list of edges"),
+    ({"bins": [-math.inf, 25]}, "leave out infinite ones"),
+    ({"columns": ["age", "ward"], "bins": {"Ward": [25]}}, r"'Ward' is none of them \(did you mean 'ward'\?\)"),
+    ({"columns": "ward", "keys": [1]}, "list keys of the kind that the column holds"),
     ({"columns": "admitted", "keys": [*DAYS, DAYS[0]]}, "twice"), ({"columns": "admitted", "keys": [1, 2]}, "not numeric"),
     ({"columns": "admitted", "keys": [pd.Period("2024-01-31")]}, "for days pass datetime.date"),
     ({"columns": "admitted", "keys": [pd.Period("2024-01-31", "W")]}, "calendar years, quarters or months"),

@@ -531,7 +531,7 @@ def test_several_classes_that_are_texts():
     ({"categories": {"carrier": ["AA", " "]}}, "none of them empty"),
     ({"categories": {"carrier": "all"}}, "or 'public'"),
     ({"categories": {"carrier": "public", "distance": ["AA"]}}, "is not text"),
-    ({"categories": None}, "name a column of text in categories="), ({"columns": True}, "columns must be a list"),
+    ({"categories": None}, "name a column of text in categories="), ({"columns": True}, "columns must be a name"),
     ({"categories": {"carrier": [f"c{k}" for k in range(1001)]}}, "at most 1000"),
     ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late", 1]}, "not of both"),
     ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late"]}, "classes"),

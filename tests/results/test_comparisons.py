@@ -346,6 +346,7 @@ def test_columns_of_a_mean_have_the_widest_interval():
         answer = result.difference("x0", "x1")
         held.append(answer.lower[0] <= 10.0 <= answer.upper[0])
         assert answer.correlation is None
+    assert answer.lines == ("x0 minus x1",)
     assert np.mean(held) >= 0.93
     lower, upper = result.confidence_interval()
     assert answer.upper[0] - answer.lower[0] == pytest.approx((upper - lower).sum())

@@ -132,6 +132,52 @@ def test_every_public_function_that_takes_rows_is_in_a_table():
     assert taking <= {*listed, *PUBLIC_ONLY, *named}
 
 
+OF_COLUMNS = [
+    name
+    for name in (*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY, *LABELED)
+    if "columns" in inspect.signature(CALLS[name].function).parameters
+]
+
+
+def test_every_public_function_that_chooses_columns_is_called_with_a_name():
+    choosing = {
+        name
+        for name in fpp.__all__
+        if inspect.isfunction(getattr(fpp, name))
+        and "columns" in inspect.signature(getattr(fpp, name)).parameters
+    }
+    called = {name.split(",")[0] for name in (*OF_COLUMNS, *PUBLIC_ONLY)}
+    assert choosing <= called
+
+
+@pytest.mark.parametrize("name", OF_COLUMNS)
+def test_a_name_stands_for_a_list_of_one(name):
+    labels = np.where(LINE > 20.0, 1.0, 0.0) if name.startswith("logistic") else LABELS
+    public_labels = np.where(PUBLIC > 20.0, 1.0, 0.0)
+    private = pd.DataFrame({"delay": LINE, "label": labels, "word": "text"})
+    public = pd.DataFrame({"delay": PUBLIC, "label": public_labels, "word": "text"})
+    options = {"label": "label"} if name in LABELED else {}
+    if name in (*WITH_PUBLIC, *LABELED):
+        options["x_pub"] = public
+    expected = outcome(CALLS[name], private, columns=["delay"], **options)
+    assert outcome(CALLS[name], private, columns="delay", **options) == expected
+
+
+@pytest.mark.parametrize("name", ["estimate_mean", "quantiles"])
+def test_a_name_stands_for_a_list_of_one_in_groups(name):
+    private = pd.DataFrame({"delay": LINE, "word": np.where(LINE > 20.0, "late", "early")})
+    public = pd.DataFrame({"delay": PUBLIC, "word": np.where(PUBLIC > 20.0, "late", "early")})
+    options = {"x_pub": public, "by": "word"}
+    expected = outcome(CALLS[name], private, columns=["delay"], **options)
+    assert outcome(CALLS[name], private, columns="delay", **options) == expected
+
+
+def test_a_number_stands_for_a_list_of_one():
+    arrays = {"x_pub": PUBLIC_PLANE}
+    expected = outcome(CALLS["estimate_mean"], PLANE, columns=[1], **arrays)
+    assert outcome(CALLS["estimate_mean"], PLANE, columns=1, **arrays) == expected
+
+
 @pytest.mark.parametrize("name", PUBLIC_ONLY)
 def test_public_lines_alone(name):
     expected = content(PUBLIC_ONLY[name](PUBLIC.reshape(-1, 1)))

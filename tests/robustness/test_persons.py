@@ -713,3 +713,26 @@ def test_rows_that_a_person_does_not_have_are_in_no_count(verb, k):
     assert abs(used - truth) < 5.0 * noise + 1e-6
     assert result._contents(0.95)[1][0] == ("Answers about", result.about)
     assert result.about.startswith(f"at most {k} row")
+
+
+@pytest.mark.parametrize("person", [np.arange(3), ["who"], np.arange(4000)])
+def test_identifiers_that_are_not_as_many_as_the_rows_are_refused(person):
+    ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
+    words = "person must have one identifier for each row.*such as person='id'"
+    options = {"x_pub": FEW, "columns": "day", "budget": ZCDP(1), "ledger": ledger}
+    raises(InputError, words, fpp.estimate_mean, FULL, person=person, keep="mean", **options)
+    assert ledger.entries == ()
+
+
+def test_a_sum_of_groups_of_text_is_refused_in_words():
+    words = "no sum of text or dates, in columns= or by=: pass keep=.row. with rows_per_person="
+    options = {"x_pub": FEW, "columns": "day", "budget": ZCDP(1), "by": "ward"}
+    raises(InputError, words, fpp.estimate_mean, FULL, person="who", keep="sum", **options)
+
+
+def test_results_within_a_result_are_about_the_same():
+    options = {"x_pub": FEW, "budget": ZCDP(1), "person": "who", "progress": False}
+    result = fpp.describe(FULL, rows_per_person=2, **options)
+    assert "persons with more than 2 rows" in result.about
+    for part in (result.means, result.quantiles, *result.texts):
+        assert part.about == result.about

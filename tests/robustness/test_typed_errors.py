@@ -62,7 +62,7 @@ def test_a_directory_is_no_file(read, tmp_path):
         5,
         math.nan,
         True,
-        "a",
+        "b",
         b"a",
         {"a"},
         {"a": 1},

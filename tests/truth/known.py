@@ -47,7 +47,6 @@ LINE = "the counted line of a column"
 MOMENTS = "rounds of second moments"
 REGRESSION = "the regression machine"
 MIXTURES = "one mixture"
-PERSONS = "persons and tables fit to publish"
 
 # Steps alone (`tails="light"`) of classes stay near few public rows, and no interval is wide enough for that.
 COEFFICIENTS = "coverage coefficient | far | prediction"
@@ -100,6 +99,4 @@ KNOWN: tuple[Known, ...] = (
     Known("learn_separated_mixture", "far", ("mode='theory'",), MIXTURES),
     Known("learn_axis_aligned_mixture", "never ok component", (), MIXTURES),
     Known("learn_axis_aligned_mixture", "far", ("x_pub=p.head(5)",), MIXTURES),
-    # Choosing the rows of each person takes a part of the budget that the answer does not name.
-    Known("learn_axis_aligned_mixture", "spent", ("rows_per_person",), PERSONS),
 )
