@@ -114,7 +114,12 @@ class Norms:
         """Return the estimates for norms that are larger by a constant."""
         law = self.law
         if law is not None:
-            law = replace(law, middles=law.middles + added, end=law.end + added)
+            law = replace(
+                law,
+                middles=law.middles + added,
+                end=law.end + added,
+                further_edges=law.further_edges + added,
+            )
         return replace(
             self, radius=self.radius + added, end=self.end + added, rms=self.rms + added, law=law
         )
@@ -167,12 +172,21 @@ class TailLaw:
     inner: float  # rows of the second to last significant octave
     outer: float  # rows of the last significant octave
     later: FloatArray  # (6,), rows of the octaves beyond it
+    # rows of the shells beyond it, (k,), and their ascending edges (k + 1,)
+    further: FloatArray
+    further_edges: FloatArray
     root: float = 0.0  # if positive, sums are of (|z| - R) / |z|^.5, and `far` is multiplied by it
 
     @property
     def octave_std(self) -> float:
         """Noise of the count of an octave."""
         return math.sqrt(2.0) * self.std
+
+    def between(self, least: float, most: float) -> FloatArray:
+        """Return the rows (j,) of each shell beyond `end` that has norms between two numbers."""
+        below = self.further_edges[1:] < least
+        above = self.further_edges[:-1] > most
+        return np.asarray(self.further[~below & ~above])
 
     @property
     def fall(self) -> float:
@@ -359,6 +373,7 @@ class NormCount:
         edges = edges_of(LOG2_PARTS)
         begin = max(last + 1 - tuning.BELOW * parts, 0)
         end = last + 1
+        further = counts[end : end + LAW_OCTAVES * parts]
 
         def octave(ends: int) -> float:
             return float(counts[max(ends - parts, 0) : max(ends, 0)].sum())
@@ -371,6 +386,8 @@ class NormCount:
             inner=octave(end - parts),
             outer=octave(end),
             later=np.array([octave(end + k * parts) for k in range(1, LAW_OCTAVES + 1)]),
+            further=further,
+            further_edges=edges[end : end + len(further) + 1],
         )
 
 

@@ -46,7 +46,6 @@ from fastpubpriv.regression.newton import NewtonPlan, bounded
 from fastpubpriv.regression.posterior import (
     Average,
     Family,
-    Law,
     LossExcess,
     PublicLaws,
     Scores,
@@ -67,7 +66,7 @@ from fastpubpriv.regression.problem import (
     least_loss,
     null_space,
     one_sided,
-    own_fit,
+    public_laws,
     relative_noise,
     risk,
     rows_behind,
@@ -77,8 +76,6 @@ from fastpubpriv.regression.public_fits import (
     LogisticPosterior,
     Posterior,
     chances,
-    constant_odds,
-    robust_mean,
 )
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason
@@ -337,7 +334,8 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
 def shows_clipped_rows(problem: TrainingProblem, curvature: PooledMoment, norms: Norms) -> bool:
     """Whether a count of norms of scores shows rows that the grid clips; only of classes, whose errors there are one.
 
-    Their norm is known, up to the axes of the curvature: rows that are too few to stand out anywhere do so at one place.
+    Their norm is known, up to the axes of the curvature and to the errors of those on the wrong side: rows that are too few to
+    stand out anywhere do so at one place.
     """
     law = norms.law
     if law is None or not problem.loss.classes:
@@ -346,12 +344,11 @@ def shows_clipped_rows(problem: TrainingProblem, curvature: PooledMoment, norms:
     values = np.linalg.eigvalsh(curvature.matrix)
     nearest = radius / math.sqrt(values[-1])
     farthest = radius / math.sqrt(values[0])
-    # octaves from the end of what is significant on
-    first = math.floor(math.log2(nearest / law.end))
-    last = math.floor(math.log2(farthest / law.end))
-    there = law.later[max(first, 0) : max(last + 1, 0)]
-    noise = tuning.NORMAL * law.octave_std
-    return bool(np.any(there > noise))
+    there = law.between(tuning.WRONG * nearest, farthest)
+    if not len(there):
+        return False
+    by_chance = special.ndtri((1.0 - tuning.ALARM) ** (1.0 / len(there)))
+    return bool(there.max() > by_chance * law.std)
 
 
 def concerns_of(
@@ -405,38 +402,6 @@ def shape_of_squares(radial: RadialMean) -> FloatArray:
     hidden = dim * (dim + 1) * (noise / size) ** 2 / max(float(np.sum(apart**2)), 1.0 / LARGEST)
     values, vectors = np.linalg.eigh(np.eye(dim) + max(0.0, 1.0 - hidden) * apart)
     return np.asarray((vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T)
-
-
-def public_laws(problem: TrainingProblem) -> PublicLaws:
-    """What public rows say: their own fit, which is that of `posterior` if they are next to none, and a constant."""
-    known = problem.posterior
-    dim = problem.dim
-    if known.drawn is not None:
-        axis = known.turn[0]
-        along = np.outer(axis, axis)
-        # Over that of even classes, the curvature is an inverse variance.
-        variance = 4.0 if problem.loss.classes else 1.0
-        constant = Law(mean=along @ known.mean, covariance=along @ known.covariance @ along)
-        return PublicLaws(
-            own=None, reported=known.mean, constant=constant, slope_variance=variance / dim
-        )
-    own = Law(mean=known.mean, covariance=known.covariance)
-    if len(known.labels) > dim + 2:
-        mean, covariance = own_fit(problem)
-        own = Law(mean=mean, covariance=covariance)
-    middle = float(np.mean(known.labels))
-    variance = float(np.var(known.labels))
-    if isinstance(known, LogisticPosterior):
-        middle, variance = constant_odds(known)
-    elif known.threshold is not None:
-        middle, variance = robust_mean(known.labels, known.threshold)
-    axis = known.turn[0]
-    constant = Law(
-        mean=middle * axis, covariance=variance / len(known.labels) * np.outer(axis, axis)
-    )
-    return PublicLaws(
-        own=own, reported=known.mean, constant=constant, slope_variance=variance / dim
-    )
 
 
 def learn_exact(
@@ -506,6 +471,9 @@ def measured_step(
     if made_up:
         radial = replace(radial, kurtosis=kurtosis(lengths))
     rounding = rounding_residual(rotation.step, start.mean, largest_label(problem, start.mean))
+    constant_square = math.inf
+    if problem.loss.classes and not rotation.weighted:
+        constant_square = float(np.mean(np.sum(public(laws.constant.mean) ** 2, axis=1)))
     return ExactStep(
         to_user=problem.to_user,
         offset=problem.in_units(np.zeros(dim)),
@@ -526,6 +494,7 @@ def measured_step(
         predictors=known.rows,
         longest=problem.longest_move,
         vanishing=problem.loss.classes,
+        constant_square=constant_square,
     )
 
 
@@ -569,6 +538,8 @@ class ExactStep:
     vanishing: bool
     # mean score of public rows at coefficients (D,), if the change of the curvature along the step is estimated
     mean_score: Callable[[FloatArray], FloatArray] | None = None
+    # mean squared length of public rows' scores at a constant; infinity where it is not compared with that of private ones
+    constant_square: float = math.inf
 
     @property
     def _rank(self) -> int:
@@ -743,10 +714,30 @@ class ExactStep:
         cut, _ = bounded(move, self.predictors, self.longest)
         return cut, not np.array_equal(cut, move)
 
+    @property
+    def _is_astray(self) -> bool:
+        """Whether private scores at the start are longer than those of public rows at a constant."""
+        mean_curvature = float(np.trace(self.curvature.matrix)) / self.radial.dim
+        return self.radial.norms.rms**2 * mean_curvature > self.constant_square
+
+    def _moved(self, point: Average, constant: FloatArray) -> tuple[Average, FloatArray, bool]:
+        """Point that is moved to, the move (D,), and whether the move to the given one is cut.
+
+        Where classes are predicted with certainty there is next to no curvature, and a cut move ends anywhere. If these predictions
+        are wrong, worse than those of a constant, the point is that of public rows.
+        """
+        move, is_cut = self._move(point)
+        if is_cut and self._is_astray:
+            point = shrunk(point, self._public_point(constant), 0.0)
+            move = self.half @ point.mean
+        return point, move, is_cut
+
     def next_start(self) -> Fitted:
         """Start of another round: the point, with the average of its errors over the coordinates of scores."""
-        point = average(self._scores, self._families)
-        move, _ = self._move(point)
+        families = self._families
+        averaged = average(self._scores, families)
+        constant = self._constant(averaged, families[-1])
+        point, move, _ = self._moved(averaged, constant)
         covariance = point.error_sq / self.radial.dim * self._inverse
         return Fitted(mean=self.start.mean + move, covariance=covariance, noise=covariance)
 
@@ -762,16 +753,20 @@ class ExactStep:
 
     def _shrunk(self, point: Average, constant: FloatArray) -> Average:
         """Average, shrunk to the point of public rows by the part of its error that rows beyond the clips may hide."""
-        if self.vanishing:  # scores of classes are bounded: 3 of 612 held-out fits are worse than a constant, shrunk or not
+        if self.vanishing:  # scores of classes are bounded: as many held-out fits are worse than a constant, shrunk or not
             return point
         clipped = self.curvature.clipped / self.radial.dim
         hidden = min(clipped / tuning.CLIPPED_SHARE, 1.0) * self._risk(point) + self._tail_sq
         apart = point.mean - constant
         share = kept_share(tuning.POINT_DOUBT * hidden, float(apart @ apart))
+        return shrunk(point, self._public_point(constant), share)
+
+    def _public_point(self, constant: FloatArray) -> FloatArray:
+        """Point (D,) of public rows, between their own fit and the `constant`."""
         own = self.laws.own
         if own is not None:
             own = own.mapped(self.start.mean, self.curvature.power(0.5))
-        return shrunk(point, public_point(constant, own), share)
+        return public_point(constant, own)
 
     def _excess(self, averaged: Average, point: Average, constant: FloatArray) -> LossExcess:
         """Excess of the loss over the least one, at the point, at the public fit and at the `constant`, in its coordinates."""
@@ -800,9 +795,8 @@ class ExactStep:
         families = self._families
         averaged = average(self._scores, families)
         constant = self._constant(averaged, families[-1])
-        point = self._shrunk(averaged, constant)
+        point, move, is_cut = self._moved(self._shrunk(averaged, constant), constant)
         excess = self._excess(averaged, point, constant)
-        move, is_cut = self._move(point)
         mean = self.start.mean + move
         own = self.radial.functional(self.half)
         to_user = self.to_user @ self.half

@@ -22,7 +22,7 @@ from fastpubpriv.regression import unlabeled
 from fastpubpriv.regression.concerns import Concerns, NullSpace, is_too_few
 from fastpubpriv.regression.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, usable_rows
-from fastpubpriv.regression.posterior import LossExcess
+from fastpubpriv.regression.posterior import Law, LossExcess, PublicLaws, kept_share
 from fastpubpriv.regression.public_fits import (
     EVEN,
     AnyPosterior,
@@ -31,12 +31,14 @@ from fastpubpriv.regression.public_fits import (
     LogisticPosterior,
     Posterior,
     chances,
+    constant_odds,
     huber_minimum,
     huber_posterior,
     linear_posterior,
     logistic_posterior,
     maximum_likelihood,
     robust_covariance,
+    robust_mean,
 )
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason
@@ -527,6 +529,52 @@ def own_fit(problem: TrainingProblem) -> tuple[FloatArray, FloatArray]:
     else:
         exact = least_loss(known, 1e-10)
     return exact, robust_covariance(*linearized(known, exact))
+
+
+def public_laws(problem: TrainingProblem) -> PublicLaws:
+    """What public rows say: their own fit, which is that of `posterior` if they are next to none, and a constant."""
+    known = problem.posterior
+    dim = problem.dim
+    if known.drawn is not None:
+        axis = known.turn[0]
+        along = np.outer(axis, axis)
+        # Over that of even classes, the curvature is an inverse variance.
+        variance = 4.0 if problem.loss.classes else 1.0
+        constant = Law(mean=along @ known.mean, covariance=along @ known.covariance @ along)
+        return PublicLaws(
+            own=None, reported=known.mean, constant=constant, slope_variance=variance / dim
+        )
+    own = Law(mean=known.mean, covariance=known.covariance)
+    if len(known.labels) > dim + 2:
+        mean, covariance = own_fit(problem)
+        own = Law(mean=mean, covariance=covariance)
+    middle = float(np.mean(known.labels))
+    variance = float(np.var(known.labels))
+    if isinstance(known, LogisticPosterior):
+        middle, variance = constant_odds(known)
+    elif known.threshold is not None:
+        middle, variance = robust_mean(known.labels, known.threshold)
+    axis = known.turn[0]
+    constant = Law(
+        mean=middle * axis, covariance=variance / len(known.labels) * np.outer(axis, axis)
+    )
+    return PublicLaws(
+        own=own, reported=known.mean, constant=constant, slope_variance=variance / dim
+    )
+
+
+def shrunk_steps(problem: TrainingProblem, fitted: Fitted) -> Fitted:
+    """Fit of classes by steps from few public rows, shrunk to a constant by its variance; a move is a bias."""
+    constant = public_laws(problem).constant.mean
+    curvature = problem.posterior.curvature_at(fitted.mean)
+    apart = fitted.mean - constant
+    doubt_sq = float(curvature @ np.diag(fitted.covariance))
+    share = kept_share(tuning.POINT_DOUBT * doubt_sq, float(curvature @ apart**2))
+    move = (share - 1.0) * apart
+    bias = problem.to_user @ move
+    if fitted.bias is not None:
+        bias = np.copysign(np.hypot(bias, fitted.bias), bias)
+    return replace(fitted, mean=fitted.mean + move, bias=bias)
 
 
 def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArray:

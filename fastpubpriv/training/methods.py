@@ -54,6 +54,7 @@ from fastpubpriv.regression.problem import (
     counted_bias,
     own_fit,
     shrinkage_bias,
+    shrunk_steps,
 )
 from fastpubpriv.regression.public_fits import (
     AnyPosterior,
@@ -359,7 +360,10 @@ def _learn_newton(
     if cost:
         problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
-        return _learn_steps(run, problem, start, left)[0]
+        fitted, _ = _learn_steps(run, problem, start, left)
+        if problem.loss.classes and problem.has_few_rows and problem.posterior.drawn is None:
+            return shrunk_steps(problem, fitted)
+        return fitted
     fitted, rows = _learn_steps(run, problem, start, left.part(tuning.START))
     return exact.learn_exact(run, problem, plan, fitted, rows)
 

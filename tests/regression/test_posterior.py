@@ -9,7 +9,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.estimators.moments import RadialMean
-from fastpubpriv.regression import exact
+from fastpubpriv.regression import exact, problem
 from fastpubpriv.regression.posterior import (
     Average,
     Family,
@@ -297,6 +297,32 @@ def test_softmax_has_the_excess_that_its_scores_show():
     assert result.predicted_excess < result.public_excess < result.constant_excess < np.log(3.0)
 
 
+def losses_of_codes(runs, *, m=40, n=3000):
+    """Log-losses of fits and of constants; three private rows in a hundred have the code -1000 in a column, and no public row."""
+    fits = []
+    constants = []
+    for seed in range(runs):
+        rng = np.random.default_rng([18, seed])
+        x = rng.normal(size=(n + m, 3))
+        y = (rng.random(n + m) < 1.0 / (1.0 + np.exp(-0.7 * x[:, 0]))) * 1.0
+        coded = rng.random(n + m) < 0.03
+        coded[:m] = False
+        x[coded, 2] = -1000.0
+        result = seeded(
+            logistic_regression,
+            **split(x, y, m),
+            budget=ZCDP(0.5),
+            method="newton",
+            random_state=seed,
+            threads=1,
+        )
+        score = x @ result.coefficients + result.intercept
+        fits.append(np.mean(np.logaddexp(0.0, score) - y * score))
+        share = np.mean(y[:m])
+        constants.append(-np.mean(y * np.log(share) + (1.0 - y) * np.log(1.0 - share)))
+    return np.array(fits), np.array(constants)
+
+
 def worse_than_a_constant(cell, runs):
     """Number of fits whose mean squared error is above that of the mean of the public labels."""
     worse = 0
@@ -364,3 +390,37 @@ def test_a_point_that_is_not_shrunk_is_found(monkeypatch):
     assert worse_than_a_constant(cell, 40) <= 12
     monkeypatch.setattr(exact, "kept_share", lambda doubt_sq, distance_sq: 1.0)
     assert worse_than_a_constant(cell, 40) >= 20
+
+
+def test_a_start_that_is_worse_than_a_constant_and_is_kept_is_found(monkeypatch):
+    """Of 10 fits to columns with codes none has a log-loss above 2, and with the fault 2 above 17."""
+    fits, _ = losses_of_codes(10)
+    assert fits.max() < 2.0
+    monkeypatch.setattr(exact.ExactStep, "_is_astray", False)
+    fits, _ = losses_of_codes(10)
+    assert np.sum(fits > 10.0) >= 1
+
+
+def test_steps_from_few_public_rows_that_are_not_shrunk_are_found(monkeypatch):
+    """Labels of noise, 20 public rows of 6 coefficients: slopes have a mean length of .02, and .11 with the fault."""
+
+    def distance():
+        sizes = []
+        for seed in range(12):
+            rng = np.random.default_rng([19, seed])
+            x = rng.normal(size=(1020, 5))
+            y = (rng.random(1020) < 0.5) * 1.0
+            result = seeded(
+                logistic_regression,
+                **split(x, y, 20),
+                budget=PureDP(0.3),
+                method="newton",
+                random_state=seed,
+            )
+            assert "few_public_rows" in result.reasons
+            sizes.append(np.linalg.norm(result.coefficients))
+        return np.mean(sizes)
+
+    assert distance() < 0.05
+    monkeypatch.setattr(problem, "kept_share", lambda doubt_sq, distance_sq: 1.0)
+    assert distance() > 0.08

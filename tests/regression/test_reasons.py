@@ -1,12 +1,16 @@
 """Reasons of a regression: on a table for each, the one that is named is the right one, and the only one."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
+from fastpubpriv.distributions.norms import TailLaw
 from fastpubpriv.regression.concerns import Concerns
+from fastpubpriv.regression.exact import shows_clipped_rows
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.results.reasons import Reason
 
@@ -249,6 +253,35 @@ def test_rows_beyond_all_public_ones_are_a_heavy_tail_of_classes(share, least, m
         result = fitted(x, y, 60, logistic_regression, budget=PureDP(1))
         found += Reason.HEAVY_TAIL in named(result)
     assert least <= found <= most, f"{found} of 8 draws"
+
+
+@pytest.mark.parametrize(
+    ("rows", "seen"),
+    [
+        pytest.param([0, 0, 0, 25, 0], True, id="at the clip"),
+        pytest.param([0, 0, 25, 0, 0], True, id="with an error of three quarters"),
+        pytest.param([0, 0, 12, 15, 0], False, id="within the noise of two shells"),
+        pytest.param([0, 99, 0, 0, 0], False, id="nearer"),
+        pytest.param([0, 0, 0, 0, 99], False, id="farther than any clipped row"),
+    ],
+)
+def test_clipped_rows_are_looked_for_where_they_lie(rows, seen):
+    """At 4 * 10; counts of shells have a noise of 10, and one of two exceeds 1.95 of it once in 20 times."""
+    law = TailLaw(
+        middles=np.zeros(0),
+        counts=np.zeros(0),
+        std=10.0,
+        end=12.0,
+        inner=0.0,
+        outer=0.0,
+        later=np.zeros(6),
+        further=np.array(rows, dtype=float),
+        further_edges=np.array([12.0, 16.0, 24.0, 32.0, 48.0, 64.0]),
+    )
+    rotation = SimpleNamespace(row_map=SimpleNamespace(limit=10.0), step=1.0)
+    problem = SimpleNamespace(loss=SimpleNamespace(classes=True), rotation=rotation)
+    curvature = SimpleNamespace(matrix=np.eye(2))
+    assert shows_clipped_rows(problem, curvature, SimpleNamespace(law=law)) is seen
 
 
 def test_labels_without_a_mean_are_a_fallback():

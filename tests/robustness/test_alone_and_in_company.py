@@ -154,7 +154,8 @@ def estimators_of(dim):
     yield "learn_axis_aligned_mixture", private, near
     yield "learn_axis_aligned_mixture", private, {**near, "budget": PureDP(45)}
     within = {**few, "bounds": (-1e4, 1e4)}
-    yield "learn_axis_aligned_mixture", private, {**within, "budget": PureDP(45)}
+    if dim <= 8:  # looks at many columns draw more noise than so large an epsilon allows
+        yield "learn_axis_aligned_mixture", private, {**within, "budget": PureDP(20)}
     yield "learn_axis_aligned_mixture", private, {**within, "budget": AMPLE}
     # With fewer public rows than private ones the rounds of many columns are worth their noise.
     yield "learn_axis_aligned_mixture", private, {**near, "x_pub": public[:12]}
