@@ -344,10 +344,12 @@ def learn_axis_aligned_mixture(
     Neighbors: replace one private row; holds for every public data set. "cells" with public rows: counts of cells that these rows
     determine, all but a fiftieth of the budget (a twentieth of an epsilon). "cells" without, and "list_decoding", work on disjoint
     blocks of rows, fixed by public numbers, so each stage has the whole (epsilon, delta). "sketch": two such blocks for the range;
-    on the other rows, Gaussian noise on counts, second moments and sums of bounded statistics, whose rhos add up to at most the
-    allowance. "dp_em": public shares of the budget for searches, sums of clipped statistics and a choice. Public: n_priv, dim,
-    x_pub, all arguments. A fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of the block of the choice) pays
-    for the count of the fit; "cells" reads it off its cells, and spends that part only where these cannot show it.
+    on the other rows, noise on counts, second moments and sums of bounded statistics, whose costs add up to at most the
+    allowance. Within bounds and without a delta both have no blocks: looks at cells of all rows pay for the range by shares of the
+    budget, and what is left pays for the rest. "dp_em": public shares of the budget for searches, sums of clipped statistics and a
+    choice. Public: n_priv, dim, x_pub, all arguments. A fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of
+    the block of the choice) pays for the count of the fit; "cells" reads it off its cells, and near public rows spends that part
+    only where these cannot show it.
 
     Notes
     -----
@@ -365,7 +367,8 @@ def learn_axis_aligned_mixture(
       noisy Gram matrix shows the few directions in which means of overlapping components differ, and noisy sums of cosines and
       sines the mixture along them; a few rounds of private EM in all columns follow. Two components in 8 columns, 1.6 deviations
       apart in each, with 40,000 rows, epsilon = 1, delta = 1e-6: total variation .014. With k components in many columns, below
-      20,000 rows, some may be missed, which the reasons say. `bounds` clip the means; they do not replace the range stages.
+      20,000 rows, some may be missed, which the reasons say. With a delta `bounds` clip the means and do not
+      replace the range stages; without one they are the range: at rho = 0.1 such components are within .012.
     - "dp_em", for several columns: EM started from the public rows, whose components may differ in scale by any factor, and from
       the labels of an inexpensive private search; continued on both, for any budget.
     - "list_decoding": the paper's algorithm with its constants, where it is feasible; `plan("axis_aligned_mixture", ...)` has
