@@ -305,9 +305,9 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
 
     For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
     group. Fewer groups than requested are returned if the rest cannot be distinguished. Without public rows the budget must
-    have a delta.
+    have a delta, or --bounds must say what the columns can hold.
 
-    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public and --bounds it must be --epsilon with --delta.
 
     $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
     $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
@@ -320,10 +320,10 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
 def axis_mixture(opened: Any, settings: Named, arguments: Named) -> None:
     """Mixture of Gaussians with independent columns, and no range given.
 
-    Values may lie anywhere. Without public rows the budget must have a delta; several columns then need groups that are
-    separated in some of them.
+    Values may lie anywhere, and components may overlap in every column. Without public rows the budget must have a delta, or
+    --bounds must say what the columns can hold.
 
-    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
+    rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public and --bounds it must be --epsilon with --delta.
 
     $ fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
     $ fastpubpriv axis-mixture --private p.npy --public q.npy --components 4 --epsilon 1 --json out.json

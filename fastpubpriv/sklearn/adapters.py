@@ -438,7 +438,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
 class PublicPrivateGaussianMixture(_ReleasedDensity):
     """Separated Gaussian components from private rows and a few public ones, or none (`fastpubpriv.learn_separated_mixture`).
 
-    Without public rows the budget must be ApproxDP.
+    Without public rows the budget must be ApproxDP, or the bounds finite in every column.
 
     Parameters
     ----------
