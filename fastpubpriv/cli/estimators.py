@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.streams import refuse
@@ -91,6 +89,8 @@ def estimator(
 
 def of_dates(values: tuple[Any, ...]) -> list[Any]:
     """Return listed values, as dates if all are texts such as 2024-01-31, as months if all are texts such as 2024-01."""
+    import numpy as np
+
     if all(isinstance(value, str) and re.fullmatch("[0-9]{4}-[0-9]{2}", value) for value in values):
         with contextlib.suppress(ValueError):
             return [np.datetime64(value, "M") for value in values]
