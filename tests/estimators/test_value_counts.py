@@ -235,7 +235,7 @@ def test_the_sum_of_a_mean_holds_the_sum():
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
 REFUSED = [
     ({"keys": "north"}, InputError, "list of texts"), ({"keys": []}, InputError, "at least one"),
-    ({"keys": ["a", 1]}, InputError, "not both"), ({"keys": ["a", " a"]}, InputError, "twice"),
+    ({"keys": ["a", 1]}, InputError, "of one kind"), ({"keys": ["a", " a"]}, InputError, "twice"),
     ({"keys": ["(other)"]}, InputError, "stand for"), ({"keys": [1, np.nan]}, InputError, "keys"),
     ({"keys": [0, 1]}, InputError, "ward"), ({"keys": ["a"], "columns": "no"}, InputError, "no column"),
     ({"keys": range(2_000_000), "columns": "night"}, InputError, "too many"),

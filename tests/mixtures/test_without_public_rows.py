@@ -374,6 +374,8 @@ def test_a_plan_without_public_rows_needs_a_delta():
         plan("separated_mixture", dim=4, n_components=2, n_priv=20_000, budget=ZCDP(1))
 
 
+# Fits of other tests of this process count as well.
+@pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning")
 def test_the_scikit_learn_class_needs_no_public_rows():
     rows = rows_of(30.0, dim=2)
     model = PublicPrivateGaussianMixture(APPROX, n_components=2, min_weight=0.3).fit(rows)

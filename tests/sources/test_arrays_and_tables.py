@@ -321,11 +321,12 @@ def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
 def test_columns_that_cannot_be_chosen(make):
     table = make({"a": [1.0], "b": [2.0]})
     for columns, words in (
-        (["a", "z"], "no column 'z'.*'a', 'b'"), ("a", "list of column names"), ([], "at least one"),
-        (["a", "a"], "twice"), (lambda: 0, "list of column names"),
+        (["a", "z"], "no column 'z'.*'a', 'b'"), ("z", "no column 'z'.*'a', 'b'"), ([], "at least one"),
+        (["a", "a"], "twice"), (lambda: 0, "a name, or a list of names"),
     ):  # fmt: skip
         raises(InputError, words, private_rows, table, columns=columns)
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
+    np.testing.assert_array_equal(values(private_rows(table, columns="b")), [[2.0]])
 
 
 def test_labels_indexes_and_things_that_are_almost_tables(tmp_path):
