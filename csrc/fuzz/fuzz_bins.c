@@ -59,7 +59,7 @@ static void put_together(events *all)
     all->n = kept;
 }
 
-/* The definition: frexp, and ceil(t - 1/2) by comparing with the middle between two integers. */
+/* The definition: frexp, and floor(t + 1/2) by comparing with the middle between two integers. */
 static int64_t plain_key(double x, const fpp_bin_rule *rule)
 {
     if (rule->kind == FPP_BINS_DYADIC) {
@@ -73,9 +73,9 @@ static int64_t plain_key(double x, const fpp_bin_rule *rule)
     if (!(fabs(t) <= FPP_BIN_KEY_MAX)) {
         return FPP_BIN_NONE;
     }
-    /* whole + 1/2 is exact wherever t has a fraction; the difference t - whole is not: for t = -1/2 + 2^-54 it rounds to 1/2. */
-    const double whole = floor(t), middle = whole + 0.5;
-    return (int64_t)whole + (PLANTED ? t >= middle : t > middle);
+    /* The difference is exact, but for t in (-1/2, 0), where it is above 1/2 and rounds to 1/2 at least. */
+    const double whole = floor(t), part = t - whole;
+    return (int64_t)whole + (PLANTED ? part > 0.5 : part >= 0.5);
 }
 
 static void allocate(fpp_bin_table *table, int64_t slots)
