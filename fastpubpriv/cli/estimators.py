@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -91,7 +90,9 @@ def of_dates(values: tuple[Any, ...]) -> list[Any]:
     """Return listed values, as dates if all are texts such as 2024-01-31, as months if all are texts such as 2024-01."""
     import numpy as np
 
-    if all(isinstance(value, str) and re.fullmatch("[0-9]{4}-[0-9]{2}", value) for value in values):
+    from fastpubpriv.sources.dates import is_month
+
+    if all(isinstance(value, str) and is_month(value) for value in values):
         with contextlib.suppress(ValueError):
             return [np.datetime64(value, "M") for value in values]
     with contextlib.suppress(TypeError, ValueError):

@@ -103,6 +103,11 @@ def is_month_or_year(cell: object) -> bool:
     return unit in _COARSE and count == 1
 
 
+def is_month(text: str) -> bool:
+    """Return whether a text names a month, such as 2024-01."""
+    return _MONTH_TEXT.fullmatch(text) is not None
+
+
 def day_of_cell(cell: object, months: bool = False) -> float:
     """Return the day of an object, NaN for what is no date; the code of foreign classes raises nothing.
 
@@ -111,7 +116,7 @@ def day_of_cell(cell: object, months: bool = False) -> float:
     try:
         if isinstance(cell, str):
             text = plain_text(cell)
-            return _day_of_text(f"{text}-01" if months and _MONTH_TEXT.fullmatch(text) else text)
+            return _day_of_text(f"{text}-01" if months and is_month(text) else text)
         if isinstance(cell, np.datetime64):
             return float(days_of_datetimes(np.array([cell]))[0])
         # NaT, and time stamps of pandas outside the years 1 to 9999, are dates with fields of no meaning.
