@@ -341,10 +341,13 @@ def _interval_keys(name: str | int | None, cells: list[Any], word: str) -> Keys:
     ):
         raise InputError(f"{word} must be intervals that are disjoint, ascending and not empty")
     edges = sorted({end for pair in ends for end in pair if math.isfinite(end)})
+    # The cell on the right of each edge, and that below all of them.
+    right_of = {edge: cell for cell, edge in enumerate(edges, 1)} | {-math.inf: 0}
+    left_of = {edge: cell for cell, edge in enumerate([*edges, math.inf])}
     places = np.full(len(edges) + 2, len(ends), dtype=np.int32)  # other
     for place, (low, high) in enumerate(ends):
-        first = 0 if low == -math.inf else edges.index(low) + 1
-        last = len(edges) if high == math.inf else edges.index(high)
+        first = right_of[low]
+        last = left_of[high]
         places[first : last + 1] = place
     places[-1] = len(ends) + 1
     levels = tuple(name_of_interval(low, high, right) for low, high in ends)
