@@ -332,8 +332,14 @@ def test_groups_of_means_quantiles_and_persons_are_of_every_kind():
             assert means[group] == pytest.approx(rows["age"].mean(), abs=1.0)
             assert medians[group].ravel()[0] == pytest.approx(rows["age"].median(), abs=1.0)
             assert persons[group] == pytest.approx(rows["id"].nunique(), abs=1.0)
-    ages = estimate_mean(table[["age"]].assign(band=table["age"]), columns=["age"], by="band", groups=AGES,
-                         x_pub=public[["age"]].assign(band=public["age"]), budget=ZCDP(1e4))  # fmt: skip
+    ages = estimate_mean(
+        table[["age"]].assign(band=table["age"]),
+        columns=["age"],
+        by="band",
+        groups=AGES,
+        x_pub=public[["age"]].assign(band=public["age"]),
+        budget=ZCDP(1e4),
+    )
     inside = table["age"][(table["age"] >= 18) & (table["age"] < 40)]
     assert ages[AGES[0]] == pytest.approx(inside.mean(), abs=0.5)
 

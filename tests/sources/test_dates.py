@@ -90,9 +90,17 @@ def test_moments_in_nanoseconds_and_in_files(tmp_path):
 def test_lists_and_arrays_of_dates_are_one_column():
     dates = [stamp.date() for stamp in STAMPS]
     series = pd.Series(STAMPS).astype("M8[us]")
-    for source in (dates, tuple(dates), MOMENTS, np.array(MOMENTS), np.array(MOMENTS, dtype="M8[s]"), np.array(dates),
-                   series.rename("0"),
-                   pa.array(dates), np.array(MOMENTS, dtype="S")):  # fmt: skip
+    for source in (
+        dates,
+        tuple(dates),
+        MOMENTS,
+        np.array(MOMENTS),
+        np.array(MOMENTS, dtype="M8[s]"),
+        np.array(dates),
+        series.rename("0"),
+        pa.array(dates),
+        np.array(MOMENTS, dtype="S"),
+    ):
         np.testing.assert_array_equal(cells_of(source, name="0"), DAYS)
 
 
