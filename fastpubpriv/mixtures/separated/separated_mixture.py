@@ -613,7 +613,7 @@ class ReportLimits(NamedTuple):
 
 
 def check_without_public(
-    shape: Shape, method: str, budget: Budget, n: int, box: Box | None = None
+    shape: Shape, method: str, budget: Budget, n: int, box: Box | None
 ) -> None:
     """Raise if there can be no answer without public rows, by the arguments and the number of private rows."""
     name = "learn_separated_mixture"
