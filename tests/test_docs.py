@@ -85,6 +85,16 @@ def test_a_method_a_mechanism_and_a_source_are_added():
     assert {"mechanism", "method", "source"} <= TOYS.keys()
 
 
+def test_the_readme_counts_the_lines_that_carry_the_guarantee():
+    """Keys, noise, charges and costs, as the paragraph lists them; a tenth more or less is another number."""
+    said = int(re.search(r"charges and costs are ([\d,]+) lines", README)[1].replace(",", ""))
+    privacy = [f"fastpubpriv/privacy/{name}.py" for name in ("events", "calibration", "spending")]
+    files = ["fastpubpriv/keys.py", *privacy, "csrc/chacha.c", "csrc/sampler.c"]
+    paths = [ROOT / name for name in files] + sorted((ROOT / "fastpubpriv/release").glob("*.py"))
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+    assert abs(lines - said) < 0.1 * said, f"README says {said:,} lines, and there are {lines:,}"
+
+
 def without_numbers(text: str) -> str:
     return " ".join(re.sub(r"-?\d[\d,.]*(e-?\d+)?", "#", text).split())
 
