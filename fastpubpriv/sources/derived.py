@@ -7,12 +7,13 @@ Privacy note: `mechanisms/notes/derived_rows.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, Columns, FloatArray, column_of
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import elementary
 from fastpubpriv.rowwise.expressions import OTHER, RowProgram, UsedColumn, row_program
@@ -30,7 +31,7 @@ from fastpubpriv.sources.tables import (
     names_of_columns,
     places,
 )
-from fastpubpriv.sources.views import RowMapView, SideBySide, each_row
+from fastpubpriv.sources.views import PIECE_BYTES, RowMapView, SideBySide, each_row
 from fastpubpriv.threads.guard import guarded
 from fastpubpriv.validation import did_you_mean
 
@@ -65,32 +66,42 @@ class Derivation:
     read: tuple[tuple[str, int], ...]  # the columns that the program reads, and their places
     columns: tuple[OutColumn, ...]
 
-    def cells(self, chunk: Chunk) -> dict[str, FloatArray]:
+    def cells(self, chunk: Chunk | Columns) -> dict[str, FloatArray]:
         """Return the columns that the program reads."""
         return {
-            name: np.ascontiguousarray(chunk[:, place], dtype=np.float64)
+            name: np.ascontiguousarray(column_of(chunk, place), dtype=np.float64)
             for name, place in self.read
         }
 
-    def __call__(self, chunk: Chunk) -> Chunk:
+    def inside(self, chunk: Chunk | Columns) -> BoolArray | None:
+        """Return which rows are inside, (k,); None without a condition."""
+        inside = self.program.inside(self.cells(chunk), GIVEN)
+        return None if inside is None else np.broadcast_to(inside, chunk.shape[0])
+
+    def __call__(self, chunk: Chunk | Columns) -> Chunk:
         """Return the derived rows; each depends on its row and on public constants alone."""
+        out: Chunk = np.empty(
+            (chunk.shape[0], len(self.columns)), dtype=self.dtype(column_of(chunk, 0).dtype)
+        )
+        self.fill(chunk, list(out.T))
+        return out
+
+    def dtype(self, given: Any) -> Any:
+        """Return the type of derived rows from that of rows as they are read."""
+        return given if all(column.place >= 0 for column in self.columns) else np.float64
+
+    def fill(self, chunk: Chunk | Columns, out: Sequence[NDArray[Any]]) -> None:
+        """Write the columns of the derived rows into `out`."""
         cells = self.cells(chunk)
         inside = self.program.inside(cells, GIVEN)
-        is_read = all(column.place >= 0 for column in self.columns)
-        out: Chunk = np.empty(
-            (len(chunk), len(self.columns)), dtype=chunk.dtype if is_read else np.float64
-        )
-        for place, column in enumerate(self.columns):
+        for column, target in zip(self.columns, out, strict=True):
             if column.place >= 0:
-                out[:, place] = chunk[:, column.place]
+                numbers = column_of(chunk, column.place)
             else:
-                numbers = np.broadcast_to(
-                    self.program.new_column(column.name, cells, GIVEN), len(chunk)
-                )
-                out[:, place] = _coded(numbers, column.codes)
-        if inside is not None:
-            out[~np.broadcast_to(inside, len(chunk))] = np.nan
-        return out
+                numbers = _coded(self.program.new_column(column.name, cells, GIVEN), column.codes)
+            target[:] = numbers
+            if inside is not None:
+                target[np.broadcast_to(~inside, len(target))] = np.nan
 
 
 def _coded(places_of_labels: FloatArray, codes: tuple[float, ...]) -> FloatArray:
@@ -109,9 +120,9 @@ class Inside:
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return which rows are inside."""
-        inside = self.derivation.program.inside(self.derivation.cells(chunk), GIVEN)
+        inside = self.derivation.inside(chunk)
         assert inside is not None
-        return np.where(np.broadcast_to(inside, len(chunk)), 1.0, np.nan)[:, None]
+        return np.where(inside, 1.0, np.nan)[:, None]
 
 
 class DerivedView(RowMapView):
@@ -119,12 +130,33 @@ class DerivedView(RowMapView):
 
     __slots__ = ()
 
+    _function: Derivation
+
     def __init__(
         self, rows: Rows, function: Derivation, dim: int, columns: tuple[str, ...] | None
     ) -> None:
         super().__init__(rows, function, dim, columns)
         if function.program.condition is not None:
             self.about = f"the rows where {function.program.about}"
+
+    def by_columns(self, begin: int, end: int, columns: slice = slice(None)) -> Columns | None:
+        """See `Rows.by_columns`."""
+        function = replace(self._function, columns=self._function.columns[columns])
+        held = self._rows.by_columns(begin, end)
+        if held is None:
+            return None
+        out = [np.empty(end - begin, dtype=function.dtype(held[0].dtype)) for _ in function.columns]
+        # Temporaries of a piece fit into the cache of a core.
+        size = max(1, PIECE_BYTES // (8 * len(held)))
+        for first in range(0, end - begin, size):
+            piece = slice(first, first + size)
+            function.fill(Columns(each[piece] for each in held), [each[piece] for each in out])
+        return Columns(out)
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """See `Rows.block`."""
+        columns = self.by_columns(begin, end)
+        return super().block(begin, end) if columns is None else np.stack(columns, axis=1)
 
     @property
     def may_be_absent(self) -> bool:
@@ -136,8 +168,7 @@ class DerivedView(RowMapView):
         """See `Rows.presence`."""
         if not self.may_be_absent:
             return None
-        function: Any = self._function
-        return each_row(self._rows, Inside(function), 1)
+        return each_row(self._rows, Inside(self._function), 1)
 
 
 class DerivedRows(DerivedTable):
