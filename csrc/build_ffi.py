@@ -8,7 +8,7 @@ from cffi import FFI
 HERE = Path(__file__).resolve().parent
 SOURCES = [
     "isa.c", "chacha.c", "fixed.c", "sampler.c", "coins.c", "rowmap.c", "rows.c", "gram.c", "shells.c", "tree.c",
-    "bins.c", "hypotheses.c", "roots.c", "columns.c", "groups.c", "normals.c", "gradients.c", "reports.c",
+    "bins.c", "hypotheses.c", "roots.c", "elementary.c", "columns.c", "groups.c", "normals.c", "gradients.c", "reports.c",
     "report_loops.c", "seeds.c", "codes.c",
     "wire.c",
 ]  # fmt: skip

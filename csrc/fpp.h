@@ -327,6 +327,10 @@ int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels,
 int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids, int64_t size,
                            int64_t components, int64_t points, int64_t own, int64_t most, double *roots, int64_t *counts);
 
+/* ---- Elementary functions: the same bits on every processor, within one unit in the last place; log of 0 is -infinity, of less NaN ----- */
+int32_t fpp_log_f64(const double *x, int64_t n, double *out);
+int32_t fpp_exp_f64(const double *x, int64_t n, double *out);
+
 /* ---- Reports of the local model -------------------------------------------------------------------------------------
  * The row of a user becomes a unit vector v: x / |x| (the first axis if x is zero or not finite), for `ball` with a sign that keeps
  * E v = x / radius. Its report is round(2^log2_grid X); relative to dim standard normals, X has density p / q in a cap of mass q, else

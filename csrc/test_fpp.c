@@ -231,6 +231,7 @@ int main(void)
         test_arguments_of_reports,
         test_reports,
         test_threads,
+        test_elementary,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

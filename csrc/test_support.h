@@ -19,6 +19,7 @@ int test_arguments_of_reports(void);
 int test_gradients(void);
 int test_reports(void);
 int test_threads(void);
+int test_elementary(void);
 
 /* Counts a check; says where it failed. */
 #define CHECK(condition) \

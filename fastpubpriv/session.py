@@ -148,11 +148,19 @@ def open_rows(
 
 
 class PaddedRowsError(InputError):
-    """Several rows of each person, for a method that takes a row without numbers for a row at its center."""
+    """Rows that may be absent, for a method that takes a row without numbers for a row at its center."""
 
 
 def refuse_padding(rows: Rows, name: str, other: str = "") -> None:
-    """Raise PaddedRowsError, before the debit, if rows may pad persons, whose number no release of this method shows."""
+    """Raise PaddedRowsError, before the debit, if rows may be absent, whose number no release of this method shows.
+
+    They pad persons with fewer rows than others, or are outside a condition.
+    """
+    if rows.may_be_absent and rows.rows_per_person <= 1:
+        raise PaddedRowsError(
+            f"{name} takes all rows: those outside where= would count as rows at a center, and nothing is released about their "
+            f"number; leave out where={other and f', or call {other}'}"
+        )
     if rows.may_be_absent:
         raise PaddedRowsError(
             f"{name} takes one row of each person: with more, those that a person does not have would count as rows at a "

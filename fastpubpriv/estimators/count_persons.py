@@ -56,11 +56,14 @@ from fastpubpriv.sources.person_table import (
     people_of_table,
     shown_more,
 )
-from fastpubpriv.sources.row_types import Persons
+from fastpubpriv.sources.row_types import Persons, Rows, condition_of, derivations
 from fastpubpriv.threads.guard import call_guarded
 
 MOST_LIMIT = MOST_ROWS // 2  # largest number of keys below all of them that "auto" chooses
 ALL_KEYS = 8  # keys up to which all of a person's count: noise of sqrt(8) cells at most
+# the only key without by=, of persons with a row inside a condition
+ROWS = "rows"
+INSIDE = "inside"
 UNREADABLE = "x_priv cannot be read: are its columns those that it was opened with?"
 
 
@@ -93,6 +96,7 @@ class KeyPlan:
 
     cells: int
     limit: int | None
+    where: str = ""  # " where ..." for rows inside a condition
 
     @property
     def side_share(self) -> Fraction:
@@ -153,42 +157,45 @@ def dropped_shares(most: int, sizes: FloatArray, cells: int) -> FloatArray:
     return shares
 
 
-def limit_of_choice(run: Session, distinct: KeysOfPersons, cells: int) -> KeyLimit:
+def limit_of_choice(run: Session, distinct: KeysOfPersons, plan: KeyPlan) -> KeyLimit:
     """Release the keys per person, and choose how many count."""
+    cells = plan.cells
     counting = on_numbers(run, distinct.sizes[:, None])
     cost = run.account.allowance * CHOICE_SHARE
     sizes = release_sizes(counting, sizes_of_keys(cells), cost, "keys per person")
     most = best_limit(sizes, cells, run.account.spending.part(1 - CHOICE_SHARE))
     run.log[-1] |= {"keys_per_person": most}
     if most == cells:
-        return KeyLimit(most, about_all(distinct.persons))
+        return KeyLimit(most, about_all(plan, distinct.persons))
     record = sizes.with_more(int(np.searchsorted(sizes.most, most)))
     run.log[-1] |= record
     # A person with d keys loses d - m of them: in a given key, as many persons as these shares of persons at most.
     dropped = dropped_shares(most, sizes.most, cells)
     left_out = float(np.clip(dropped @ sizes.counts, 0.0, distinct.persons))
     left_out_std = sizes.noise_std * float(np.linalg.norm(dropped))
-    about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', record)}"
+    about = f"{about_some(plan, most, distinct.persons)}; {shown_more(most, 'key', record)}"
     return KeyLimit(most, about, left_out, left_out_std, record[MANY_MORE])
 
 
-def limit_of_caller(run: Session, distinct: KeysOfPersons, most: int) -> KeyLimit:
+def limit_of_caller(run: Session, distinct: KeysOfPersons, plan: KeyPlan, most: int) -> KeyLimit:
     """Release how many persons have more keys than the caller lets count."""
     cost = run.account.allowance * MORE_SHARE
     more = release_with_more(run, distinct.sizes > most, cost, "persons with more keys")
-    about = f"{about_some(most, distinct.persons)}; {shown_more(most, 'key', more.record)}"
+    about = f"{about_some(plan, most, distinct.persons)}; {shown_more(most, 'key', more.record)}"
     left_out = float(np.clip(more.persons, 0.0, distinct.persons))
     return KeyLimit(most, about, left_out, more.noise_std, more.record[MANY_MORE])
 
 
-def about_all(persons: int) -> str:
+def about_all(plan: KeyPlan, persons: int) -> str:
     """Return what is counted where every key of a person counts."""
-    return f"all keys of each of {persons:,} persons"
+    keys = f"rows{plan.where}" if plan.cells == 1 else f"all keys of rows{plan.where}"
+    return f"{keys if plan.where else 'all keys'} of each of {persons:,} persons"
 
 
-def about_some(most: int, persons: int) -> str:
+def about_some(plan: KeyPlan, most: int, persons: int) -> str:
     """Return what is counted where at most this many keys of a person count."""
-    return f"at most {in_words(most, 'key')} of each of {persons:,} persons"
+    of_rows = f" of rows{plan.where}" if plan.where else ""
+    return f"at most {in_words(most, 'key')}{of_rows} of each of {persons:,} persons"
 
 
 def count_keys_of_persons(
@@ -235,7 +242,8 @@ def count_persons(
         Column that says whose row it is, or the identifiers themselves. All rows of a person are protected together (user-level
         privacy).
     by : str or list of str
-        The columns whose cells are the key of a row.
+        The columns whose cells are the key of a row. Under a condition (`where`) it may be left out: persons with a row inside are
+        counted.
     {budget}
     groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or mapping, optional
         The keys, of one kind, known without the private rows; for several columns column -> list, and all combinations are keys.
@@ -286,20 +294,24 @@ def count_persons(
     asked = session.asked(ledger, random_state, threads, progress)
     (x_priv,), public = held_in_memory((x_priv,), {"x_pub": x_pub})
     x_pub = public["x_pub"]
-    if by is None:
+    condition = condition_of(x_priv)
+    if by is None and not condition:
         _, marks = people_of_table(x_priv, person)
         raise InputError(
             f"the number of persons is public: {len(marks):,}; name the columns by which to count them by by=, such as a ward"
         )
-    lists = checked_columns(by, groups, person)
-    keys = [keys_of(name, given, x_pub, "groups") for name, given in lists.items()]
+    if by is None and groups is not None:
+        raise InputError("groups= needs by=")
+    lists = {} if by is None else checked_columns(by, groups, person)
+    keys = [keys_of(name, given, x_pub, "groups", x_priv) for name, given in lists.items()]
     cells = math.prod(each.size for each in keys)
     if cells > MOST_CELLS:
         raise InputError(
             f"count_persons: {cells:,} combinations of keys are too many, at most {MOST_CELLS:,}: list fewer groups or columns"
         )
-    plan = KeyPlan(cells, checked_limit(keys_per_person, cells))
-    rows = rows_of_keys(x_priv, keys, x_pub)
+    where = f" where {condition}" if condition else ""
+    plan = KeyPlan(cells, checked_limit(keys_per_person, cells), where)
+    rows = rows_of_keys(x_priv, keys, x_pub) if keys else rows_inside(x_priv)
     people, marks = people_of_table(x_priv, person)
     if rows.n != len(people):
         raise InputError(
@@ -311,7 +323,7 @@ def count_persons(
     draws = cells + plan.side_cells
     run = session.start("count_persons", each_person, budget, draws=draws, **asked)
     plan.check(run.account.spending, len(marks))
-    code = joint_code(keys)
+    code = joint_code(keys, present=rows.may_be_absent)
     with run.paid():
         distinct = call_guarded(
             lambda: keys_of_persons(rows, code, cells, people, marks), UNREADABLE
@@ -321,30 +333,47 @@ def count_persons(
         return result_of(run, keys, limit, released)
 
 
-def joint_code(keys: list[Keys]) -> Callable[[Any], Codes]:
-    """Return the map from a chunk of rows to the code of each row's key."""
-    codes = code_of(keys)
+def rows_inside(x_priv: Any) -> Rows:
+    """Return a column that says which rows are inside the condition of a table."""
+    rows = next(each for each in derivations(x_priv) if each.condition).presence()
+    assert rows is not None
+    return rows
+
+
+def joint_code(keys: list[Keys], *, present: bool) -> Callable[[Any], Codes]:
+    """Return the map from a chunk of rows to the code of each row's key; 0 without keys.
+
+    If `present`, the last column of a chunk says which rows there are.
+    """
+    if not keys:
+        return lambda chunk: np.zeros(len(chunk), dtype=np.int32)
+    codes = code_of(keys, present=present)
     return lambda chunk: codes(chunk)[0]
 
 
 def limit_of(run: Session, distinct: KeysOfPersons, plan: KeyPlan) -> KeyLimit:
     """Return how many keys of a person count, after what is released for that."""
     if plan.limit is None:
-        return limit_of_choice(run, distinct, plan.cells)
+        return limit_of_choice(run, distinct, plan)
     if plan.limit < plan.cells:
-        return limit_of_caller(run, distinct, plan.limit)
-    return KeyLimit(plan.cells, about_all(distinct.persons))
+        return limit_of_caller(run, distinct, plan, plan.limit)
+    return KeyLimit(plan.cells, about_all(plan, distinct.persons))
 
 
 def result_of(run: Session, keys: list[Keys], limit: KeyLimit, released: Released) -> PersonCounts:
     """Return the result of the released counts."""
     counts = released.value
-    by = tuple(each.label for each in keys)
-    words = tuple(product(*(each.cells for each in keys)))
+    by = tuple(each.label for each in keys) or (ROWS,)
+    words = tuple(product(*(each.cells for each in keys))) if keys else ((INSIDE,),)
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     few = named & (counts <= LEAST_STDS * released.noise_std)
     fields = run.fields(0)
-    fields |= {"by": by, "columns": by, "dim": len(keys), "provenance": {"keys": sources_of(keys)}}
+    fields |= {
+        "by": by,
+        "columns": by,
+        "dim": len(by),
+        "provenance": {"keys": sources_of(keys) or "argument"},
+    }
     fields |= {"noise_std": released.noise_std, "noise_law": run.account.spending.law}
     fields |= {"about": limit.about, "keys_per_person": limit.most}
     fields |= {"left_out": limit.left_out, "left_out_std": limit.left_out_std}

@@ -23,14 +23,16 @@ from fastpubpriv.distributions.budget_split import MOVED, BudgetSplit, check_gri
 from fastpubpriv.distributions.budget_split import draws as column_draws
 from fastpubpriv.distributions.columns import CountedColumns
 from fastpubpriv.distributions.line import LARGEST, TINY, ClipBox, Line
-from fastpubpriv.distributions.support import doubtful_sum, fewest
+from fastpubpriv.distributions.support import doubtful_sum, fewest, public_moments
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.column_means import (
     HELD,
     Bounds,
+    ColumnEstimates,
     count,
     ends_of,
     memory_of_cells,
+    report_of,
     unplaced,
     warn_before,
 )
@@ -42,9 +44,11 @@ from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.by_key import FEW_STDS, GroupMeans
+from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
+from fastpubpriv.sources import Rows
 
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
 # number of cells of equal mass, and the central fraction of rows that they divide
@@ -340,6 +344,13 @@ class Counted(NamedTuple):
     box: ClipBox
 
 
+class Learned(NamedTuple):
+    """What the releases say: the columns by the counts of all rows, and the fields of the result."""
+
+    columns: CountedColumns
+    fields: dict[str, Any]
+
+
 def learn(
     run: Session,
     numbers: Session,
@@ -347,8 +358,8 @@ def learn(
     shares: BudgetSplit,
     codes: GroupCodes,
     bounds: Bounds,
-) -> dict[str, Any]:
-    """Make all releases; return the fields of the result that follow from them."""
+) -> Learned:
+    """Make all releases; return what follows from them."""
     dim = shares.dim
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     ends = ends_of(bounds, dim)
@@ -380,7 +391,7 @@ def learn(
     ]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
     fields = {name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]}
-    return {
+    known: dict[str, Any] = {
         **fields,
         "mean": np.clip(fields["mean"], *ends),
         "count": moments.count,
@@ -391,6 +402,7 @@ def learn(
         "part_reasons": tuple(chain(*reasons)),
         "noise_law": run.account.spending.law,
     }
+    return Learned(columns, known)
 
 
 def mean_of_groups(
@@ -412,6 +424,84 @@ def mean_of_groups(
             "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
         )
     grouping = Grouping.of("estimate_mean", x_priv, x_pub, by=by, groups=groups, columns=columns)
+
+    def result_of(numbers: Session, learned: Learned) -> GroupMeans:
+        return GroupMeans(
+            by=grouping.by,
+            groups=grouping.labels,
+            **learned.fields,
+            columns=grouping.names,
+            provenance={"groups": grouping.source, "clipping": "released"},
+            **numbers.fields(len(grouping.public)),
+        )
+
+    result: GroupMeans = _released(grouping, budget, bounds, asked, result_of)
+    return result
+
+
+MOST_INSIDE = 50  # columns up to which rows inside a condition are a group of their own
+
+
+def mean_inside(
+    rows: Rows, public: FloatArray, *, budget: Budget, bounds: Any, asked: session.AccountArguments
+) -> MeanResult:
+    """Return the mean of the rows that are present, as one listed group beside all others."""
+    grouping = Grouping.inside(rows, public)
+
+    def result_of(numbers: Session, learned: Learned) -> MeanResult:
+        fields = {
+            name: learned.fields[name][0]
+            for name in ("mean", "noise_std", "sampling_std", "clipping_std", "count")
+        }
+        lost = np.isnan(fields["mean"])
+        reasons = tuple(
+            (Reason.UNRESOLVED,) if is_lost else own
+            for is_lost, own in zip(lost, learned.fields["part_reasons"], strict=False)
+        )
+        tails = np.stack([learned.fields["tail_below"][0], learned.fields["tail_above"][0]], axis=1)
+        estimates = ColumnEstimates(
+            mean=np.where(lost, public_moments(public)[1], fields["mean"]),
+            noise_std=fields["noise_std"],
+            sampling_std=fields["sampling_std"],
+            clipping_std=fields["clipping_std"],
+            # Where nothing is known, the worst case stands in the report.
+            tails=np.where(np.isfinite(tails), tails, 0.0),
+            reasons=reasons,
+        )
+        limits = validation.column_bounds(bounds, rows.dim)
+        report = report_of(learned.columns, estimates, limits, may_be_absent=True)
+        # All undetected rows may be inside.
+        share = rows.n / np.maximum(fields["count"], 1.0)
+        report = replace(
+            report,
+            rows_used=fields["count"],
+            worst_below=report.worst_below * share,
+            worst_above=report.worst_above * share,
+        )
+        return MeanResult(
+            mean=estimates.mean,
+            noise_std=estimates.noise_std,
+            sampling_std=estimates.sampling_std,
+            noise_law=learned.fields["noise_law"],
+            report=report,
+            part_reasons=reasons,
+            columns=rows.columns,
+            provenance={"center": "public rows", "clipping": "released"},
+            **numbers.fields(len(public)),
+        )
+
+    result: MeanResult = _released(grouping, budget, bounds, asked, result_of)
+    return result
+
+
+def _released(
+    grouping: Grouping,
+    budget: Budget,
+    bounds: Any,
+    asked: session.AccountArguments,
+    result_of: Callable[[Session, Learned], Any],
+) -> Any:
+    """Check public numbers, debit and make all releases; return the result that is made of them."""
     rows = grouping.rows
     public = grouping.public
     codes = grouping.codes
@@ -435,15 +525,7 @@ def mean_of_groups(
     numbers = grouping.run_on(run)
     beyond = warn_before("estimate_mean", shares, public, limits, grouping.names)
     with run.paid():
-        fields = learn(run, numbers, public, shares, codes, limits)
-        result = GroupMeans(
-            by=grouping.by,
-            groups=grouping.labels,
-            **fields,
-            columns=grouping.names,
-            provenance={"groups": grouping.source, "clipping": "released"},
-            **numbers.fields(len(public)),
-        )
+        result = result_of(numbers, learn(run, numbers, public, shares, codes, limits))
     return session.held_back(session.warned("estimate_mean", result), beyond)
 
 

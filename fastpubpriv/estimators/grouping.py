@@ -12,12 +12,19 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.key_lists import KeyCodes, code_of, keys_of, lists_by_column
+from fastpubpriv.estimators.key_lists import (
+    KeyCodes,
+    Keys,
+    ListedNumbers,
+    code_of,
+    keys_of,
+    lists_by_column,
+)
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.results.by_key import OTHER, Key, Part
 from fastpubpriv.session import Session, open_rows
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labeled import labeled_rows, public_labeled
+from fastpubpriv.sources.labeled import beside, labeled_rows, public_labeled
 from fastpubpriv.sources.open import require_numbers
 from fastpubpriv.sources.tables import asked_columns
 from fastpubpriv.sources.views import AdjacentColumns
@@ -74,7 +81,7 @@ class Grouping:
                 raise InputError(f"{function} needs at least one public row: pass x_pub=")
             return cls(rows=rows, public=given, names=rows.columns)
         lists = {None: groups} if type(by) is int and by == -1 else lists_by_column(by, groups)
-        keys = [keys_of(name, own, other, "groups") for name, own in lists.items()]
+        keys = [keys_of(name, own, other, "groups", private) for name, own in lists.items()]
         if (number := math.prod(len(each.levels) for each in keys)) > MOST_GROUPS:
             raise InputError(
                 f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups="
@@ -104,6 +111,22 @@ class Grouping:
             public=public[:, :dim],
             names=None if rows.columns is None else rows.columns[:dim],
             source="public rows" if groups is None else "argument",
+        )
+
+    @classmethod
+    def inside(cls, rows: Rows, public: FloatArray) -> Grouping:
+        """Return the rows that are present as one listed group, and absent ones as all others."""
+        presence = rows.presence
+        assert presence is not None
+        one = Keys(name="rows", levels=("inside",), codes=ListedNumbers.of([1.0]))
+        return cls(
+            by=("rows",),
+            labels=("inside", OTHER),
+            codes=GroupCodes(code_of([one], joint=False), 2),
+            rows=beside(rows, presence),
+            public=public,
+            names=rows.columns,
+            source="argument",
         )
 
     @property

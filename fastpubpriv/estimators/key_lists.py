@@ -23,7 +23,7 @@ from fastpubpriv._types import FloatArray, column_of
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import Codes, column_codes
 from fastpubpriv.results.by_key import MISSING, OTHER, Part
-from fastpubpriv.results.comparisons import name_of_interval, written
+from fastpubpriv.rowwise.intervals import name_of_interval, written
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.arrays import plain_text
 from fastpubpriv.sources.dates import Calendar, day_of_cell, is_month_or_year, unit_of_period
@@ -34,6 +34,7 @@ from fastpubpriv.sources.open import (
     public_table_of,
     refuse_shared_memory,
 )
+from fastpubpriv.sources.row_types import levels_of
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextsOrOther,
@@ -160,11 +161,16 @@ def code_of(keys: Sequence[Keys], *, joint: bool = True, present: bool = False) 
 # ---- Keys of one column, as listed or from public rows ---------------------------------------------------------------
 
 
-def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") -> Keys:
+def keys_of(
+    name: str | int | None, given: Any, x_pub: Any, word: str = "keys", x_priv: Any = None
+) -> Keys:
     """Return the keys of a column, or with `word` "groups" its groups: as given, or the distinct values of the public rows.
 
-    Raise InputError unless they are distinct and of one kind.
+    Those of bins that are derived from a column of `x_priv` are all bins. Raise InputError unless all are distinct, of one kind.
     """
+    bins = None if given is not None or name is None else levels_of(x_priv, str(name))
+    if bins is not None:
+        return _text_keys(name, list(bins), word)
     if given is None and x_pub is None:
         raise InputError(
             f"there are no values of column {name!r}: list them in {word}=, or pass x_pub= with this column"

@@ -15,13 +15,14 @@ from fastpubpriv._types import (
     RowsPerPerson,
     Steps,
 )
-from fastpubpriv.estimators.group_means import mean_of_groups
-from fastpubpriv.estimators.mean_methods import MeanSettings, changed_settings, method_of
+from fastpubpriv.estimators.group_means import MOST_INSIDE, mean_inside, mean_of_groups
+from fastpubpriv.estimators.mean_methods import COUNTS, MeanSettings, changed_settings, method_of
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.sources.row_types import condition_of
 
 
 @shared_docs
@@ -147,8 +148,12 @@ def estimate_mean(
     asked = session.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
         return mean_of_groups(asked=asked, **given)
-    method, settings = method_of(clipping, changed_settings(given))
+    changed = changed_settings(given)
+    method, settings = method_of(clipping, changed)
     rows, public = method.opened(x_priv, x_pub, columns)
+    plain = clipping in ("auto", COUNTS.name) and not changed.keys() - {"bounds"}
+    if plain and condition_of(x_priv) and rows.may_be_absent and rows.dim <= MOST_INSIDE:
+        return mean_inside(rows, public, budget=budget, bounds=bounds, asked=asked)
     draws = method.draws(rows.dim, settings)
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     result: MeanResult = method.learn(run, public, settings)

@@ -52,6 +52,7 @@ from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dates import is_dates
 from fastpubpriv.sources.labeled import beside
+from fastpubpriv.sources.row_types import levels_of
 from fastpubpriv.sources.tables import (
     WORD_BYTES,
     TextColumns,
@@ -350,7 +351,8 @@ def value_counts(
     if is_series(x_priv) or not names:
         x_priv, only = _with_only_column(x_priv, keys, x_pub)
         names = names or only
-    if keys is None and bins is None and x_pub is None and len(names) == 1 and not group_lists:
+    listless = keys is None and bins is None and x_pub is None and not group_lists
+    if listless and len(names) == 1 and levels_of(x_priv, str(names[0])) is None:
         return _count_unknown(x_priv, names[0], budget, most, shown, **asked)
     binned = of_columns(names, bins, "bins")
     listed = of_columns(names, keys, "keys")
@@ -359,10 +361,10 @@ def value_counts(
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
     if not binned.keys().isdisjoint(listed):
         raise InputError("a column has keys= or bins=, not both")
-    levels = [keys_of(name, given, x_pub, "groups") for name, given in group_lists.items()]
+    levels = [keys_of(name, given, x_pub, "groups", x_priv) for name, given in group_lists.items()]
     for name in names:
         if name in binned:
             levels.append(bins_of(name, binned[name], x_pub))
         else:
-            levels.append(keys_of(name, listed.get(name), x_pub))
+            levels.append(keys_of(name, listed.get(name), x_pub, x_priv=x_priv))
     return _count_known(x_priv, x_pub, levels, budget, shown, **asked)

@@ -720,6 +720,7 @@ class Value:
 _AnyValue = TypeVar("_AnyValue", bound=Value)
 
 NO_PRIVATE_ROW = "the public rows; no private row was read"
+WHERE = " where "  # in what a result is about, if that is rows inside a condition
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -823,6 +824,12 @@ class Result(Value):
     def _most_rows(self) -> int:
         """Number of private rows; where the unit is a person, the number if each had `rows_per_person`."""
         return self.n_priv * max(self.rows_per_person, 1)
+
+    @property
+    def _rows_may_be_absent(self) -> bool:
+        """Whether some of these rows may be none: a person may have fewer, or a row be outside a condition."""
+        inside = WHERE in self.about and not self.about.startswith("the sum")
+        return self.rows_per_person > 1 or inside
 
     @property
     def _rows_in_use(self) -> str:

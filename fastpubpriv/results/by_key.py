@@ -436,7 +436,7 @@ def rows_counted(result: CountResult) -> float:
     if result.rows_used is not None:
         few = result.rows_used < FEW_STDS * result.noise_std
         return math.nan if few else result.rows_used
-    return float(result.n_priv) if result.rows_per_person == 1 else math.nan
+    return math.nan if result._rows_may_be_absent else float(result.n_priv)
 
 
 # Means and deviations of groups.

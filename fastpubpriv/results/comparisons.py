@@ -34,6 +34,7 @@ from fastpubpriv.results.reasons import (
     ordered,
     status_of,
 )
+from fastpubpriv.rowwise.intervals import name_of_interval
 from fastpubpriv.sources.column_names import listed
 
 Kind = Literal["difference", "ratio"]
@@ -265,17 +266,6 @@ class Comparison(Value):
                 ("Private", "NO: the noise came from a seed, so these values are not private")
             )
         return Table(self.of, self.lines, columns, rounded=True), facts
-
-
-def written(number: float) -> str:
-    """Return the shortest text that reads as this number, without a decimal point for a whole one."""
-    return repr(float(number)).removesuffix(".0")
-
-
-def name_of_interval(low: float, high: float, right: bool = False) -> str:
-    """Return the name of an interval that is closed on the left, with `right` on the right."""
-    ends = f"{written(low)}, {written(high)}"
-    return f"({ends}]" if right else f"[{ends})"
 
 
 def as_shown(key: Any) -> Any:

@@ -31,6 +31,8 @@ from fastpubpriv.sources.column_names import points
 
 # releases in which each column has its own number of missing values
 COUNTS_OF_MISSING = ("signed dyadic cells", "moments within bounds")
+# Where the rows inside a condition are a group, its count is that of this release.
+COUNT_INSIDE = "moments of groups"
 
 
 class OfCompleteRows(Result):
@@ -64,15 +66,17 @@ class OfCompleteRows(Result):
         return f"the complete rows, {self._complete_in_words(level)} of {self.n_priv:,}"
 
     def _about_at(self, level: float) -> str:
-        if self.complete_rows is None or self._of_persons:
+        if self.complete_rows is None or self._of_persons or self._rows_may_be_absent:
             return self.about
         return self._rows_in_words(level)
 
     def _facts_of_complete_rows(self, level: float) -> list[tuple[str, str]]:
-        """Return the fact that says how many rows are used where the answers are about persons."""
-        if self.complete_rows is None or not self._of_persons:
+        """Return the fact that says how many rows are used where the answers are about persons or rows inside a condition."""
+        if self.complete_rows is None or not (self._of_persons or self._rows_may_be_absent):
             return []
         gaps = "one with a missing cell is none"
+        if self._rows_may_be_absent:
+            gaps = "a row outside the condition, or with a missing cell, is none"
         if self.rows_per_person > 1:
             gaps = "a row that a person does not have, or with a missing cell, is none"
         return [("Rows used", f"{self._complete_in_words(level)}; {gaps}")]
@@ -282,10 +286,12 @@ class MeanResult(OfCompleteRows, Comparable):
     @property
     def _missing_std(self) -> float:
         """Standard deviation of the noise in the number of missing values of a column; 0 if they were not counted."""
+        inside = any(each["name"] == COUNT_INSIDE for each in self.releases)
+        names = (COUNT_INSIDE,) if inside else COUNTS_OF_MISSING
         counted = [
             float(each.get("count_noise_std", each["noise_std"]))
             for each in self.releases
-            if each["name"] in COUNTS_OF_MISSING
+            if each["name"] in names
         ]
         return max(counted, default=0.0)
 

@@ -250,8 +250,8 @@ class QuantileResult(Result):
         return self._labeled(columns), [*self._facts_of_rows(), interval, *meanings]
 
     def _facts_of_rows(self) -> list[tuple[str, str]]:
-        """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
-        if self.rows_per_person == 1:
+        """Return the fact that says how many rows have a value, where some of the rows may be absent."""
+        if not self._rows_may_be_absent:
             return []
         totals = [(ranks.total, ranks.total_std) for ranks in self.ranks]
         return [fact_of_rows_used(self._lines, totals)]

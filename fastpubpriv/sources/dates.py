@@ -80,6 +80,14 @@ class Calendar:
         return self.unit != "day"
 
 
+def day_of_month(days: FloatArray) -> FloatArray:
+    """Return the day of the month, 1 to 31, of numbers of days, (k,); NaN stays."""
+    known = ~np.isnan(days)
+    dates = np.where(known, days, 0.0).astype(np.int64).astype("M8[D]")
+    first = dates.astype("M8[M]").astype("M8[D]")
+    return np.where(known, (dates - first).astype(np.int64) + 1.0, np.nan)
+
+
 _UNITS = {"D": "day", "M": "month", "Q-DEC": "quarter", "Y-DEC": "year", "A-DEC": "year"}
 
 

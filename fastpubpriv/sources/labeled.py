@@ -15,7 +15,7 @@ from fastpubpriv.sources import open
 from fastpubpriv.sources.arrays import plain_text
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
-from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
+from fastpubpriv.sources.row_types import DerivedTable, Rows, condition_of, order_of
 from fastpubpriv.sources.tables import (
     ColumnRows,
     TextColumns,
@@ -27,7 +27,7 @@ from fastpubpriv.sources.tables import (
 from fastpubpriv.sources.views import (
     AdjacentColumns,
     ChosenColumns,
-    View,
+    SideBySide,
     each_row,
     require_one_order,
 )
@@ -203,9 +203,10 @@ def labeled_rows(
         raise InputError(
             "pass the labels once: y_priv=, or label= with the name of a column of x_priv"
         )
-    if y is not None and isinstance(x, DerivedTable) and x.persons is not None:
+    if y is not None and isinstance(x, DerivedTable) and (x.persons is not None or condition_of(x)):
+        what = "rows of persons" if x.persons is not None else "where="
         raise InputError(
-            "x_priv has rows of persons: name the column of the label by label= in place of y_priv="
+            f"x_priv has {what}: name the column of the label by label= in place of y_priv="
         )
     if not isinstance(label, str | int | tuple | None):
         raise InputError(WHAT_A_LABEL_IS)
@@ -435,7 +436,7 @@ def beside(features: Rows, labels: Rows) -> Rows:
         raise InputError(
             f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row"
         )
-    return Labeled(features, labels)
+    return SideBySide(features, labels)
 
 
 def weighted_rows(rows: Rows, weights: object) -> Rows:
@@ -447,35 +448,4 @@ def weighted_rows(rows: Rows, weights: object) -> Rows:
         raise InputError(
             f"weights_priv must be one number for each of the {rows.n} private rows, got {column.n} rows of {column.dim}"
         )
-    return Labeled(rows, column)
-
-
-def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
-    if features.columns is None:
-        return None
-    name = labels.columns[0] if labels.columns else "label"
-    while name in features.columns:
-        name = f"{name}_"
-    return (*features.columns, name)
-
-
-class Labeled(View):
-    """Features and labels from two sources, read in aligned chunks."""
-
-    __slots__ = ()
-
-    def __init__(self, features: Rows, labels: Rows) -> None:
-        super().__init__((features, labels), features.n, features.dim + 1, _names(features, labels))
-
-    @property
-    def presence(self) -> Rows | None:  # type: ignore[override]
-        """See `Rows.presence`."""
-        return self._rows.presence
-
-    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """See `View.spans`."""
-        return [(0, begin, end), (1, begin, end)]
-
-    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
-        """See `View.derived`."""
-        return np.concatenate([part.astype(np.float64, copy=False) for part in parts], axis=1)
+    return SideBySide(rows, column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,17 @@ from fastpubpriv.sources.rescanned import (
     stream_rows,
     unmapped_arrow_rows,
 )
-from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, order_of, source_of
+from fastpubpriv.sources.row_types import (
+    OPENERS,
+    DerivedTable,
+    PathLike,
+    Rows,
+    added_to,
+    inside,
+    levels_of,
+    order_of,
+    source_of,
+)
 from fastpubpriv.sources.text_files import CsvRows, csv_rows
 from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
@@ -250,14 +261,25 @@ def distinct_texts(cells: Iterable[Any]) -> tuple[str, ...] | None:
 
 
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
-    """Return the cells of a named column; None if the source has no such column, or no columns with names."""
-    x_pub = source_of(x_pub)
+    """Return the cells of a named column, all levels of one of bins; None if there is no such column, or none with names."""
+    levels = levels_of(x_pub, name)
+    if levels is not None:
+        return levels
+    if name in added_to(x_pub):
+        chunks = present_rows(private_rows(x_pub, columns=[name])).chunks()
+        return [number for chunk in chunks for number in chunk[:, 0].tolist()]
+    cells = _cells_of_source(source_of(x_pub), name)
+    there = None if cells is None else inside(x_pub)
+    return cells if cells is None or there is None else itertools.compress(cells, there)
+
+
+def _cells_of_source(x_pub: Any, name: str) -> Iterable[Any] | None:
     if name == "0" and (tables.is_texts(x_pub) or tables.is_series(x_pub)):
         return label_cells(x_pub)
     if name == "0" and is_dates(x_pub):
         return list(x_pub)
     if isinstance(x_pub, CsvRows):
-        return _cells(public_table(x_pub.path, [name], x_pub.join_quoted), name)
+        return _cells_of_source(public_table(x_pub.path, [name], x_pub.join_quoted), name)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if tables.is_frame(table) and name in table.columns:
         column = table[name]
@@ -273,11 +295,10 @@ def names_of_table(x_pub: Any) -> list[str] | None:
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # a header may hold numbers
         names = public_names(given) if csv else names_of_source(given)
-        return (
-            None
-            if names is None
-            else [str(name) for name in names if str(name) not in left_out_of(x_pub)]
-        )
+        if names is None:
+            return None
+        kept = [str(name) for name in names if str(name) not in left_out_of(x_pub)]
+        return [*kept, *added_to(x_pub)]
 
 
 def labels_of_table(x_pub: Any) -> list[Any] | None:
@@ -287,7 +308,9 @@ def labels_of_table(x_pub: Any) -> list[Any] | None:
         return [source.name]
     labels = names_of_source(source) if tables.is_frame(source) else names_of_table(x_pub)
     left_out = left_out_of(x_pub)
-    return None if labels is None else [label for label in labels if label not in left_out]
+    if labels is None or not tables.is_frame(source):
+        return labels
+    return [*(label for label in labels if label not in left_out), *added_to(x_pub)]
 
 
 def left_out_of(table: Any) -> frozenset[str]:
@@ -522,10 +545,13 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     if isinstance(source, str | os.PathLike) and kind_of(source) == ".csv":
         if source is obj:
             return public_csv_rows(source, columns)
-        # Public persons: their rows are chosen by the private reader, and their cells are checked here.
+        # Public persons, or rows inside a condition: the private reader makes them, and their cells are checked here.
         chosen = private_rows(obj, columns=columns)
-        public_csv_rows(source, chosen.columns)
-        return chosen
+        public_csv_rows(source, columns_of_source(obj, chosen.columns))
+        return present_rows(chosen)
+    if source is not obj:
+        tables.refuse_objects(source, columns_of_source(obj, columns))
+        return present_rows(private_rows(obj, columns=columns))
     tables.refuse_objects(obj, columns)
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         # as a row or as a column, the same single number
@@ -542,6 +568,32 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
                 )
             obj = row.reshape(1, -1) if isinstance(obj, np.ndarray) else [obj]
     return private_rows(obj, columns=columns)
+
+
+def columns_of_source(data: Any, columns: Any) -> Any:
+    """Return those of the columns of `data` that its source has; all of them if `columns` are all."""
+    added = added_to(data)
+    names = tables.names_of_columns(columns)
+    if names is None or not added:
+        return columns
+    kept = [name for name in names if name not in added]
+    texts = columns.texts if isinstance(columns, tables.TextColumns) else {}
+    return tables.TextColumns(kept, texts)
+
+
+def present_rows(rows: Rows) -> Rows:
+    """Return the rows of public data that are not absent; raise InputError if there are none."""
+    presence = rows.presence
+    if presence is None:
+        return rows
+    parts = [
+        chunk[~np.isnan(there[:, 0])]
+        for chunk, there in zip(rows.chunks(), presence.chunks(), strict=True)
+    ]
+    there = np.concatenate(parts)
+    if not len(there):
+        raise InputError(f"no public row is inside {rows.about}: pass public rows that are")
+    return ArrayRows(np.asarray(there, dtype=np.float64), rows.kind, rows.columns)
 
 
 def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | None:
@@ -605,8 +657,8 @@ def refuse_shared_memory(
 ) -> None:
     """Raise InputError if public and private data are one object or file, or share memory; `columns` are those to be read."""
     # Contents are not compared, as that would read private rows. Only memory that NumPy can address is checked.
-    x_priv = source_of(x_priv)
-    x_pub = source_of(x_pub)
+    x_priv, of_private = source_of(x_priv), columns_of_source(x_priv, columns)
+    x_pub, of_public = source_of(x_pub), columns_of_source(x_pub, columns)
     if x_priv is x_pub:
         raise InputError(
             "x_priv and x_pub are the same object: rows are private or public, not both"
@@ -618,8 +670,10 @@ def refuse_shared_memory(
                 "x_priv and x_pub are the same file: rows are private or public, not both"
             )
         return
-    theirs = _memory(x_pub, columns)
-    if theirs and any(_shares(one, other) for one in _memory(x_priv, columns) for other in theirs):
+    theirs = _memory(x_pub, of_public)
+    if theirs and any(
+        _shares(one, other) for one in _memory(x_priv, of_private) for other in theirs
+    ):
         raise InputError(
             "x_priv and x_pub share memory: split the rows, and pass a copy of the public part"
         )

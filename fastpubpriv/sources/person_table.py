@@ -25,7 +25,16 @@ from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.dates import Calendar
 from fastpubpriv.sources.lazy_modules import pa, polars
 from fastpubpriv.sources.open import kind_of, label_cells, names_of_source, private_rows
-from fastpubpriv.sources.row_types import DerivedTable, Persons, Rows, RowStream
+from fastpubpriv.sources.row_types import (
+    DerivedTable,
+    Persons,
+    Rows,
+    RowStream,
+    added_to,
+    condition_of,
+    inside,
+    source_of,
+)
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
@@ -103,6 +112,11 @@ class PersonRows(ArrayRows):
         there = room_for((self.n, 1), np.nan)
         there[self._filled[self._filled >= 0]] = 1.0
         return PersonRows(there, self.kind, None, self.persons, about=self.about)
+
+    @property
+    def may_be_absent(self) -> bool:
+        """See `Rows.may_be_absent`."""
+        return self._filled is not None
 
 
 class PlacesOfRows(NamedTuple):
@@ -223,24 +237,32 @@ class PersonTable(DerivedTable):
                 if self.keep == "row"
                 else _added(rows, self._made, count, self.keep)
             )
-        filled = self._made if self.rows_per_person > 1 else None
         return PersonRows(
             values,
             rows.kind,
             rows.columns,
             self.persons,
             about=self.about,
-            filled=filled,
+            filled=self._filled(),
             more=self.more,
         )
+
+    def _filled(self) -> IntArray | None:
+        """Return the places of rows that persons have; None where each person has all."""
+        if not condition_of(self.source):
+            return self._made if self.rows_per_person > 1 else None
+        # A person without a row inside has the sum 0, and no mean.
+        return None if self.keep == "sum" else self._made
 
     @property
     def about(self) -> str:
         """What stands for a person, and what is released about persons with more rows, in public words."""
+        condition = condition_of(self.source)
+        where = f" where {condition}" if condition else ""
         if self.keep != "row":
-            return f"the {self.keep} of the rows of each of {self.n:,} persons"
+            return f"the {self.keep} of the rows{where} of each of {self.n:,} persons"
         several = in_words(self.rows_per_person, "row")
-        about = f"at most {several} of each of {self.n:,} persons"
+        about = f"at most {several}{where} of each of {self.n:,} persons"
         if self.choice is None:
             return about
         return f"{about}; {shown_more(self.rows_per_person, 'row', self.choice)}"
@@ -260,12 +282,17 @@ def shown_more(most: int, noun: str, record: dict[str, Any]) -> str:
 # ---- Selection of k rows per person: those with the smallest hashes of identifier and content ---------------------
 
 
-def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> PlacesOfRows:
-    """Return the places of at most k rows of each person among persons * k rows; persons are ordered by their hash."""
+def _chosen(
+    ids: Rows, source: Any, person: str | None, k: int, usable: BoolArray | None = None
+) -> PlacesOfRows:
+    """Return the places of at most k rows of each person among persons * k rows; persons are ordered by their hash.
+
+    Only `usable` rows, (n,), are chosen; the persons are those of all rows.
+    """
     to = room_for((ids.n,), -1)
     persons = 0
     more = []
-    records = _records(ids, source, person)
+    records = _records(ids, source, person, usable)
     spooled = 24 * ids.n > SPOOL_BYTES
     for bucket in _spooled(records) if spooled else _whole(records):
         places = _of_bucket(bucket, k)
@@ -288,7 +315,7 @@ def room_for(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
 
 
 class Bucket(NamedTuple):
-    """Hashes of person and content, and positions, of all rows of some persons."""
+    """Hashes of person and content, and positions, of all rows of some persons; -1 for a row that is not to be chosen."""
 
     mark: Marks
     content: Marks
@@ -343,6 +370,22 @@ def _ordered(mark: Marks, content: Marks) -> OrderedRows:
 
 
 def _of_bucket(bucket: Bucket, k: int) -> ChosenRows:
+    """Return at most k rows of each person of a bucket, of those that may be chosen."""
+    usable = bucket.place >= 0
+    if usable.all():
+        return _of_all_rows(bucket, k)
+    within = Bucket(bucket.mark[usable], bucket.content[usable], bucket.place[usable])
+    chosen = _of_all_rows(within, k)
+    people = np.unique(bucket.mark)
+    places = np.full((len(people), k), -1, dtype=np.int64)
+    more = np.zeros(len(people), dtype=bool)
+    at = np.searchsorted(people, np.unique(within.mark))
+    places[at] = chosen.rows.reshape(-1, k)
+    more[at] = chosen.more
+    return ChosenRows(places.reshape(-1), more)
+
+
+def _of_all_rows(bucket: Bucket, k: int) -> ChosenRows:
     """Return at most k rows of each person of a bucket; row order only breaks ties of equal rows."""
     rows = _ordered(bucket.mark, bucket.content)
     order = rows.order
@@ -392,8 +435,13 @@ def _spooled(records: Iterator[Bucket]) -> Iterator[Bucket]:
             yield Bucket(mark, content, place.view(np.int64))
 
 
-def _records(ids: Rows, source: Any, person: str | None) -> Iterator[Bucket]:
-    """Yield, per chunk, the rows that have an identifier; the hash of content is that of person and content."""
+def _records(
+    ids: Rows, source: Any, person: str | None, usable: BoolArray | None
+) -> Iterator[Bucket]:
+    """Yield, per chunk, the rows that have an identifier; the hash of content is that of person and content.
+
+    A row that is not `usable` has the place -1.
+    """
     cells, words = _content(source, person)
     if cells.n != ids.n:
         raise InputError(
@@ -402,11 +450,15 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[Bucket]:
     begin = 0
     stream = RowStream(ids)
     for contents in _hashes(cells, words):
-        identifiers = stream.read(begin, begin + len(contents))
+        end = begin + len(contents)
+        identifiers = stream.read(begin, end)
         there = np.flatnonzero(~np.isnan(identifiers[:, 0]))
         mark = _marks(identifiers[there, 0])
-        yield Bucket(mark, hash_of_numbers(contents[there] + mark), begin + there)
-        begin += len(contents)
+        place = begin + there
+        if usable is not None:
+            place = np.where(usable[place], place, -1)
+        yield Bucket(mark, hash_of_numbers(contents[there] + mark), place)
+        begin = end
     stream.finish(0)
 
 
@@ -469,8 +521,10 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
 
 def _other_names(source: Any, person: str | None) -> list[Any] | None:
     """Return the column names of a source without the identifiers; None for a source without names."""
-    names = call_guarded(lambda: names_of_source(source))
-    return None if names is None else [name for name in names if name != person]
+    names = call_guarded(lambda: names_of_source(source_of(source)))
+    if names is None:
+        return None
+    return [name for name in (*names, *added_to(source)) if name != person]
 
 
 def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
@@ -517,20 +571,24 @@ def _marks(identifiers: FloatArray) -> Marks:
     return hash_of_numbers((identifiers.astype(np.float64) + 0.0).view(np.uint64) + _MARK)
 
 
-def marked_people(ids: Rows) -> tuple[IntArray, Marks]:
-    """Return the index of the person of each row (-1: no identifier), and the hashes of the persons by index."""
+def marked_people(ids: Rows, usable: BoolArray | None = None) -> tuple[IntArray, Marks]:
+    """Return the index of the person of each row (-1: no identifier), and the hashes of the persons by index.
+
+    The persons are those of all rows; a row that is not `usable` has the index -1.
+    """
     numbers = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
     encoded = pa.array(numbers, from_pandas=True).dictionary_encode()
     marks = _marks(encoded.dictionary.to_numpy())
     order = np.argsort(marks)
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1
-    return rank[encoded.indices.fill_null(len(order)).to_numpy()], marks[order]
+    of_row = rank[encoded.indices.fill_null(len(order)).to_numpy()]
+    return of_row if usable is None else np.where(usable, of_row, -1), marks[order]
 
 
-def people_of(ids: Rows) -> PlacesOfRows:
-    """Return the index of the person of each row (-1: no identifier), and the number of persons."""
-    of_row, marks = marked_people(ids)
+def people_of(ids: Rows, usable: BoolArray | None = None) -> PlacesOfRows:
+    """Return the index of the person of each row (-1: none, or not usable), and the number of persons."""
+    of_row, marks = marked_people(ids, usable)
     return PlacesOfRows(of_row, len(marks))
 
 
@@ -568,10 +626,14 @@ def table_of_persons(
         blank = PlacesOfRows(np.full(0, -1), persons)
         return PersonTable(x_priv, person, ids.n, rule, k, blank)
     own = person if isinstance(person, str) else None
-    places = call_guarded(
-        lambda: _chosen(ids, x_priv, own, k) if rule == "row" else people_of(ids), _UNREAD
-    )
-    return PersonTable(x_priv, person, ids.n, rule, k, places)
+
+    def places_of_rows() -> PlacesOfRows:
+        usable = inside(x_priv)
+        if rule == "row":
+            return _chosen(ids, source_of(x_priv), own, k, usable)
+        return people_of(ids, usable)
+
+    return PersonTable(x_priv, person, ids.n, rule, k, call_guarded(places_of_rows, _UNREAD))
 
 
 def name_of_persons(person: Any) -> str | None:
@@ -582,14 +644,19 @@ def name_of_persons(person: Any) -> str | None:
 
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
     """Return the number of rows of each person, (persons,): private."""
-    people = call_guarded(lambda: people_of(_ids(x_priv, person)), _UNREAD)
+    people = call_guarded(lambda: people_of(_ids(x_priv, person), inside(x_priv)), _UNREAD)
     of_row = people.made[people.made >= 0]
     return np.bincount(of_row, minlength=people.persons).astype(np.float64)
 
 
 def people_of_table(x_priv: Any, person: Any) -> tuple[IntArray, Marks]:
-    """Return what `marked_people` does for the identifiers of a table; InputError if no row has one."""
-    of_row, marks = call_guarded(lambda: marked_people(_ids(x_priv, person)), _UNREAD)
+    """Return what `marked_people` does for the identifiers of a table, a row that is absent without a person.
+
+    InputError if no row has an identifier.
+    """
+    of_row, marks = call_guarded(
+        lambda: marked_people(_ids(x_priv, person), inside(x_priv)), _UNREAD
+    )
     if not len(marks):
         raise InputError(NO_PERSONS)
     return of_row, marks
@@ -600,8 +667,9 @@ def _ids(x_priv: Any, person: Any) -> Rows:
     if isinstance(x_priv, PersonTable):
         raise InputError("these rows are those of persons already: leave out person=")
     own = isinstance(person, str)
+    # Before any condition and any new column: who there is, and in which order, is public.
     with naming("x_priv" if own else "person"):
-        ids = _identifiers(x_priv, person) if own else _listed(person)
+        ids = _identifiers(source_of(x_priv), person) if own else _listed(person)
     if ids.dim != 1:
         raise InputError(f"person: one identifier for each row is needed, got {ids.dim} columns")
     return ids
@@ -634,6 +702,11 @@ def of_participants(rows: Rows) -> Rows:
         raise InputError(
             "in the local model each person sends one report, of one row: make that by persons(..., keep=...) without "
             "rows_per_person"
+        )
+    if rows.may_be_absent:
+        raise InputError(
+            "in the local model a condition would be seen in who sends a report: leave out where=, or let a person outside send "
+            "the report of a public row"
         )
     return rows
 

@@ -357,6 +357,16 @@ class DerivedTable(Opaque, ABC):
     persons: Persons | None = None  # as of `Rows`
 
     @property
+    def added(self) -> tuple[str, ...]:
+        """Names of the columns that the source does not have."""
+        return ()
+
+    @property
+    def condition(self) -> str:
+        """The condition that a row fulfills or is absent, as the caller wrote it; empty without any."""
+        return ""
+
+    @property
     @abstractmethod
     def left_out(self) -> frozenset[str]:
         """Names of the columns of the source that are no columns of these rows."""
@@ -364,6 +374,46 @@ class DerivedTable(Opaque, ABC):
     @abstractmethod
     def rows(self, columns: Any) -> Rows:
         """Return the rows with these columns, all but those left out if None; checks of form only."""
+
+    def levels_of(self, name: str) -> tuple[str, ...] | None:
+        """Return all texts that an added column may hold, public; None for any other column."""
+        return None
+
+    def presence(self) -> Rows | None:
+        """Return 1 for each row of the source that fulfills the condition and NaN for any other, (n, 1); None without any."""
+        return None
+
+
+def derivations(data: Any) -> Iterator[DerivedTable]:
+    """Yield what is derived from a source, step by step down to it."""
+    while isinstance(data, DerivedTable):
+        yield data
+        data = data.source
+
+
+def added_to(data: Any) -> tuple[str, ...]:
+    """Return the names of the columns that the source of `data` does not have."""
+    return tuple(name for each in derivations(data) for name in each.added)
+
+
+def condition_of(data: Any) -> str:
+    """Return the condition of the rows of `data`, as the caller wrote it; empty without any."""
+    return next((each.condition for each in derivations(data) if each.condition), "")
+
+
+def levels_of(data: Any, name: str) -> tuple[str, ...] | None:
+    """Return all texts of a column that are public by how it is derived; None for any other column."""
+    found = (each.levels_of(name) for each in derivations(data))
+    return next((levels for levels in found if levels is not None), None)
+
+
+def inside(data: Any) -> NDArray[np.bool_] | None:
+    """Return which rows of the source of `data` fulfill its condition, (n,), private; None without any."""
+    found = (each.presence() for each in derivations(data))
+    presence = next((rows for rows in found if rows is not None), None)
+    if presence is None:
+        return None
+    return np.concatenate([~np.isnan(chunk[:, 0]) for chunk in presence.chunks()])
 
 
 def source_of(data: Any) -> Any:

@@ -60,6 +60,11 @@ class View(Rows):
         self.persons = rows.persons
         self.about = max(source.about for source in sources)  # of the source that has persons
 
+    @property
+    def may_be_absent(self) -> bool:
+        """See `Rows.may_be_absent`."""
+        return any(source.may_be_absent for source in self.sources)
+
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Return the ranges (index of the source, begin, end) from which rows `begin` to `end` of the view are derived."""
         return [(0, begin, end)]
@@ -137,6 +142,42 @@ class Slice(View):
     def cuts(self, source: int, ends: IntArray) -> IntArray:
         """See `View.cuts`."""
         return ends - self._begin
+
+
+class SideBySide(View):
+    """The columns of two sources of equally many rows, read in aligned chunks."""
+
+    __slots__ = ()
+
+    def __init__(self, rows: Rows, others: Rows) -> None:
+        super().__init__(
+            (rows, others), rows.n, rows.dim + others.dim, _names_of_both(rows, others)
+        )
+
+    @property
+    def presence(self) -> Rows | None:  # type: ignore[override]
+        """See `Rows.presence`."""
+        return self._rows.presence
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """See `View.spans`."""
+        return [(0, begin, end), (1, begin, end)]
+
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """See `View.derived`."""
+        return np.concatenate([part.astype(np.float64, copy=False) for part in parts], axis=1)
+
+
+def _names_of_both(rows: Rows, others: Rows) -> tuple[str, ...] | None:
+    """Return the names of the columns, those of the others made distinct; None if the first source has none."""
+    if rows.columns is None:
+        return None
+    names = list(rows.columns)
+    for name in others.columns or ("label",):
+        while name in names:
+            name = f"{name}_"
+        names.append(name)
+    return tuple(names)
 
 
 # ---- Rows under a public linear map, computed row by row with operations in a fixed order -----------------------
