@@ -28,7 +28,15 @@ from fastpubpriv.sources.rescanned import (
     stream_rows,
     unmapped_arrow_rows,
 )
-from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, order_of, source_of
+from fastpubpriv.sources.row_types import (
+    OPENERS,
+    DerivedTable,
+    LedgerTable,
+    PathLike,
+    Rows,
+    order_of,
+    source_of,
+)
 from fastpubpriv.sources.text_files import CsvRows, csv_rows
 from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
@@ -99,6 +107,10 @@ def private_rows(
 
 
 def _opened(obj: object, columns: Sequence[Any] | None, memory_map: bool) -> Rows:
+    if isinstance(obj, LedgerTable):
+        raise InputError(
+            "a PrivateTable is read by its methods and by functions with ledger=, which debit it: here pass the rows themselves"
+        )
     if isinstance(obj, Rows | DerivedTable):
         if not memory_map:
             raise InputError(_ONLY_FILES)

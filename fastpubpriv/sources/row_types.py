@@ -366,6 +366,12 @@ class DerivedTable(Opaque, ABC):
         """Return the rows with these columns, all but those left out if None; checks of form only."""
 
 
+class LedgerTable(Opaque):
+    """Private rows bound to a ledger: functions that debit it take them as `x_priv`, and nothing else reads them."""
+
+    __slots__ = ()
+
+
 def source_of(data: Any) -> Any:
     """Return the table or file from which a `DerivedTable` is derived, and any other object unchanged."""
     while isinstance(data, DerivedTable):
