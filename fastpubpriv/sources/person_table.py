@@ -244,7 +244,7 @@ class PersonTable(DerivedTable):
         if self.choice is None:
             return about
         # A choice is of the persons' rows in the source, whatever condition this call has.
-        of = " of all rows of the table" if getattr(self.source, "where", ()) else ""
+        of = " of all rows of the table" if getattr(self.source, "condition", "") else ""
         return f"{about}; {shown_more(self.rows_per_person, 'row', self.choice)}{of}"
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from helpers.errors import raises
-from tables_of_visits import NUMBER_OF_ROWS, PATIENTS, files, visits, volunteers
+from helpers.visits import NUMBER_OF_ROWS, PATIENTS, files, visits, volunteers
 
 import fastpubpriv as fpp
 from fastpubpriv import (
