@@ -206,26 +206,24 @@ def ledger(ledger_path: Path, json_path: Path | None) -> None:
     outputs.check_outputs({"json_path": json_path}, (ledger_path,))
     opened = fpp.Ledger.from_file(ledger_path)
     entries = opened.entries
-    shown = {
-        "total": opened.total.to_dict(),
-        "remaining": opened.remaining.to_dict(),
-        "relation": opened.relation.value,
-        "person": opened.person,
-        "label": opened.label,
-        "entries": [
-            {"number": each.number, "name": each.name, "cost": each.cost.to_dict()}
-            for each in entries
-        ],
-    }
-    if outputs.write_text(outputs.json_text(shown), json_path):
+    debits = [
+        {"number": each.number, "name": each.name, "cost": each.cost.to_dict()} for each in entries
+    ]
+    budgets = {"total": opened.total.to_dict(), "remaining": opened.remaining.to_dict()}
+    about = {"label": opened.label, "relation": opened.relation.value, "person": opened.person}
+    text = outputs.json_text({**budgets, **about, "entries": debits})
+    if outputs.write_text(text, json_path):
         labels = [str(each.number) for each in entries]
         names = [each.name for each in entries]
         costs = [in_words(each.cost) for each in entries]
         table = Table("number", labels, [("name", names), ("cost", costs)])
         outputs.print_table(table, title="Debits")
         facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]
-        about = {"Person": opened.person, "Label": opened.label}
-        outputs.print_facts([*facts, *((name, text) for name, text in about.items() if text)])
+        if opened.person is not None:
+            facts.append(("Person", opened.person))
+        if opened.label is not None:
+            facts.append(("Label", opened.label))
+        outputs.print_facts(facts)
 
 
 # `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.

@@ -43,7 +43,7 @@ from fastpubpriv.sources.person_table import (
     stand_in,
     table_of_persons,
 )
-from fastpubpriv.sources.row_types import Persons
+from fastpubpriv.sources.row_types import Persons, source_of
 from fastpubpriv.validation import number_or_auto
 
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
@@ -74,8 +74,8 @@ def user_level(function: Function) -> Function:
         x_priv: Any = given[0] if given else named.get("x_priv")
         if isinstance(x_priv, BoundTable):
             given, named = _beside(given, named)
-            named["person"] = person
-            return _of_table(call, x_priv, keep, rows_per_person, given, named)
+            named |= {"person": person, "keep": keep, "rows_per_person": rows_per_person}
+            return _of_table(call, x_priv, given, named)
         rule, k = stand_in(person, keep, rows_per_person)
         given, named = held_in_memory(given, named)
         x_priv = given[0] if given else named.get("x_priv")
@@ -129,17 +129,12 @@ def _beside(
 
 
 def _of_table(
-    call: Callable[..., Any],
-    table: BoundTable,
-    keep: Keep | None,
-    rows_per_person: RowsPerPerson | None,
-    given: tuple[Any, ...],
-    named: dict[str, Any],
+    call: Callable[..., Any], table: BoundTable, given: tuple[Any, ...], named: dict[str, Any]
 ) -> Any:
     """Return the result of a call about a `PrivateTable`, with its public rows, ledger and persons."""
     named = table.arguments(inspect.signature(call).parameters, named)
     person = named.pop("person")
-    rule, k = table.stand_in(keep, rows_per_person)
+    rule, k = table.stand_in(named.pop("keep"), named.pop("rows_per_person"))
     if person is None:
         return call(table.rows, *given, **named)
     if not isinstance(k, str):
@@ -276,7 +271,8 @@ def _with_chosen(
         return call(x_priv, *given, person=person, rows_per_person=1, **named)  # raises
     share = budget * CHOICE_SHARE
     rest = budget * (1 - CHOICE_SHARE)
-    sizes = rows_of_each(x_priv, person)
+    # Of all rows, inside a condition or not: later calls about a table have other conditions.
+    sizes = rows_of_each(source_of(x_priv), person)
     who = name_of_persons(person)
     name = getattr(call, "__name__", "rows_per_person")
     at_rest = functools.partial(call, **{**named, "budget": rest})

@@ -85,9 +85,6 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
     )
 
 
-MOST_SHOWN = 20  # entries that a notebook shows, the latest
-
-
 def in_words(cost: Cost) -> str:
     """Return the amounts of a cost: "rho 0.25"."""
     parts = zip(cost.notion.parts, cost.amounts, strict=True)
@@ -346,17 +343,12 @@ class Ledger:
     def _repr_html_(self) -> str:
         # As of the repr, and names of entries are texts of the caller.
         state = self._state
-        entries = self._entries[: state.count]
-        before = max(len(entries) - MOST_SHOWN, 0)
         lines = "".join(
             f"<tr><td>{each.number}</td><td>{html.escape(each.name)}</td><td>{in_words(each.cost)}</td></tr>"
-            for each in entries[before:]
+            for each in self._entries[: state.count]
         )
-        more = f"<p>and {before} before these</p>" if before else ""
         heads = "<tr><th>number</th><th>name</th><th>cost</th></tr>"
-        table = (
-            f"<table><thead>{heads}</thead><tbody>{lines}</tbody></table>{more}" if lines else ""
-        )
+        table = f"<table><thead>{heads}</thead><tbody>{lines}</tbody></table>" if lines else ""
         return f"<div><strong>Ledger</strong> {html.escape(self.left)}{table}</div>"
 
     def __reduce__(self) -> NoReturn:

@@ -27,7 +27,6 @@ from fastpubpriv.validation import did_you_mean
 
 # arguments of a function that a call about a bound table may not pass
 BOUND = ("x_priv", "x_pub", "ledger", "person")
-MOST_HELD = 4  # choices of rows of persons that are kept for later calls
 CLOSED = "this table is closed: nothing was debited; make another one"
 TABLE_OF_PERSONS = "x_priv has rows of persons already: pass the table itself, and person="
 TABLE_TWICE = "{} is a PrivateTable already: call its methods, or pass its rows, public rows and ledger to another one"
@@ -40,19 +39,36 @@ class Binding:
     source: Any
     public: Any
     ledger: Ledger
-    person: Any
-    keep: Keep | None
-    rows_per_person: RowsPerPerson | None
-    threads: int | None
-    progress: bool | None
-    names: list[Any] | None  # of the columns of the source
     owns_ledger: bool  # whether it was opened for this table, which closes it
+    person: Any = None
+    keep: Keep | None = None
+    rows_per_person: RowsPerPerson | None = None
+    threads: int | None = None
+    progress: bool | None = None
     is_closed: bool = False
     # record of the release that chose the rows of each person, once one was paid for
     choice: dict[str, Any] | None = None
     n: int | None = None
-    held: dict[Any, PersonTable] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
+    names: list[Any] | None = field(init=False)  # of the columns of the source, if it has any
+
+    def __post_init__(self) -> None:
+        with naming("x_priv"), guarded():
+            source = self.source
+            names = source.columns if isinstance(source, Rows) else names_of_source(source)
+            self.names = None if names is None else list(names)
+        if isinstance(self.person, str):
+            self.require_column(self.person)
+
+    def require_column(self, name: str) -> None:
+        """Raise InputError unless the rows have a column of this name; names of a CSV file are not suggested."""
+        if self.names is None:
+            raise InputError(
+                f"person={name!r} names a column, and these rows have none with names: pass a table, or a Series of identifiers"
+            )
+        if name not in self.names:
+            near = "" if self.is_csv else did_you_mean(name, map(str, self.names))
+            raise InputError(f"person: the private rows have no column {name!r}{near}")
 
     @property
     def is_csv(self) -> bool:
@@ -79,28 +95,10 @@ def opened_public(x_pub: Any) -> Any:
         return None if x_pub is None else public_in_memory(x_pub)
 
 
-def names_of_private(source: Any) -> list[Any] | None:
-    """Return the names of the columns of private rows, from their form alone; None without names."""
-    with naming("x_priv"), guarded():
-        names = source.columns if isinstance(source, Rows) else names_of_source(source)
-        return None if names is None else list(names)
-
-
-def require_column(binding: Binding, name: str) -> None:
-    """Raise InputError unless the private rows have a column of this name; names of a CSV file are not suggested."""
-    if binding.names is None:
-        raise InputError(
-            f"person={name!r} names a column, and these rows have no names of columns: pass a table, or a Series of identifiers"
-        )
-    if name not in binding.names:
-        near = "" if binding.is_csv else did_you_mean(name, map(str, binding.names))
-        raise InputError(f"person: the private rows have no column {name!r}{near}")
-
-
 class BoundTable(LedgerTable):
     """Private rows, derived by public texts or as they are, with what calls about them share."""
 
-    __slots__ = ("binding", "public", "rows", "where_texts", "with_texts")
+    __slots__ = ("binding", "held", "public", "rows", "where_texts", "with_texts")
 
     def __init__(
         self, binding: Binding, where_texts: tuple[str, ...], with_texts: Mapping[str, str]
@@ -108,6 +106,8 @@ class BoundTable(LedgerTable):
         self.binding = binding
         self.where_texts = where_texts
         self.with_texts = dict(with_texts)
+        # rows of persons that were found, by what stands for a person
+        self.held: dict[Any, PersonTable] = {}
         # what functions read as x_priv and x_pub
         self.rows = binding.source
         self.public = binding.public
@@ -197,14 +197,10 @@ class BoundTable(LedgerTable):
 
     def persons(self, rule: str, rows_per_person: int, *, is_chosen: bool = False) -> PersonTable:
         """Return the rows of persons, found once for all calls that have the same; `is_chosen`: their number was released."""
-        binding = self.binding
-        key = (self.where_texts, *self.with_texts.items(), rule, rows_per_person, is_chosen)
-        with binding.lock:
-            table = binding.held.get(key)
-            if table is None:
-                table = table_of_persons(self.rows, binding.person, rule, rows_per_person)
-                table.choice = binding.choice if is_chosen else None
-                if len(binding.held) == MOST_HELD:
-                    del binding.held[next(iter(binding.held))]
-                binding.held[key] = table
-            return table
+        key = (rule, rows_per_person, is_chosen)
+        with self.binding.lock:
+            if key not in self.held:
+                table = table_of_persons(self.rows, self.binding.person, rule, rows_per_person)
+                table.choice = self.binding.choice if is_chosen else None
+                self.held[key] = table
+            return self.held[key]

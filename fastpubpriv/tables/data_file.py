@@ -19,12 +19,9 @@ NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?
 WITH = "with"  # key of the table of columns that texts define
 FILES = ("private", "public", "ledger")  # keys whose values are files
 # Types of the values by key; the keys are the long names of options.
-KEYS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys((*FILES, "person", "keep", "ledger_total", "where"), (str,)),
-    "rows_per_person": (int, str),
-    "threads": (int,),
-    WITH: (dict,),
-}
+TEXTS = (*FILES, "person", "keep", "ledger_total", "where")
+OTHERS = {"rows_per_person": (int, str), "threads": (int,), WITH: (dict,)}
+KEYS: dict[str, tuple[type, ...]] = {**dict.fromkeys(TEXTS, (str,)), **OTHERS}
 WORDS = {str: "a text", int: "a whole number", dict: "a table of texts"}
 
 

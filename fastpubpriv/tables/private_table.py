@@ -7,24 +7,21 @@ import html
 import os
 from typing import Any, NoReturn, Self
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv._types import Keep, RowsPerPerson
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InputError
-from fastpubpriv.privacy import Budget, Cost, Ledger, Neighbors
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Ledger, Neighbors, PureDP
 from fastpubpriv.release.account import check_ledger
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.arrow_streams import StreamTable
 from fastpubpriv.sources.bound import (
     Binding,
     BoundTable,
-    names_of_private,
     opened_public,
     opened_source,
-    require_column,
 )
 from fastpubpriv.sources.person_table import in_words, name_of_persons, stand_in
+from fastpubpriv.tables.bound_functions import BoundFunctions
 from fastpubpriv.tables.data_file import WITH, parts_of_total, read_data_file
-from fastpubpriv.tables.methods import Methods
 
 NO_TOTAL = (
     "a table without a total cannot say what is left: pass total=ZCDP(rho=1), what all calls together may cost, or ledger=, "
@@ -34,10 +31,12 @@ UNSPLIT = (
     "a PrivateTable has no rows to split: score with public rows; its own rows are read by its methods, and by functions that "
     "take it as x_priv"
 )
+# attributes of the binding that are names, numbers or released
+PICKLED = ("person", "keep", "rows_per_person", "threads", "progress", "choice")
 
 
 @shared_docs
-class PrivateTable(Methods, BoundTable):
+class PrivateTable(BoundFunctions, BoundTable):
     """Private rows bound once to their public rows, ledger and persons; every function with a ledger is a method.
 
     Parameters
@@ -81,7 +80,7 @@ class PrivateTable(Methods, BoundTable):
     >>> bool(abs(result.mean[0] - 100) < 20), table.remaining
     (True, Cost(ZCDP, rho=0.75))
     >>> table
-    PrivateTable(1,978 persons, the mean of the rows of each; 2 columns; rho 0.75 of 1 left)
+    PrivateTable(1,975 persons, the mean of the rows of each; 2 columns; rho 0.75 of 1 left)
     """
 
     __slots__ = ("__weakref__",)
@@ -104,20 +103,11 @@ class PrivateTable(Methods, BoundTable):
         if keep is not None or rows_per_person is not None:
             stand_in(person, keep, rows_per_person)
         opened = opened_ledger(total, ledger, person)
-        binding = Binding(
-            source=source,
-            public=public,
-            ledger=opened,
-            person=person,
-            keep=keep,
-            rows_per_person=rows_per_person,
-            threads=threads,
-            progress=progress,
-            names=names_of_private(source),
-            owns_ledger=opened is not ledger,
-        )
-        if isinstance(person, str):
-            require_column(binding, person)
+        binding = Binding(source, public, opened, opened is not ledger, person)
+        binding.keep = keep
+        binding.rows_per_person = rows_per_person
+        binding.threads = threads
+        binding.progress = progress
         super().__init__(binding, (), {})
 
     @classmethod
@@ -187,8 +177,7 @@ class PrivateTable(Methods, BoundTable):
         """Refuse further calls of this table and of those derived from it, and free what was kept for them."""
         binding = self.binding
         binding.is_closed = True
-        with binding.lock:
-            binding.held.clear()
+        self.held.clear()
         if binding.owns_ledger:
             binding.ledger.close()
 
@@ -241,43 +230,38 @@ class PrivateTable(Methods, BoundTable):
         binding = self.binding
         if binding.is_closed:
             raise TypeError("this table is closed: it cannot be pickled or copied")
-        files = {"x_priv": binding.source, "x_pub": binding.public}
-        for name, value in files.items():
-            if value is not None and not isinstance(value, str | os.PathLike):
-                raise TypeError(
-                    f"{name} is held in memory, and a pickle would hold its rows: pass the path of a file as {name}"
-                )
         if binding.person is not None and not isinstance(binding.person, str):
             raise TypeError("person is held in memory: pass the name of a column as person")
         if binding.ledger.path is None:
             raise TypeError(
                 "the ledger is held in memory, and two copies could spend the same budget twice: pass the path of a file as ledger"
             )
-        places = {
-            name: None if value is None else os.path.abspath(value) for name, value in files.items()
-        }
-        return {
-            **places,
-            "ledger": os.path.abspath(binding.ledger.path),
-            "person": binding.person,
-            "keep": binding.keep,
-            "rows_per_person": binding.rows_per_person,
-            "threads": binding.threads,
-            "progress": binding.progress,
-            "where": self.where_texts,
-            "with": dict(self.with_texts),
-            "choice": binding.choice,
-        }
+        state = {name: getattr(binding, name) for name in PICKLED}
+        state["x_priv"] = path_of("x_priv", binding.source)
+        state["x_pub"] = path_of("x_pub", binding.public)
+        state["ledger"] = os.path.abspath(binding.ledger.path)
+        return {**state, "where": self.where_texts, WITH: dict(self.with_texts)}
 
     def __reduce__(self) -> Any:
         return _restored, (self.__getstate__(),)
+
+
+def path_of(name: str, source: Any) -> str | None:
+    """Return the absolute name of a file, None for None; raise TypeError for rows that are no file."""
+    if source is None:
+        return None
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(
+            f"{name} is held in memory, and a pickle would hold its rows: pass the path of a file as {name}"
+        )
+    return os.path.abspath(source)
 
 
 def _restored(state: dict[str, Any]) -> PrivateTable:
     """Return the table of a pickle."""
     named = dict(state)
     conditions = named.pop("where")
-    columns = named.pop("with")
+    columns = named.pop(WITH)
     choice = named.pop("choice")
     table = PrivateTable(named.pop("x_priv"), **named)
     table.binding.choice = choice

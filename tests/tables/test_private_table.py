@@ -11,11 +11,12 @@ from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 
-import method_types
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import types_of_methods
+from clocks import PATIENCE
 from helpers.errors import raises
 from helpers.visits import NUMBER_OF_ROWS, PATIENTS, files, visits, volunteers
 
@@ -36,7 +37,7 @@ from fastpubpriv.privacy import Neighbors
 from fastpubpriv.release.account import before_debit
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.bound import BOUND
-from fastpubpriv.tables.methods import Method, Methods, method_of
+from fastpubpriv.tables.bound_functions import BoundFunction, BoundFunctions, method_of
 
 VISITS = visits()
 PUBLIC = volunteers()
@@ -67,11 +68,13 @@ def of_private_rows(name):
 
 
 def test_methods_are_the_functions_with_private_rows_and_a_ledger():
-    methods = {name for name, value in vars(Methods).items() if isinstance(value, Method)}
+    methods = {
+        name for name, value in vars(BoundFunctions).items() if isinstance(value, BoundFunction)
+    }
     assert methods == {name for name in fpp.__all__ if of_private_rows(name)}
 
 
-@pytest.mark.parametrize("function", method_types.functions(), ids=lambda each: each.__name__)
+@pytest.mark.parametrize("function", types_of_methods.functions(), ids=lambda each: each.__name__)
 def test_a_method_has_the_signature_and_the_words_of_its_function_without_what_is_bound(function):
     method = method_of(function)
     theirs = inspect.signature(function).parameters
@@ -85,9 +88,9 @@ def test_a_method_has_the_signature_and_the_words_of_its_function_without_what_i
 
 
 def test_types_of_methods_are_those_of_the_functions():
-    # Formatting aside: `python tests/tables/method_types.py` writes the file.
+    # Formatting aside: `python tests/tables/types_of_methods.py` writes the file.
     stored, made = (
-        ast.parse(text) for text in (method_types.STUB.read_text(), method_types.stub())
+        ast.parse(text) for text in (types_of_methods.STUB.read_text(), types_of_methods.stub())
     )
     imports = [
         {
@@ -220,13 +223,13 @@ def test_a_closed_table_debits_nothing_nor_do_others_of_its_rows(tmp_path):
     with persons_table(ledger=tmp_path / "a.ledger") as table:
         derived = table._with((), {})
         table.estimate_mean(**COST, budget=ZCDP(0.25))
-        assert table.binding.held
+        assert table.held
     for each in (table, derived):
         raises(InputError, "closed: nothing was debited", each.estimate_mean, **COST, budget=ZCDP(0.25))  # fmt: skip
         raises(InputError, "closed", fpp.estimate_mean, each, **COST, budget=ZCDP(0.25))
     raises(LedgerError, "closed", table.binding.ledger.debit, ZCDP(0.25), name="by hand")
     assert table.spent == ZCDP(0.25).cost
-    assert not table.binding.held
+    assert not table.held
     assert repr(table).endswith("rho 0.75 of 1 left; closed)")
 
 
@@ -300,16 +303,11 @@ def test_two_first_calls_at_once_pay_for_the_choice_once():
 def test_planted_fault_a_table_without_a_lock_pays_twice():
     table = table_of(person="patient", rows_per_person="auto")
     table.binding.lock = contextlib.nullcontext()
-    both_choose = threading.Barrier(2, timeout=20)
-
-    def wait():
-        with contextlib.suppress(threading.BrokenBarrierError):
-            both_choose.wait()
-
+    both_choose = threading.Barrier(2, timeout=PATIENCE)
     original = user_level._debit
 
     def debit(*given):
-        wait()
+        both_choose.wait()
         original(*given)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -478,13 +476,15 @@ def test_conditions_share_the_ledger_and_the_number_of_rows(derivations):
     assert "where age >= 60" in repr(inside)
     assert "where" not in repr(table)
     truth = VISITS[VISITS.age >= 60].cost.median()
-    assert result.lower[0, 1] <= truth <= result.upper[0, 1]
+    low, high = result.confidence_interval(0.95)
+    assert low[0, 1] <= truth <= high[0, 1]
 
 
 def test_columns_of_persons_cannot_be_redefined(derivations):
     table = persons_table()
     raises(InputError, "patient", table.with_columns, patient="age")
-    raises(InputError, "cost", table.with_columns, cost="age")
+    double = table.with_columns(cost="age")
+    raises(InputError, "a column 'cost' already", double.estimate_mean, **COST, budget=ZCDP(0.1))
     more = table.with_columns(old="age >= 60")
     assert more.n == PATIENTS
     assert more.columns == (*VISITS.columns, "old")

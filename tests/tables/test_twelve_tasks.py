@@ -124,22 +124,27 @@ def test_twelve_questions_in_python(folder):
     people = more.count_persons(by=["ward", "month"], groups={"ward": WARDS, "month": [1, 2, 3]}, budget=b)  # fmt: skip
     in_north = ROWS[(ROWS.ward == "north") & (ROWS.admitted.dt.month == 1)].patient.nunique()  # 7
     low, high = people.confidence_interval(0.999)
-    at = people.keys.index(("north", "1"))
+    at = people.keys.index(("north", 1))
     holds(low[at], in_north, high[at])
 
-    total, low, high = visits.estimate_mean(columns=["cost"], keep="sum", budget=b).sum(0.95)  # 8
+    sums = visits.estimate_mean(columns=["cost"], keep="sum", budget=b)  # 8
+    _, low, high = sums.sum(0.95)
     holds(low, [ROWS.cost.sum()], high)
 
-    features = ["age", "w"]
-    weighted = PrivateTable(folder / "visits.parquet", x_pub=folder / "volunteers.parquet", ledger=visits.binding.ledger, person="patient", rows_per_person=3)  # fmt: skip
-    fit = weighted.linear_regression(
+    fit = visits.linear_regression(
         label="cost", columns=["age"], weights_priv="w", weights_pub="w", weight_cap=1.0, budget=b
     )  # 9
     low, high = fit.confidence_interval(0.99)
     holds(low[0], 2.0, high[0])
 
-    named = ROWS[["patient", "cost", *features]]
-    bound = PrivateTable(named, x_pub=PUBLIC[["cost", *features]], ledger=visits.binding.ledger, person="patient", rows_per_person=3)  # fmt: skip
+    features = ["age", "w", "cost"]
+    persons = {"person": "patient", "rows_per_person": 3}
+    bound = PrivateTable(
+        ROWS[["patient", *features]],
+        x_pub=PUBLIC[features],
+        ledger=visits.binding.ledger,
+        **persons,
+    )
     model = SemiPrivateLinearRegression(b).fit(bound, "cost")  # 10
     assert abs(model.coef_[0] - 2.0) < 0.1
 
@@ -193,7 +198,7 @@ def test_twelve_questions_on_the_command_line(folder):
     assert sum(asked(folder, "counts --columns age --bins 10")["counts"]) > 0  # 6
 
     people = asked(folder, "persons --by ward,month --groups ward=north,south --groups month=1,2,3")  # fmt: skip
-    at = people["keys"].index(["north", "1"])  # 7
+    at = people["keys"].index(["north", 1])  # 7
     in_north = ROWS[(ROWS.ward == "north") & (ROWS.admitted.dt.month == 1)].patient.nunique()
     assert abs(people["counts"][at] - in_north) < 6 * people["noise_std"]
 
@@ -203,7 +208,7 @@ def test_twelve_questions_on_the_command_line(folder):
 
     words = "train --label cost --columns age --weights-priv w --weights-pub w --weight-cap 1"
     assert abs(asked(folder, words)["coefficients"][0] - 2.0) < 0.1  # 9
-    assert asked(folder, "describe --columns cost,ward")["n_priv"] == PATIENTS  # 11
+    assert asked(folder, "describe --columns cost,ward")["n_priv"] == ROWS.patient.nunique()  # 11
     page = invoke("ledger", folder / "visits.ledger").stdout
     assert page.count("estimate_mean") == 3
     assert "rho 2.182 of 12 left" in page

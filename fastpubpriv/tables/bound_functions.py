@@ -1,6 +1,6 @@
 """Public functions as methods of a table: each is the function itself, without the arguments that the table binds.
 
-`methods.pyi` has their types, made by `python tests/tables/method_types.py`.
+`bound_functions.pyi` has their types, made by `python tests/tables/types_of_methods.py`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from types import MethodType
 from typing import Any
 
-import fastpubpriv
 from fastpubpriv.sources.bound import BOUND
 
 
-class Method:
+class BoundFunction:
     """A public function of the same name as a method; it is imported when it is first asked for."""
 
     __slots__ = ("name",)
@@ -24,7 +24,7 @@ class Method:
         self.name = name
 
     def __get__(self, table: Any, owner: type | None = None) -> Callable[..., Any]:
-        method = method_of(getattr(fastpubpriv, self.name))
+        method = method_of(getattr(import_module("fastpubpriv"), self.name))
         return method if table is None else MethodType(method, table)
 
 
@@ -49,36 +49,36 @@ def method_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def without_bound(docstring: str) -> str:
     """Return a docstring without the parameters that a table binds."""
-    kept = []
+    lines = []
     is_bound = False
     for line in inspect.cleandoc(docstring).split("\n"):
         if not line.startswith(" "):
             is_bound = line.partition(" : ")[0] in BOUND
         if not is_bound:
-            kept.append(line)
-    return "\n".join(kept)
+            lines.append(line)
+    return "\n".join(lines)
 
 
-class Methods:
+class BoundFunctions:
     """Every public function that takes private rows and a ledger, as a method."""
 
     __slots__ = ()
 
-    coinpress_covariance = Method()
-    coinpress_mean = Method()
-    count_persons = Method()
-    describe = Method()
-    estimate_gaussian = Method()
-    estimate_mean = Method()
-    learn_axis_aligned_mixture = Method()
-    learn_separated_mixture = Method()
-    linear_regression = Method()
-    logistic_regression = Method()
-    no_public_baseline = Method()
-    private_pca = Method()
-    quantiles = Method()
-    select_hypothesis = Method()
-    stable_histogram = Method()
-    train = Method()
-    value_counts = Method()
-    weighted_mean = Method()
+    coinpress_covariance = BoundFunction()
+    coinpress_mean = BoundFunction()
+    count_persons = BoundFunction()
+    describe = BoundFunction()
+    estimate_gaussian = BoundFunction()
+    estimate_mean = BoundFunction()
+    learn_axis_aligned_mixture = BoundFunction()
+    learn_separated_mixture = BoundFunction()
+    linear_regression = BoundFunction()
+    logistic_regression = BoundFunction()
+    no_public_baseline = BoundFunction()
+    private_pca = BoundFunction()
+    quantiles = BoundFunction()
+    select_hypothesis = BoundFunction()
+    stable_histogram = BoundFunction()
+    train = BoundFunction()
+    value_counts = BoundFunction()
+    weighted_mean = BoundFunction()

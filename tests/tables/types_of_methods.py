@@ -1,4 +1,4 @@
-"""Types of the methods of `PrivateTable`, made from the functions: `python tests/tables/method_types.py` writes them."""
+"""Types of the methods of `PrivateTable`, made from the functions: `python tests/tables/types_of_methods.py` writes them."""
 
 import inspect
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 import fastpubpriv
 from fastpubpriv import _types
 from fastpubpriv.sources.bound import BOUND
-from fastpubpriv.tables.methods import Method, Methods
+from fastpubpriv.tables.bound_functions import BoundFunction, BoundFunctions
 
-STUB = Path(inspect.getfile(Methods)).with_suffix(".pyi")
-HEAD = '''"""Types of the methods, made by `python tests/tables/method_types.py`; a test compares them with the functions."""
+STUB = Path(inspect.getfile(BoundFunctions)).with_suffix(".pyi")
+HEAD = '''"""Types of the methods, made by `python tests/tables/types_of_methods.py`; a test compares them with the functions."""
 
 '''
 BUILTINS = {"None", "bool", "dict", "float", "int", "list", "object", "str", "tuple"}
@@ -20,7 +20,9 @@ WORD = re.compile(r"\b[A-Za-z_]\w*\b(?=[^'\"]*(?:(?:'[^']*'|\"[^\"]*\")[^'\"]*)*
 
 
 def functions():
-    names = [name for name, value in vars(Methods).items() if isinstance(value, Method)]
+    names = [
+        name for name, value in vars(BoundFunctions).items() if isinstance(value, BoundFunction)
+    ]
     return [getattr(fastpubpriv, name) for name in names]
 
 
@@ -64,7 +66,7 @@ def stub():
         if imports and module.startswith("fastpubpriv") and "fastpubpriv" not in imports[-1]:
             imports.append("")
         imports.append(f"from {module} import {', '.join(sorted(homes[module]))}")
-    return HEAD + "\n".join([*imports, "", "class Methods:", *lines]) + "\n"
+    return HEAD + "\n".join([*imports, "", "class BoundFunctions:", *lines]) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Types of the methods, made by `python tests/tables/method_types.py`; a test compares them with the functions."""
+"""Types of the methods, made by `python tests/tables/types_of_methods.py`; a test compares them with the functions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ from fastpubpriv.results.person_counts import PersonCounts
 from fastpubpriv.results.ranks import GroupQuantiles, QuantileResult
 from fastpubpriv.rowwise.losses import Loss, RowLoss
 
-class Methods:
+class BoundFunctions:
     def coinpress_covariance(
         self,
         *,
