@@ -89,6 +89,7 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.results.ranks import QuantileResult as QuantileResult
     from fastpubpriv.sources import Rows as Rows
     from fastpubpriv.sources.person_table import PersonTable as PersonTable
+    from fastpubpriv.tables.private_table import PrivateTable as PrivateTable
     from fastpubpriv.training.train import linear_regression as linear_regression
     from fastpubpriv.training.train import logistic_regression as logistic_regression
     from fastpubpriv.training.train import train as train
@@ -149,6 +150,7 @@ _NAMES = {
     "results.ranks": ("GroupQuantiles", "QuantileResult"),
     "sources": ("Rows",),
     "sources.person_table": ("PersonTable",),
+    "tables.private_table": ("PrivateTable",),
     "training.train": ("linear_regression", "logistic_regression", "train"),
 }
 _HOMES = {name: f"fastpubpriv.{module}" for module, names in _NAMES.items() for name in names}

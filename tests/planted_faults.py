@@ -90,6 +90,10 @@ PLANTED: dict[str, dict[str, str]] = {
         "an answer before its debit": "test_ledger.py::test_planted_bug_acknowledging_before_the_debit_is_caught",
         "a read before its debit": "test_crashes.py::test_control_the_check_finds_a_read_before_its_debit",
         "a second kind of person": "test_ledger_persons.py::test_planted_fault_a_check_before_the_lock_is_caught",
+        "a table whose ledger forgets its persons": "test_private_table.py"
+        "::test_planted_fault_a_ledger_that_forgets_its_persons_is_seen",
+        "a choice of rows that two calls pay for": "test_private_table.py"
+        "::test_planted_fault_a_table_without_a_lock_pays_twice",
         "a file that was rolled back": "test_ledger_file.py::test_planted_faults_release_one_and_a_half_and_are_caught",
         "a lock that stays": "test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
         "a reader that believes its file": "test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",
@@ -107,6 +111,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "a parser of whole files": "test_text_rows.py::test_a_reader_that_trusts_a_parser_of_whole_files_is_caught",
     },
     "nothing leaks": {
+        "names of a file without a header": "test_private_table.py"
+        "::test_planted_fault_a_representation_with_the_names_of_a_csv_file_is_seen",
         "private values in messages and frames": "test_leaks.py::test_the_scrape_sees_planted_leaks",
         "guards that let text through": "test_leaks.py::test_planted_guards_that_let_text_through",
     },

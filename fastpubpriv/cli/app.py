@@ -21,6 +21,7 @@ OTHERS = (
     local.local,
     tools.plan,
     tools.audit,
+    tools.ledger,
     tools.info,
 )
 COMMANDS: dict[str, click.Command] = {

@@ -35,7 +35,9 @@ def estimator(
     def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
+            from fastpubpriv.cli.opened_files import derived
 
+            options.prefer_given(settings)
             # If the function chooses the rows per person, the files are opened with one, for their columns.
             person, keep, k = (settings.get(name) for name in ("person", "keep", "rows_per_person"))
             chosen = k == "auto" and keep in (None, "row") and person is not None
@@ -60,11 +62,11 @@ def estimator(
                     features = [name for name in columns if name != arguments.get("label")]
                     arguments = {"columns": features, **arguments}
                 arguments |= {"person": person, "rows_per_person": "auto"}
-                private = settings["private_path"]
+                private = derived(settings, settings["private_path"], person)
                 if arguments.get("weights_priv") is not None:
                     arguments["weights_priv"] = settings["weights_priv"]
                 if settings.get("public_path") is not None:
-                    arguments["x_pub"] = settings["public_path"]
+                    arguments["x_pub"] = derived(settings, settings["public_path"])
             given = {
                 **public,
                 **arguments,
@@ -436,7 +438,7 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     "count_persons",
     "Persons by key",
     by_path=True,
-    x_priv="private_path",
+    x_priv="data_path private_path where with_columns",
     person="person",
     progress=COMPARISONS,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,8 @@ def open_files(
             private, public, joined, texts or {}, [*without, *person, *private_alone], hint
         )
         notes += more
+        if names is not None:
+            names += [name for name in numbers_of(settings) if name not in names]
     asked: Any = TextColumns(names, texts) if texts else names
     theirs: Any = [*(names or ()), *private_alone] or None
     source, x_pub = sources(settings)
@@ -184,7 +187,7 @@ def open_files(
         raise
     if public is not None and tables[1] and texts is not None:
         return OpenedInputs(
-            rows, open_public(public_source(public, asked, joined), asked), notes, source
+            rows, open_public(public_source(x_pub, asked, joined), asked), notes, source
         )
     if public is not None:
         columns = asked if tables[1] else None
@@ -198,14 +201,34 @@ def open_files(
     return OpenedInputs(rows, matrix, notes, source)
 
 
+def derived(settings: dict[str, Any], path: Path | None, person: str | None = None) -> Any:
+    """Return a file, or the rows that --where and --with make of those in it."""
+    conditions = settings.get("where")
+    columns = settings.get("with_columns") or {}
+    if path is None or (conditions is None and not columns):
+        return path
+    both = "--where and --with do not go together with --join-quoted-lines: save the private rows as .parquet"
+    refuse(settings.get("join_quoted_lines", False), both)
+    rows: Any = import_module("fastpubpriv.sources.derived")
+    where = () if conditions is None else (conditions,)
+    return rows.DerivedRows(path, where=where, with_columns=columns, person=person)
+
+
+def numbers_of(settings: dict[str, Any]) -> list[str]:
+    """Return the names of the columns of --with that hold numbers, not bins."""
+    columns = settings.get("with_columns") or {}
+    return [name for name, text in columns.items() if not text.lstrip().startswith("bin(")]
+
+
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the private and the public file, or tables of their persons; without identifiers each public row is a person."""
-    private = settings["private_path"]
-    public = settings.get("public_path")
+    """Return the private and the public rows, or tables of their persons; without identifiers each public row is a person."""
+    public_path = settings.get("public_path")
     person = settings.get("person")
+    private = derived(settings, settings["private_path"], person)
+    public = derived(settings, public_path)
     if person is not None:
         unnamed = "--person names a column, and .npy files have none: save a table"
-        refuse(not is_table(private), unnamed)
+        refuse(not is_table(settings["private_path"]), unnamed)
         if "keep" not in settings:  # the function finds the persons itself
             return private, public
         both = (
@@ -218,9 +241,9 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
     several = (
         k == 1
-        and public is not None
-        and is_table(public)
-        and person in (_schema(public, True) or ())
+        and public_path is not None
+        and is_table(public_path)
+        and person in (_schema(public_path, True) or ())
     )
     return table_of_persons(private, person, keep, k), table_of_persons(
         public, person, keep, 1

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import fastpubpriv as fpp
 from fastpubpriv import shared_docs as shared
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
+from fastpubpriv.tables.data_file import NUMBER, WITH, exact, parts_of_total, read_data_file
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -35,6 +37,7 @@ NAMES = {
     "family": "randomizer",
     "n_components": "components",
     "pub_priv_gap": "gap",
+    "with_columns": WITH,
     "x_priv": "private",
     "x_pub": "public",
     "y_priv": "label",
@@ -42,7 +45,7 @@ NAMES = {
 }
 # The options that replace a parameter of the library, unless it is one option of the same name.
 GROUPS = {
-    "x_priv": "private_path person rows_per_person keep",
+    "x_priv": "data_path private_path person rows_per_person keep where with_columns",
     "person": "",
     "keep": "",
     "rows_per_person": "",
@@ -57,6 +60,9 @@ GROUPS = {
 }
 OUTPUT = "level json_path plot_path quiet"
 SHARED = """\
+data_path : data file, optional
+    File in TOML that says what is bound to a table, by long names of options: private, public, person, keep, rows_per_person,
+    where, ledger, ledger_total, threads, and a table [with]. Its files are relative to it, and an option beside it wins.
 private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or .csv.
 person : NAME, optional
     Column of a private table that says whose row it is: the answer then protects all rows of a person together
@@ -66,6 +72,10 @@ rows_per_person : int or "auto", optional
     row level with rho / k^2 or epsilon / k. auto: chosen by noisy counts of persons, for a sixteenth of the budget.
 keep : "row", "mean" or "sum", optional
     With --person, what stands for a person: the mean or the sum of each column, or with --rows-per-person its rows.
+where : TEXT, optional
+    Only the rows inside a condition, such as "age >= 40 and sex == 'f'". How many these are stays private.
+with_columns : NAME=TEXT, repeated
+    A new column, made of each row, such as "bmi=weight / height ** 2" or "band=bin(age, 18, 40, 65)"; once for each.
 public_path : file :: Rows that need no protection, at least one, with the same columns.
 rho : NUMBER, optional :: Budget in zero-concentrated DP.
 epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in approximate DP.
@@ -105,9 +115,6 @@ standardize : flag
     --public file, at both ends. A missing cell counts as the public mean.
 """
 HELP_LENGTH = 320  # characters: three lines of a terminal
-NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
-
-
 # Error messages for a value that is not of the form of its option; for other forms the message shows the form.
 _VECTOR = "must be a number, numbers with commas between them, or a .npy file; got {}"
 WANTED = {
@@ -129,13 +136,6 @@ WANTED = {
     "A=W,...|WORD": "must look like 0=1,1=5; got {}",
     **dict.fromkeys(("V|V,...|FILE.npy", "public|V|V,...|FILE.npy"), _VECTOR),
 }
-
-
-def exact(text: str) -> Fraction:
-    """Return the exact value of a written number, 0.1 as one tenth; ValueError for other texts and for long exponents."""
-    if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
-        raise ValueError(text)
-    return Fraction(text)
 
 
 def parse(form: str, text: str) -> Any:
@@ -279,6 +279,7 @@ class FileName(click.Path):
 # Types by the documented form of a parameter; any other form without blanks is read by `parse`.
 FORMS: dict[str, Any] = {
     "file": FileName(),
+    "data file": FileName(),
     "file or -": FileName(dash=True),
     "count": click.IntRange(1, 2**53),
     "count or 0": click.IntRange(0, 2**53),
@@ -422,6 +423,35 @@ def type_of(parameter: Parameter) -> Any:
     return {"float": float, "int": int}.get(form.split()[0], Read(form))
 
 
+def take_data_file(context: click.Context, option: click.Parameter, path: Path | None) -> None:
+    """Take values of options from a file; options of the command line come before them."""
+    if path is None:
+        return
+    bound = read_data_file(path)
+    columns = bound.pop(WITH, {})
+    by_option = {f"--{key.replace('_', '-')}": value for key, value in bound.items()}
+    by_option[f"--{WITH}"] = [f"{name}={text}" for name, text in columns.items()]
+    context.default_map = {
+        str(each.name): by_option[each.opts[0]]
+        for each in context.command.params
+        if each.opts[0] in by_option
+    }
+
+
+def prefer_given(settings: dict[str, Any]) -> None:
+    """Drop what a data file says to stand for a person where an option beside it says something else."""
+    context = click.get_current_context()
+    given = {
+        name
+        for name in ("keep", "rows_per_person")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if given == {"rows_per_person"} or (given == {"keep"} and settings["keep"] != "row"):
+        settings |= {"keep": None, "rows_per_person": None} | {
+            name: settings[name] for name in given
+        }
+
+
 def option_of(parameter: Parameter) -> click.Option:
     """Return the option of a parameter; a default in its form overrides that of the signature."""
     ending = _ENDING.search(parameter.form)
@@ -436,6 +466,8 @@ def option_of(parameter: Parameter) -> click.Option:
         more["metavar"] = more["type"].name  # in lowercase letters as well
     if word == "repeated" and parameter.form.startswith("NAME=") and "|" not in parameter.form:
         more["callback"] = lambda context, option, pairs: dict(pairs) or None
+    if parameter.form.startswith("data file"):
+        more |= {"is_eager": True, "expose_value": False, "callback": take_data_file}
     if parameter.form == "flag":
         more = {"is_flag": True}
     elif default is ...:
@@ -537,16 +569,9 @@ def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     if total is not None:
         # A number without a name is in the notion of the budget.
         words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in total.split(",")]
-        try:
-            parts = {
-                name.strip(): exact(number.strip())
-                for name, _, number in (word.partition("=") for word in words)
-            }
-        except ValueError:
-            parts = {}
-        wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
+        parts = parts_of_total(",".join(words))
         refuse(
-            wrong,
+            not parts,
             f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {total[:80]!r}",
         )
         whole = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))

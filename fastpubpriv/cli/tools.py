@@ -1,4 +1,4 @@
-"""Commands that read no private rows: `plan`, `audit`, `info`."""
+"""Commands that read no private rows: `plan`, `audit`, `ledger`, `info`."""
 
 from __future__ import annotations
 
@@ -186,6 +186,44 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     given = {**settings, "family": mechanism, "norm_bound": 1.0 if mechanism == "duchi" else None}
     randomizer = make_randomizer(dim or 10, given)
     return auditing.audit_randomizer(randomizer, n_reports=rows or 1, **common)
+
+
+# `fastpubpriv ledger`: the debits of a ledger file, and what is left.
+
+
+@options.command(click.Argument(["ledger_path"], type=options.FileName()))
+def ledger(ledger_path: Path, json_path: Path | None) -> None:
+    """What was spent on a data set, by each answer, and what is left.
+
+    {json_path}
+
+    $ fastpubpriv ledger visits.ledger
+    """
+    from fastpubpriv.cli import outputs
+    from fastpubpriv.privacy.ledger import in_words
+    from fastpubpriv.results.base import Table
+
+    outputs.check_outputs({"json_path": json_path}, (ledger_path,))
+    opened = fpp.Ledger.from_file(ledger_path)
+    entries = opened.entries
+    debits = [
+        {"number": each.number, "name": each.name, "cost": each.cost.to_dict()} for each in entries
+    ]
+    budgets = {"total": opened.total.to_dict(), "remaining": opened.remaining.to_dict()}
+    about = {"label": opened.label, "relation": opened.relation.value, "person": opened.person}
+    text = outputs.json_text({**budgets, **about, "entries": debits})
+    if outputs.write_text(text, json_path):
+        labels = [str(each.number) for each in entries]
+        names = [each.name for each in entries]
+        costs = [in_words(each.cost) for each in entries]
+        table = Table("number", labels, [("name", names), ("cost", costs)])
+        outputs.print_table(table, title="Debits")
+        facts = [("Budget", opened.left), ("Neighbors", opened.relation.statement)]
+        if opened.person is not None:
+            facts.append(("Person", opened.person))
+        if opened.label is not None:
+            facts.append(("Label", opened.label))
+        outputs.print_facts(facts)
 
 
 # `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.

@@ -95,7 +95,7 @@ def in_words_of_options() -> Iterator[None]:
 
 def _opened(settings: Named) -> Any:
     """Open the files, with columns of text; an error about other columns of text says how to read these."""
-    from fastpubpriv.cli.opened_files import public_source
+    from fastpubpriv.cli.opened_files import derived, public_source
     from fastpubpriv.sources.labeled import class_texts, column_texts
     from fastpubpriv.sources.open import names_of_table
     from fastpubpriv.training import huber_loss
@@ -107,7 +107,8 @@ def _opened(settings: Named) -> Any:
         settings["loss"] = huber_loss(threshold)
     label = settings["label"]
     names = None
-    path = public_source(settings["public_path"], None, settings["join_quoted_lines"])
+    public = derived(settings, settings["public_path"])
+    path = public_source(public, None, settings["join_quoted_lines"])
     if isinstance(settings["class_weight"], tuple):  # of pairs, or a word
         settings["class_weight"] = dict(settings["class_weight"])
     pairs = itertools.chain.from_iterable(settings["categories"])
@@ -222,9 +223,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
             order = [place for place, name in enumerate(columns) if name != label]
             arguments["x_pub"] = arguments["x_pub"][:, [*order, columns.index(label)]]
     if isinstance(name := settings["weights_pub"], str):
-        public = opened_files.public_source(
-            settings["public_path"], [name], settings["join_quoted_lines"]
-        )
+        table = opened_files.derived(settings, settings["public_path"])
+        public = opened_files.public_source(table, [name], settings["join_quoted_lines"])
         weights = public_rows(public, columns=[name], argument="--weights-pub")
         arguments["weights_pub"] = weights[:, 0]
     if (name := settings["weights_priv"]) is not None:

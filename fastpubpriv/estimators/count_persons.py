@@ -35,6 +35,7 @@ from fastpubpriv.estimators.person_sizes import (
     release_sizes,
     release_with_more,
 )
+from fastpubpriv.estimators.user_level import takes_tables
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.mechanisms.person_keys import PersonKeys, changed_cells
 from fastpubpriv.mechanisms.sums import Released
@@ -218,6 +219,7 @@ def checked_columns(by: Any, groups: Any, person: Any) -> dict[str, Any]:
     return lists
 
 
+@takes_tables
 @shared_docs
 def count_persons(
     x_priv: Any,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.arrow_streams import held_in_memory
+from fastpubpriv.sources.bound import BoundTable
 from fastpubpriv.sources.open import has_column, without_column
 from fastpubpriv.sources.person_table import (
     PersonRows,
@@ -41,7 +43,7 @@ from fastpubpriv.sources.person_table import (
     stand_in,
     table_of_persons,
 )
-from fastpubpriv.sources.row_types import Persons
+from fastpubpriv.sources.row_types import Persons, source_of
 from fastpubpriv.validation import number_or_auto
 
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
@@ -69,11 +71,18 @@ def user_level(function: Function) -> Function:
         rows_per_person: RowsPerPerson | None = None,
         **named: Any,
     ) -> Any:
+        x_priv: Any = given[0] if given else named.get("x_priv")
+        if isinstance(x_priv, BoundTable):
+            given, named = _beside(given, named)
+            named |= {"person": person, "keep": keep, "rows_per_person": rows_per_person}
+            return _of_table(call, x_priv, given, named)
         rule, k = stand_in(person, keep, rows_per_person)
         given, named = held_in_memory(given, named)
-        x_priv: Any = given[0] if given else named.get("x_priv")
+        x_priv = given[0] if given else named.get("x_priv")
         if person is None and not isinstance(x_priv, PersonTable | Rows):
             return function(*given, **named)
+        if isinstance(x_priv, PersonTable):
+            rule = x_priv.keep
         named.pop("x_priv", None)
         column = person if person is not None else getattr(x_priv, "person", None)
         # it may have the column as well
@@ -92,6 +101,51 @@ def user_level(function: Function) -> Function:
         return _at_row_level(function, x_priv, given[1:], named)
 
     return call  # type: ignore[return-value]
+
+
+def takes_tables(function: Function) -> Function:
+    """Decorate a public function that finds persons itself, so that it takes a `PrivateTable` as private rows."""
+
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        x_priv: Any = given[0] if given else named.get("x_priv")
+        if not isinstance(x_priv, BoundTable):
+            return function(*given, **named)
+        given, named = _beside(given, named)
+        named = x_priv.arguments(inspect.signature(call).parameters, named)
+        return function(x_priv.rows, *given, **named)
+
+    return call  # type: ignore[return-value]
+
+
+def _beside(
+    given: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call but its private rows, which are the first one or named."""
+    others = dict(named)
+    if not given:
+        del others["x_priv"]
+    return given[1:], others
+
+
+def _of_table(
+    call: Callable[..., Any], table: BoundTable, given: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """Return the result of a call about a `PrivateTable`, with its public rows, ledger and persons."""
+    named = table.arguments(inspect.signature(call).parameters, named)
+    person = named.pop("person")
+    rule, k = table.stand_in(named.pop("keep"), named.pop("rows_per_person"))
+    if person is None:
+        return call(table.rows, *given, **named)
+    if not isinstance(k, str):
+        return call(table.persons(rule, k), *given, **named)
+    # Of two first calls at once one chooses, and the other waits for it.
+    with table.binding.lock:
+        if table.binding.choice is None:
+            keep_choice = functools.partial(setattr, table.binding, "choice")
+            return _with_chosen(call, table.rows, person, given, named, keep_choice)
+        k = table.binding.choice["rows_per_person"]
+    return call(table.persons("row", k, is_chosen=True), *given, **named)
 
 
 def _at_row_level(
@@ -207,15 +261,18 @@ def _with_chosen(
     person: Any,
     given: tuple[Any, ...],
     named: dict[str, Any],
+    keep_choice: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> Any:
     """Run a call with "auto": a part of its budget chooses the number of rows, which is halved while the call refuses it."""
+    # `keep_choice` receives the record of the choice that the result has been made with.
     budget = named.get("budget")
     ledger = named.get("ledger")
     if not isinstance(budget, Budget):
         return call(x_priv, *given, person=person, rows_per_person=1, **named)  # raises
     share = budget * CHOICE_SHARE
     rest = budget * (1 - CHOICE_SHARE)
-    sizes = rows_of_each(x_priv, person)
+    # Of all rows, inside a condition or not: later calls about a table have other conditions.
+    sizes = rows_of_each(source_of(x_priv), person)
     who = name_of_persons(person)
     name = getattr(call, "__name__", "rows_per_person")
     at_rest = functools.partial(call, **{**named, "budget": rest})
@@ -250,6 +307,7 @@ def _with_chosen(
         k = choice.release()
         accepts = functools.partial(at_rest, ledger=None)
         result, record = _largest_accepted(accepts, x_priv, person, given, choice, k)
+    keep_choice(record)
     for text, category in later:
         warn_after_debit(text, category)
     numerics = _numerics_of_both(result, choice.run)

@@ -356,9 +356,6 @@ def value_counts(
         return _count_unknown(x_priv, names[0], budget, most, shown, **asked)
     binned = of_columns(names, bins, "bins")
     listed = of_columns(names, keys, "keys")
-    edges = not isinstance(bins, int | None)
-    if x_pub is not None and len(names) == 1 and not group_lists and (listed or edges):
-        raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
     if not binned.keys().isdisjoint(listed):
         raise InputError("a column has keys= or bins=, not both")
     levels = [keys_of(name, given, x_pub, "groups", x_priv) for name, given in group_lists.items()]

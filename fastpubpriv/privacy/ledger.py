@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
@@ -81,6 +83,12 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
     raise BudgetError(
         f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}"
     )
+
+
+def in_words(cost: Cost) -> str:
+    """Return the amounts of a cost: "rho 0.25"."""
+    parts = zip(cost.notion.parts, cost.amounts, strict=True)
+    return ", ".join(f"{name} {float(amount):.4g}" for name, amount in parts)
 
 
 def _short_text(value: object, name: str) -> str:
@@ -299,6 +307,20 @@ class Ledger:
         return self._total - self.spent
 
     @property
+    def left(self) -> str:
+        """What is left of the total, in words, as far as this object has seen debits: "rho 0.62 of 1 left"."""
+        state = self._state
+        left = (self._total - state.spent).amounts
+        parts = zip(self._total.parts, left, self._total.amounts, strict=True)
+        texts = (f"{name} {float(rest):.4g} of {float(whole):.4g}" for name, rest, whole in parts)
+        return f"{', '.join(texts)} left"
+
+    @property
+    def path(self) -> Path | None:
+        """The file that keeps the debits; None for a ledger in memory."""
+        return None if self._file is None else self._file.path
+
+    @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """All debits in order, those of other processes included."""
         return tuple(self._entries[: self._current().count])
@@ -317,6 +339,17 @@ class Ledger:
         # From the state in memory, without touching the file: a repr must not wait for a lock.
         state = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - state.spent!r}, entries={state.count})"
+
+    def _repr_html_(self) -> str:
+        # As of the repr, and names of entries are texts of the caller.
+        state = self._state
+        lines = "".join(
+            f"<tr><td>{each.number}</td><td>{html.escape(each.name)}</td><td>{in_words(each.cost)}</td></tr>"
+            for each in self._entries[: state.count]
+        )
+        heads = "<tr><th>number</th><th>name</th><th>cost</th></tr>"
+        table = f"<table><thead>{heads}</thead><tbody>{lines}</tbody></table>" if lines else ""
+        return f"<div><strong>Ledger</strong> {html.escape(self.left)}{table}</div>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

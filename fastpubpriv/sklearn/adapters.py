@@ -47,8 +47,15 @@ from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.arrow_streams import in_memory, public_in_memory
+from fastpubpriv.sources.bound import BoundTable
 from fastpubpriv.sources.column_names import MISSING, NUMBER
-from fastpubpriv.sources.open import labels_of_table, names_of_table, public_rows, without_column
+from fastpubpriv.sources.open import (
+    cells_of_column,
+    labels_of_table,
+    names_of_table,
+    public_rows,
+    without_column,
+)
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
@@ -119,7 +126,11 @@ class PublicPrivateEstimator(BaseEstimator):
 
     def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
         """Return call(x, x_pub=, ...) with the parameters that it shares, after the checks of a fit, and count the fit."""
-        if x_pub is None and not self._may_lack_public:
+        is_bound = isinstance(x, BoundTable)
+        if is_bound:
+            self._refuse_beside_table(X_pub=x_pub, **given)
+        lacks_public = x.public is None if is_bound else x_pub is None
+        if lacks_public and not self._may_lack_public:
             raise InputError(NEEDS_PUBLIC)
         if not isinstance(self.budget, Budget):
             raise InputError(
@@ -132,7 +143,8 @@ class PublicPrivateEstimator(BaseEstimator):
         # Only the number and names of the columns are checked, where scikit-learn can tell them.
         if hasattr(self, "n_features_in_"):
             del self.n_features_in_
-        validate_data(self, x, skip_check_array=True)
+        if not is_bound:
+            validate_data(self, x, skip_check_array=True)
         named_by_public = not hasattr(self, "n_features_in_")
         if named_by_public and x_pub is not None:
             self._take_features(x_pub)
@@ -140,7 +152,7 @@ class PublicPrivateEstimator(BaseEstimator):
         settings = {
             name: value for name, value in self.get_params(deep=False).items() if name in names
         }
-        purchase = _Purchase(self.budget, self.ledger is not None)
+        purchase = _Purchase(self.budget, is_bound or self.ledger is not None)
         with (
             contextlib.nullcontext()
             if self.ledger is None
@@ -154,6 +166,15 @@ class PublicPrivateEstimator(BaseEstimator):
         elif named_by_public:
             self._order_features(self.result_.columns)
         return self.result_
+
+    def _refuse_beside_table(self, **given: Any) -> None:
+        """Raise InputError, before the debit, if public rows or a ledger are given beside a `PrivateTable`, which has them."""
+        named = {**given, "ledger": self.ledger}
+        for name in ("X_pub", "y_pub", "ledger"):
+            if named.get(name) is not None:
+                raise InputError(
+                    f"a PrivateTable has public rows, their labels and a ledger: leave {name}= out of the estimator and of fit"
+                )
 
     def _take_features(self, x_pub: Any) -> None:
         """Set the number of columns, and names that are texts, from the public rows alone."""
@@ -339,7 +360,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
         if self.n_components is not None:
             validation.integer("n_components", self.n_components, minimum=1)
             X = in_memory(X)
-            columns = private_rows(X).dim
+            columns = X.n_features if isinstance(X, BoundTable) else private_rows(X).dim
             if self.n_components > columns:
                 raise InputError(
                     f"n_components={self.n_components} is more than the {columns} columns"
@@ -511,6 +532,10 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         """Return the function that fits the model, its labels, and the classes that they encode or None."""
         return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
+    def _model_of_table(self, table: BoundTable, label: str) -> tuple[Callable[..., Any], Any]:
+        """Return the function that fits the model to the column `label` of a table, and its classes or None."""
+        return linear_regression, None
+
     def _rows(self, x: Any) -> Any:
         """Return the rows to predict for; if there are columns of text, unchanged, for the result to match and encode them."""
         check_is_fitted(self)
@@ -533,22 +558,42 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         column of X, or of X_pub, stands for its numbers; columns with such names are no features.
         """
         public, public_labels = self._public(X_pub=X_pub, y_pub=y_pub)
+        weights = {"weights_pub": weights_pub, "weights_priv": weights_priv}
+        if isinstance(X, BoundTable):
+            return self._fit_table(X, y, public, public_labels, weights)
         if public is None:
             raise InputError(NEEDS_PUBLIC)
-        named = [name for name in (weights_priv, weights_pub) if isinstance(name, str)]
+        named = [name for name in weights.values() if isinstance(name, str)]
         if isinstance(weights_priv, str):
             with naming("weights_priv"):
                 X = in_memory(X)
-                weights_priv = private_rows(X, columns=[weights_priv])
+                weights["weights_priv"] = private_rows(X, columns=[weights_priv])
         if isinstance(weights_pub, str):
-            weights_pub = public_rows(public, columns=[weights_pub], argument="weights_pub")[:, 0]
+            cells = public_rows(public, columns=[weights_pub], argument="weights_pub")
+            weights["weights_pub"] = cells[:, 0]
         for name in named:
             X = without_column(X, name)
             public = without_column(public, name)
         call, labels, classes = self._model(y, public_labels)
-        result = self._spend(
-            call, X, public, weights_pub=weights_pub, weights_priv=weights_priv, **labels
-        )
+        self._spend(call, X, public, **weights, **labels)
+        return self._take_coefficients(classes)
+
+    def _fit_table(
+        self, table: BoundTable, label: Any, public: Any, y_pub: Any, weights: dict[str, Any]
+    ) -> Self:
+        """Fit to the column `label` of a table, whose public rows have that column too."""
+        if not isinstance(label, str):
+            raise InputError("y must be the name of the column of labels beside a PrivateTable")
+        call, classes = self._model_of_table(table, label)
+        of_classes = {} if classes is None else {"classes": classes}
+        result = self._spend(call, table, public, y_pub=y_pub, label=label, **weights, **of_classes)
+        if classes is not None:
+            classes = np.asarray(result.design.get("classes") or result.classes)
+        return self._take_coefficients(classes)
+
+    def _take_coefficients(self, classes: Any) -> Self:
+        """Set the coefficients of the released result, and the classes if any."""
+        result = self.result_
         # One coefficient for each column: zero without spread in the public rows, NaN for categories, which have several.
         coefficients: Any = np.zeros(self.n_features_in_)
         terms = zip(
@@ -652,9 +697,9 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
-        known = [] if y_pub is None else np.ravel(np.asarray(y_pub)).tolist()
-        known = [label for label in known if label is not None and label == label]
+    def _two_classes(self, labels: list[Any]) -> Any:
+        """Return the classes of the estimator, or those among public labels; raise InputError unless there are two."""
+        known = [label for label in labels if label is not None and label == label]
         classes = np.unique(known) if self.classes is None else np.asarray(self.classes)
         if (
             classes.shape != (2,)
@@ -664,6 +709,14 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
             raise InputError(
                 "two classes are needed: pass classes=(first, second), or public rows with two labels"
             )
+        return classes
+
+    def _model_of_table(self, table: BoundTable, label: str) -> tuple[Callable[..., Any], Any]:
+        cells = None if table.public is None else cells_of_column(table.public, label)
+        return logistic_regression, self._two_classes(cells or []).tolist()
+
+    def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
+        classes = self._two_classes([] if y_pub is None else np.ravel(np.asarray(y_pub)).tolist())
         coded = {
             "y_priv": _coded(y, classes),
             "y_pub": None if y_pub is None else _coded(y_pub, classes),

@@ -32,6 +32,7 @@ from fastpubpriv.sources.rescanned import (
 from fastpubpriv.sources.row_types import (
     OPENERS,
     DerivedTable,
+    LedgerTable,
     PathLike,
     Rows,
     added_to,
@@ -110,6 +111,10 @@ def private_rows(
 
 
 def _opened(obj: object, columns: Sequence[Any] | None, memory_map: bool) -> Rows:
+    if isinstance(obj, LedgerTable):
+        raise InputError(
+            "a PrivateTable is read by its methods and by functions with ledger=, which debit it: here pass the rows themselves"
+        )
     if isinstance(obj, Rows | DerivedTable):
         if not memory_map:
             raise InputError(_ONLY_FILES)

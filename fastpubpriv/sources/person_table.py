@@ -265,7 +265,9 @@ class PersonTable(DerivedTable):
         about = f"at most {several}{where} of each of {self.n:,} persons"
         if self.choice is None:
             return about
-        return f"{about}; {shown_more(self.rows_per_person, 'row', self.choice)}"
+        # A choice is of the persons' rows in the source, whatever condition this call has.
+        of = " of all rows of the table" if getattr(self.source, "condition", "") else ""
+        return f"{about}; {shown_more(self.rows_per_person, 'row', self.choice)}{of}"
 
 
 def in_words(number: int, noun: str) -> str:
@@ -647,6 +649,12 @@ def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
     people = call_guarded(lambda: people_of(_ids(x_priv, person), inside(x_priv)), _UNREAD)
     of_row = people.made[people.made >= 0]
     return np.bincount(of_row, minlength=people.persons).astype(np.float64)
+
+
+def number_of_rows(source: Any) -> int:
+    """Return the number of rows of a source that may have columns of text, from its form, or from the lines of a file."""
+    cells, _ = call_guarded(lambda: _content(source, None), _UNREAD)
+    return cells.n
 
 
 def people_of_table(x_priv: Any, person: Any) -> tuple[IntArray, Marks]:

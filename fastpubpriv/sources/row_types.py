@@ -416,6 +416,12 @@ def inside(data: Any) -> NDArray[np.bool_] | None:
     return np.concatenate([~np.isnan(chunk[:, 0]) for chunk in presence.chunks()])
 
 
+class LedgerTable(Opaque):
+    """Private rows bound to a ledger: functions that debit it take them as `x_priv`, and nothing else reads them."""
+
+    __slots__ = ()
+
+
 def source_of(data: Any) -> Any:
     """Return the table or file from which a `DerivedTable` is derived, and any other object unchanged."""
     while isinstance(data, DerivedTable):

@@ -493,7 +493,7 @@ REFUSED = [
     ({"bins": "10"}, "bins"), ({"bins": [25, "35"]}, "bins"), ({"bins": [True, 3]}, "bins"), ({"bins": DAYS}, "bins"),
     ({"bins": 3, "x_pub": PUBLIC[:1]}, "fewer than two values"), ({"bins": range(2_000_000)}, "too many"),
     ({"bins": 3, "x_pub": PUBLIC[["ward"]]}, "no column 'age'"), ({"bins": [25], "keys": [1]}, "keys= or bins="),
-    ({"bins": [25], "x_pub": PUBLIC}, "not both"), ({"bins": {"ward": [25]}}, "must map columns"),
+    ({"bins": {"ward": [25]}}, "must map columns"),
     ({"columns": "ward", "bins": [25]}, "not numeric"), ({"columns": ["age", "ward"], "bins": [25]}, "must map columns"),
     ({"keys": [True, 0]}, "of one kind"), ({"keys": [True, "a"]}, "of one kind"),
     ({"keys": [DAYS[0], "2024-01-31"]}, "of one kind"), ({"keys": [DAYS[0], MONTHS[0]]}, "of one kind"),

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from fastpubpriv import ZCDP, Ledger
+from fastpubpriv import ZCDP, Ledger, PrivateTable
 from fastpubpriv import sklearn as ours
 from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
 from fastpubpriv.sklearn import adapters as base
@@ -653,3 +653,72 @@ def test_a_column_of_weights_in_a_file_is_no_feature(form, tmp_path):
         read(private), y[200:], X_pub=read(public), y_pub=y[:200], weights_priv="w", weights_pub="w"
     )
     assert model.coef_ == pytest.approx([2.0], abs=1e-3)
+
+
+# ---- A PrivateTable in place of rows ---------------------------------------------------------------------------------
+
+
+def bound_table(n=6000, **bound):
+    """A table with a label in a column, and with persons of three rows each."""
+    rows, label = table(n)
+    rows = rows.assign(id=np.arange(n) // 3, cost=label)
+    return PrivateTable(rows[200:], x_pub=rows[:200].drop(columns="id"), **bound)
+
+
+def test_a_table_says_public_rows_ledger_and_persons():
+    private = bound_table(total=ZCDP(2), person="id", keep="mean")
+    model = ours.SemiPrivateLinearRegression(BUDGET).fit(private, "cost")
+    assert np.abs(model.coef_ - [2.0, -1.0, 0.0]).max() < 0.1
+    assert model.feature_names_in_.tolist() == list(NAMES)
+    assert model.n_features_in_ == 3
+    assert model.result_.relation.startswith("replace all rows of one person")
+    assert private.spent == BUDGET.cost
+    other = ours.PublicPrivateGaussian(BUDGET).fit(private)
+    assert other.n_features_in_ == 4
+    assert private.spent == (BUDGET + BUDGET).cost
+
+
+def test_classes_of_a_table_are_those_of_its_public_rows():
+    rows, label = table(6000)
+    named = rows.assign(late=np.where(label > label.median(), "late", "in time"))
+    private = PrivateTable(named[300:], x_pub=named[:300], total=ZCDP(2))
+    for classes in (None, ("late", "in time")):
+        model = ours.SemiPrivateLogisticRegression(BUDGET, classes=classes).fit(private, "late")
+        assert model.classes_.tolist() == (["in time", "late"] if classes is None else [*classes])
+        assert (model.predict(rows[300:]) == named.late[300:]).mean() > 0.95
+
+
+def test_a_fit_of_a_table_is_counted_by_its_ledger_alone(recwarn):
+    private = bound_table(total=ZCDP(2), person="id", keep="mean")
+    for _ in range(3):
+        ours.PublicPrivateScaler(BUDGET).fit(private)
+    assert base._spent == []
+    assert not [each for each in recwarn if "fit number" in str(each.message)]
+
+
+def test_what_a_table_says_is_refused_beside_it(tmp_path):
+    private = bound_table(total=ZCDP(2))
+    rows, label = table(50)
+    path = ledger_of(tmp_path, 1)
+    linear = ours.SemiPrivateLinearRegression
+    for model, given in (
+        (ours.PublicPrivateScaler(BUDGET), {"X_pub": rows}),
+        (ours.PublicPrivateScaler(BUDGET, X_pub=rows), {}),
+        (ours.PublicPrivateScaler(BUDGET, ledger=path), {}),
+        (linear(BUDGET), {"y": "cost", "y_pub": label}),
+        (linear(BUDGET, y_pub=label), {"y": "cost"}),
+    ):
+        raises(InputError, "a PrivateTable has public rows", model.fit, private, **given)
+    raises(InputError, "name of the column of labels", linear(BUDGET).fit, private, label)
+    raises(InputError, "6 is more than the 5 columns", ours.SemiPrivatePCA(BUDGET, n_components=6).fit, private)  # fmt: skip
+    assert private.spent.is_zero
+
+
+def test_a_table_cannot_be_split():
+    private = bound_table(total=ZCDP(2))
+    words = "a PrivateTable has no rows to split: score with public rows"
+    raises(TypeError, words, cross_val_score, ours.PublicPrivateGaussian(BUDGET), private)
+    # scikit-learn asks for labels in an array first
+    model = ours.SemiPrivateLinearRegression(BUDGET)
+    raises((TypeError, ValueError), "'y' parameter", cross_val_score, model, private, "cost")
+    assert private.spent.is_zero

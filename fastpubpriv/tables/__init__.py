@@ -1,0 +1,1 @@
+"""`PrivateTable`, a table bound to its public rows, ledger and persons, and the files that describe one."""
