@@ -185,18 +185,21 @@ def describe(
         Public rows, at least one. A column in which it has text is counted, all others are numbers; each of those needs one finite
         number, and its cells that are missing (NaN) are left out.
     {budget}
-    q : float or sequence of float
-        Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
     keys : mapping, optional
         Column -> list to count, as `keys` of `value_counts`, known without the private rows. The texts of other columns of text are
         those of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
-    top : int
-        Show this many of the commonest texts. It changes nothing that is released.
     bounds : None or (lowest, highest)
         Numbers or vectors between which the values of the columns of numbers are known to lie.
     {columns}
         All of `x_pub`, of numbers or of text.
-    {person, keep, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person}
+
+    q : float or sequence of float
+        Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
+    top : int
+        Show this many of the commonest texts. It changes nothing that is released.
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -209,9 +212,18 @@ def describe(
 
     Privacy
     -------
-    Neighbors: replace one private row. The releases of `estimate_mean`, of `quantiles` after their cells, which both read, of the
-    squared distances from the means (as one group: 4 dim S^2; 2 dim S), and one count of all columns of text (2 t S^2; 2 t
-    S). The exact costs add up to at most the budget. Public: n_priv, dim, x_pub, q, keys.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub, q,
+    keys. Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): what `estimate_mean` and
+    `quantiles` release, with one count of cells for both; the squared distances from the means; and one count of all columns of
+    text. The exact costs add up to at most the budget.
+
+    Proofs: `notes/real_columns.md`, `notes/cell_counts.md`, `notes/group_moments.md`, `notes/code_counts.md`.
+
+    See Also
+    --------
+    estimate_mean : means alone, with about half of the noise.
+    quantiles : quantiles alone, or of groups.
+    value_counts : counts of keys that the public rows do not have, or of combinations.
 
     Notes
     -----
