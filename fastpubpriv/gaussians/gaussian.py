@@ -53,6 +53,8 @@ def estimate_gaussian(
         each other.
     {budget}
         Not spent if the public rows alone are predicted to be best.
+    {bounds_of_means, matched_columns, person, keep, rows_per_person}
+
     {pub_priv_gap}
         A value above 0 selects "lifted_coinpress". The ladder does not need it: it estimates from released numbers by how many
         standard deviations the public mean is off (`shift` in `diagnostics`) and by what factor the public scale (`scale_ratio`),
@@ -82,7 +84,8 @@ def estimate_gaussian(
         The other methods' bound on the condition number of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    {bounds_of_means, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -100,12 +103,27 @@ def estimate_gaussian(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. Public numbers determine the structure. A second moment is
-    one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
-    (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The ladder's last second moment is two, of the
-    inner and the outer part of each row (4 Q^4). The number of second moments and their shares depend on released spectra and
-    counts; the exact costs add up to at most the budget on every path. The structure "public" reads nothing but the size of
-    `x_priv` and costs nothing.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub;
+    public numbers determine the structure. Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure
+    DP), at exact costs that add up to at most the budget on every path. The ladder:
+
+    - structure "public": nothing; it reads nothing but the size of `x_priv`, and costs nothing;
+    - "mean" or "diagonal": one sum, of the rows or of the rows and their squares, where noise permits after one count of norms,
+      or of the distances in each column that is constant in the public rows;
+    - "full": the same counts, second moments in a number of rounds that depends on released spectra, another count of norms,
+      and the last second moment with the mean, in two pieces; where the counts show a heavy tail, also the mean by itself.
+
+    "lifted_coinpress" and "pairs": one second moment for each round, of rows or of differences of neighboring rows, and sums
+    for the mean. The other methods release as their modules state.
+
+    Proofs: `notes/axis_features.md`, `notes/gram.md`, `notes/moment_pieces.md`, `notes/shell_counts.md`, `notes/vector_sum.md`.
+
+    See Also
+    --------
+    estimate_mean : the mean alone, of rows of any shape.
+    private_pca : the directions of largest variance alone.
+    coinpress_covariance : no public row, but a bound on the covariance.
+    learn_separated_mixture : several Gaussians.
 
     Notes
     -----
