@@ -387,6 +387,11 @@ def order_bounds(
     -------
     Reads no data.
 
+    See Also
+    --------
+    plan : numbers of rows with all constants, for the estimators of this library.
+    estimate_gaussian : the methods that the theorems are about.
+
     Notes
     -----
     Paper A, appendices B and C. polylog(x) of a theorem is evaluated as one power of log(x), and every logarithm is at least one.

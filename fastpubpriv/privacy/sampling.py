@@ -228,6 +228,12 @@ def epsilon_of(
     float
         Exact up to rounding for runs without sampling; else an overestimate by at most about 2.5e-4 epsilon and 0.001.
 
+    See Also
+    --------
+    delta_of : the delta at a given epsilon.
+    noise_multiplier_for : the noise that a budget needs.
+    fastpubpriv.privacy.conversions.best_epsilon : a run without sampling, from its total cost.
+
     Examples
     --------
     >>> from fastpubpriv.privacy import FullBatch, Poisson
@@ -253,6 +259,11 @@ def delta_of(
     relation: Neighbors = Neighbors.REPLACE_ONE,
 ) -> float:
     """Least found delta of the whole run at this epsilon, rounded up. Arguments as in `epsilon_of`.
+
+    See Also
+    --------
+    epsilon_of : the epsilon at a given delta.
+    noise_multiplier_for : the noise that a budget needs.
 
     Examples
     --------
@@ -297,6 +308,11 @@ def noise_multiplier_for(
     ------
     BudgetError
         For a PureDP budget, which Gaussian noise cannot meet, and for a budget or relation that the scheme does not support.
+
+    See Also
+    --------
+    epsilon_of : what a given noise costs.
+    fastpubpriv.train : calibrates its noise by itself.
 
     Examples
     --------

@@ -268,6 +268,11 @@ LARGEST_THRESHOLD = 1e6  # no residual of the public rows is beyond
 def huber_loss(threshold: float) -> Loss:
     """Half the square of a residual up to `threshold`, 0.05 to 1e6 in the unit of the fit, and linear beyond it.
 
+    See Also
+    --------
+    LOSSES : the losses with a name, "huber" with threshold 1.345 or so among them.
+    Loss : a custom loss.
+
     Examples
     --------
     >>> from fastpubpriv.training import huber_loss

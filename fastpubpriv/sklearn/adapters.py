@@ -256,21 +256,27 @@ def _total() -> str:
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
-    """Standardize columns by a private mean and standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
+    """Scaler of columns by a private mean and standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
 
     Transformed rows need the same protection as the input: only `mean_` and `scale_` are released. In a pipeline, have the
     public rows transformed like the private ones: `make_pipeline(..., transform_input=["X_pub"])`.
 
     Parameters
     ----------
-    {fit_budget}
-    {ledger_file, test_seed, public_parameter}
+    {fit_budget, public_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
     mean_, scale_ : (d,) float64
         A column without spread has scale 1.
     result_ : GaussianResult
+
+    See Also
+    --------
+    SemiPrivatePCA : principal components in place of columns.
+    fastpubpriv.estimate_gaussian : means and deviations as a result, with intervals.
 
     Examples
     --------
@@ -305,12 +311,14 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
 
     Parameters
     ----------
-    {fit_budget}
+    {fit_budget, public_parameter}
+
     n_components : int, optional
         Number of components; all by default.
     structure : str
         As in `estimate_gaussian`.
-    {ledger_file, test_seed, public_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -319,6 +327,11 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
     explained_variance_, explained_variance_ratio_ : (k,) float64
     mean_ : (d,) float64
     result_ : GaussianResult
+
+    See Also
+    --------
+    fastpubpriv.private_pca : directions within a ball, with intervals; needs no public rows.
+    PublicPrivateScaler : standard units, without a rotation.
 
     Examples
     --------
@@ -398,11 +411,14 @@ class PublicPrivateGaussian(_ReleasedDensity):
     Parameters
     ----------
     {fit_budget}
-    method, structure : str
-        As in `estimate_gaussian`.
     bounds : (lowest, highest), optional
         Ranges of the features, as in `estimate_gaussian`.
-    {ledger_file, test_seed, public_parameter}
+    {public_parameter}
+
+    method, structure : str
+        As in `estimate_gaussian`.
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -410,6 +426,11 @@ class PublicPrivateGaussian(_ReleasedDensity):
     covariance_ : (d, d) float64
     result_ : GaussianResult
         The released result, with its reasons and the record of the spent budget.
+
+    See Also
+    --------
+    PublicPrivateGaussianMixture : several components.
+    fastpubpriv.estimate_gaussian : the function, with all of its arguments.
 
     Examples
     --------
@@ -443,15 +464,18 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     Parameters
     ----------
     {fit_budget}
+    bounds : (lowest, highest), optional
+        Ranges of the columns, as in `learn_separated_mixture`.
+    {public_parameter}
+
     n_components : int
         Number of components, public.
     min_weight : float, optional
         Minimum share of the rows in each component; by default half an equal share.
     method : str
         As in `learn_separated_mixture`.
-    bounds : (lowest, highest), optional
-        Ranges of the columns, as in `learn_separated_mixture`.
-    {ledger_file, test_seed, public_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -460,6 +484,12 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         By how many of the rows the mixture differs from them, as far as a noisy count shows it.
     result_ : MixtureResult
         The released result, with the reasons of each component.
+
+    See Also
+    --------
+    PublicPrivateGaussian : one component.
+    fastpubpriv.learn_separated_mixture : the function, with all of its arguments.
+    fastpubpriv.learn_axis_aligned_mixture : components without correlations.
 
     Examples
     --------
@@ -574,10 +604,12 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
 
     Parameters
     ----------
-    {linear_fit_budget}
+    {linear_fit_budget, public_parameter, public_labels_parameter}
+
     method, tails, x_bounds, y_bounds, categories, reference, y_scale, weight_cap
         As in `linear_regression`.
-    {ledger_file, test_seed, public_parameter, public_labels_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -586,6 +618,11 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     intercept_ : float
     result_ : TrainingResult
         The released result, with standard errors and intervals.
+
+    See Also
+    --------
+    SemiPrivateLogisticRegression : a label of two classes.
+    fastpubpriv.linear_regression : the function, with all of its arguments.
 
     Examples
     --------
@@ -617,11 +654,14 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     classes : sequence of two labels, optional
         The two classes, public; by default the two labels of the public rows. Another label of a private row is treated as
         missing.
+    {public_parameter, public_labels_parameter}
+
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
     method, tails, x_bounds, categories, reference, weight_cap
         As in `logistic_regression`.
-    {ledger_file, test_seed, public_parameter, public_labels_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -630,6 +670,12 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         Coefficients of the log-odds of the second class.
     intercept_ : (1,) float64
     result_ : TrainingResult
+
+    See Also
+    --------
+    SemiPrivateLinearRegression : a label that is a number.
+    fastpubpriv.logistic_regression : the function, with all of its arguments.
+    fastpubpriv.train : more than two classes.
 
     Examples
     --------
