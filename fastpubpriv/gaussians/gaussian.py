@@ -66,8 +66,8 @@ def estimate_gaussian(
         predicted from public numbers, the best is chosen before anything is spent, and private and public moments are combined by
         inverse variance; if rows and budget allow, an inexpensive private count estimates the scale of the rows. The last second
         moment of the full structure, which includes the mean, is released in two pieces after a count of norms, which show the
-        direction of the bias from distant rows. It takes three passes over the rows if the public rows show their scale, and two
-        more if the counts show a heavy tail: the mean is then released separately.
+        direction of the bias from distant rows. It takes two passes over the rows if the public rows show their scale, else one
+        more for each early round and one for another count.
         "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighboring rows, then for the mean:
         the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
         favorable public rows. The other methods stand for black boxes that the paper cites; each module states its regime:
@@ -111,7 +111,7 @@ def estimate_gaussian(
     - "mean" or "diagonal": one sum, of the rows or of the rows and their squares, where noise permits after one count of norms,
       or of the distances in each column that is constant in the public rows;
     - "full": the same counts, second moments in a number of rounds that depends on released spectra, another count of norms,
-      and the last second moment with the mean, in two pieces; where the counts show a heavy tail, also the mean by itself.
+      and the last second moment with the mean, in two pieces.
 
     "lifted_coinpress" and "pairs": one second moment for each round, of rows or of differences of neighboring rows, and sums
     for the mean. The other methods release as their modules state.
