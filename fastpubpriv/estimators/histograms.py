@@ -74,11 +74,11 @@ class BinGrid:
         return tuple(math.ldexp(self.width, level) for level in range(self.levels))
 
     def rule(self) -> BinRule:
-        """Return the finest bins for a kernel."""
+        """Finest bins for a kernel."""
         return BinRule(self.width, self.offset + self.width / 2.0)  # a rule has the middle of bin 0
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of the bins of a level."""
+        """Lower and upper ends of the bins of a level."""
         first = keys.astype(np.float64) * 2.0**level
         with np.errstate(over="ignore"):
             return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
@@ -100,11 +100,11 @@ class DyadicBins:
         return 1
 
     def rule(self) -> BinRule:
-        """Return the bins for a kernel."""
+        """Bins for a kernel."""
         return BinRule()
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of the bins of the absolute value."""
+        """Lower and upper ends of the bins of the absolute value."""
         with np.errstate(over="ignore", under="ignore"):
             exponents = keys.astype(np.int32)
             return np.ldexp(1.0, exponents), np.ldexp(1.0, exponents + 1)

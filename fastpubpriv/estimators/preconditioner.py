@@ -91,7 +91,7 @@ class Preconditioner(Value):
         return math.sqrt(self.eig_upper) * self.factor
 
     def whitening(self) -> FloatArray:
-        """Return the inverse of `scale`, lower triangular, (dim, dim)."""
+        """Inverse of `scale`, lower triangular, (dim, dim)."""
         return lower_inverse(self.scale)
 
 

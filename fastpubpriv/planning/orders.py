@@ -55,7 +55,7 @@ class OrderBounds(Value):
         return math.fsum(self.terms.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the bounds as plain numbers and strings, ready for JSON, with the sum of the terms."""
+        """Bounds as plain numbers and strings, ready for JSON, with the sum of the terms."""
         return {**Value.to_dict(self), "n_priv": self.n_priv}
 
     @classmethod

@@ -297,11 +297,11 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the rows less the mean, divided by the scale, (n, d)."""
+        """Rows less the mean, divided by the scale, (n, d)."""
         return cast(FloatArray, (self._rows(X) - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """Return scaled rows in the units of the columns, (n, d)."""
+        """Scaled rows in the units of the columns, (n, d)."""
         return cast(FloatArray, np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_)
 
 
@@ -373,11 +373,11 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
         return len(self.components_)
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the coordinates of rows along the components, (n, k)."""
+        """Coordinates of rows along the components, (n, k)."""
         return cast(FloatArray, (self._rows(X) - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """Return rows (n, d) from their coordinates along the components."""
+        """Rows (n, d) from their coordinates along the components."""
         return cast(FloatArray, np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
@@ -450,7 +450,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     _released = ("mean", "covariance")
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
-        """Return synthetic rows (n_samples, d), without further privacy cost."""
+        """Synthetic rows (n_samples, d), without further privacy cost."""
         check_is_fitted(self)
         return cast(FloatArray, self.result_.sample(n_samples, random_state=random_state))
 
@@ -515,11 +515,11 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         return self.fit(X, **public).predict(X)
 
     def predict(self, X: Any) -> IntArray:
-        """Return the most likely component of each row, (n,). For private rows these labels are not private."""
+        """Most likely component of each row, (n,). For private rows these labels are not private."""
         return cast(IntArray, self._ask("predict", X))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of each component for each row, (n, k)."""
+        """Probability of each component for each row, (n, k)."""
         return cast(FloatArray, self._ask("predict_proba", X))
 
 
@@ -640,7 +640,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     y_scale: float | None = None
 
     def predict(self, X: Any) -> FloatArray:
-        """Return the predicted labels, (n,)."""
+        """Predicted labels, (n,)."""
         return cast(FloatArray, self._ask("predict", X))
 
 
@@ -726,16 +726,16 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         return logistic_regression, {**coded, "class_weight": weights}, classes
 
     def predict(self, X: Any) -> Any:
-        """Return the more likely class of each row, (n,)."""
+        """More likely class of each row, (n,)."""
         rows = self._rows(X)
         return self.classes_[(self.result_.decision_function(rows) > 0.0).astype(np.intp)]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of each class for each row, (n, 2)."""
+        """Probability of each class for each row, (n, 2)."""
         return cast(FloatArray, self._ask("predict_proba", X))
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, (n,)."""
+        """Log-odds of the second class, (n,)."""
         return cast(FloatArray, self._ask("decision_function", X))
 
 

@@ -156,7 +156,7 @@ class Ball(Value):
         ]
 
     def contains(self, rows: Any) -> BoolArray:
-        """Return whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""
+        """Whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""
         points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
         if points.ndim != 2 or points.shape[1] != len(self.center):
             raise InputError(f"rows must have shape (n, {len(self.center)}), got {points.shape}")
