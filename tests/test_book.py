@@ -1,6 +1,7 @@
 """Fast checks of the book; `make docs` checks all of it."""
 
 import doctest
+import inspect
 import json
 import re
 import sys
@@ -14,8 +15,16 @@ sys.path.insert(0, str(DOCS / "extensions"))
 from evidence_tables import ROOT, TABLES, long_tests  # noqa: E402
 from formulas import convert, to_latex  # noqa: E402
 from page_checks import broken  # noqa: E402
-from reference_examples import documentation, has_example  # noqa: E402
-from reference_groups import DATA, GROUPS, group_parameters, public_names  # noqa: E402
+from reference_examples import documentation, find, has_example  # noqa: E402
+from reference_groups import (  # noqa: E402
+    DATA,
+    GROUPS,
+    PARAMETER_GROUPS,
+    group_of,
+    group_parameters,
+    parameter_entries,
+    public_names,
+)
 
 
 def cells(text: str) -> list[str]:
@@ -129,17 +138,108 @@ def test_every_public_name_has_a_page_and_an_example():
     assert [name for group in GROUPS for name in group.names if not has_example(name)] == []
 
 
+def released_by() -> dict[str, str]:
+    """Return the docstrings of what takes a ledger: functions that spend a budget, and the estimators for scikit-learn."""
+    found = {
+        name: documentation(name)
+        for group in GROUPS
+        for name in group.names
+        if inspect.isfunction(find(name)) or name.startswith("fastpubpriv.sklearn.")
+    }
+    return {name: text for name, text in found.items() if "\nledger : " in text}
+
+
 def test_parameters_of_a_release_are_shown_in_three_groups():
     lines = documentation("fastpubpriv.weighted_mean").splitlines()
-    parts = re.split(r"(?m)^(\w+)\n---+$", "\n".join(group_parameters(lines)))
-    assert parts[1:8:2] == ["Data", "Method", "Account", "Returns"]
-    data, method, account = (re.findall(r"(?m)^(\w+) : ", part) for part in parts[2:8:2])
-    assert (data[0], method, account[0]) == ("x_priv", ["row_weight", "project"], "budget")
-    assert sorted("".join(parts[2:8:2]).split()) == sorted(
-        re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split()
-    )
+    parts = re.split(r"(?m)^([A-Z][\w ]+)\n---+$", "\n".join(group_parameters(lines)))
+    assert parts[1:8:2] == [*PARAMETER_GROUPS, "Returns"]
+    data, asked, running = (re.findall(r"(?m)^(\w+) : ", part) for part in parts[2:8:2])
+    assert data[:2] == ["x_priv", "budget"]
+    assert asked == ["row_weight", "project"]
+    assert running == ["ledger", "random_state", "threads", "progress"]
     alone = documentation("fastpubpriv.supercluster").splitlines()
     assert group_parameters(alone) == alone
+
+
+def out_of_order(text: str) -> list[str]:
+    """Return the entries of a docstring that stand behind one of a later group."""
+    _, entries = parameter_entries(text)
+    places = [group_of(entry) for entry in entries]
+    return [
+        entry.split("\n")[0]
+        for index, entry in enumerate(entries)
+        if places[index] < max(places[: index + 1])
+    ]
+
+
+@pytest.mark.parametrize("name", released_by())
+def test_docstrings_have_the_order_of_the_groups(name):
+    """So that `help()` shows them too, with an empty line between two groups."""
+    text = released_by()[name]
+    assert out_of_order(text) == []
+    section, entries = parameter_entries(text)
+    groups = len({group_of(entry) for entry in entries})
+    assert text[section].rstrip().count("\n\n") == groups - 1
+
+
+def test_a_parameter_out_of_order_is_noticed():
+    planted = "Parameters\n----------\nledger : Ledger\n    A.\nx_priv : array\n    B.\n"
+    assert out_of_order(planted) == ["x_priv : array"]
+
+
+def related(text: str) -> list[tuple[str, str]]:
+    """Return the names and the words of the section See Also of a docstring."""
+    section = re.search(r"(?ms)^See Also\n-{8}\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
+    if section is None:
+        return []
+    return [tuple(line.split(" : ", 1)) for line in section[1].strip().split("\n")]
+
+
+FUNCTIONS = [
+    name
+    for group in GROUPS
+    for name in group.names
+    if inspect.isfunction(find(name)) or group.slug == "sklearn"
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_else_to_take_is_named(name):
+    """Two to four names, each with a page of its own, and a line on when to take it."""
+    shown = related(documentation(name))
+    assert 2 <= len(shown) <= 4
+    pages = public_names()
+    home = name.rpartition(".")[0]
+    for other, words in shown:
+        full = other if other in pages else f"{home}.{other}"
+        assert full in pages or f"fastpubpriv.training.{other}" in pages, other
+        assert full != name
+        assert words.endswith(".")
+
+
+# What one row can move a release by, in steps of its grid: the notes of the mechanisms have these formulas, and their proofs.
+SENSITIVITY = re.compile(
+    r"\b[QS]\^[24]|isqrt|squared (?:l2 )?sensitivity|l1 sensitivity|sensitivity \d|\b[2-9c] S\b"
+)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_privacy_is_told_in_words_and_proved_in_a_note(name):
+    text = documentation(name)
+    assert SENSITIVITY.findall(text) == []
+    if name in released_by() and not name.startswith("fastpubpriv.sklearn."):
+        (privacy,) = re.findall(r"(?ms)^Privacy\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
+        assert privacy.startswith("Protected: every ")
+        assert "eleased" in privacy
+        assert re.search(r"Proofs?: `notes/\w+\.md`", " ".join(privacy.split()))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["2 dim S^2", "isqrt(4 dim Q^2)", "squared sensitivity 2 Q^4", "c S, squared", "pure 2 S"],
+)
+def test_a_formula_of_a_sensitivity_is_noticed(formula):
+    assert SENSITIVITY.search(formula)
 
 
 def test_every_audit_and_library_has_figures():

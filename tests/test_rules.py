@@ -967,7 +967,7 @@ def test_rule_lets_through(rule, fine):
 
 
 # ---- Rules on consistency between files ------------------------------------------------------------------------------
-SECTIONS = ("Parameters", "Returns", "Raises", "Privacy", "Notes", "Examples")
+SECTIONS = ("Parameters", "Returns", "Raises", "Privacy", "See Also", "Notes", "Examples")
 
 
 def undocumented(function: Callable[..., object]) -> list[str]:
@@ -1012,7 +1012,14 @@ def test_documentation_rule_catches():
         x_priv : array
         """
 
-    assert undocumented(planted) == ["Returns", "Raises", "Privacy", "Notes", "Examples"]
+    assert undocumented(planted) == [
+        "Returns",
+        "Raises",
+        "Privacy",
+        "See Also",
+        "Notes",
+        "Examples",
+    ]
 
 
 def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:

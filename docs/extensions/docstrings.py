@@ -9,6 +9,9 @@ from reference_groups import PARAMETER_GROUPS, group_parameters
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, NumpyDocstring
 
+# Shown as text: as one of its own sections napoleon would turn the names into references.
+SEE_ALSO = "See Also"
+
 # Types are text such as "(dim,) float64", not links, so parameters and attributes are shown as lists of text.
 FORM = Config(
     napoleon_use_param=False,
@@ -17,6 +20,7 @@ FORM = Config(
         *((title, "params_style") for title in ("Attributes", *PARAMETER_GROUPS)),
         "Privacy",
         "Guarantees",
+        SEE_ALSO,
     ],
 )
 MARKUP = re.compile(r"[*|\\]|(?<=\w)_(?=[\s,.;:)]|$)")
@@ -31,10 +35,21 @@ def escape(line: str) -> str:
     return "".join(part if part.startswith("`") else MARKUP.sub(r"\\\g<0>", part) for part in parts)
 
 
+def related(lines: list[str]) -> list[str]:
+    """Return the lines with the section See Also as a list of names, which link to their pages, and when to take each."""
+    text = "\n".join(lines)
+    section = re.search(r"(?ms)^See Also\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
+    if section is None:
+        return lines
+    entries = re.sub(r"(?m)^([\w.]+) : (.+)$", r"- `\1`: \2", section[1].rstrip())
+    shown = f"{SEE_ALSO}\n{'-' * len(SEE_ALSO)}\n{entries}\n\n"
+    return (text[: section.start()] + shown + text[section.end() :]).split("\n")
+
+
 def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Convert a numpydoc docstring to reStructuredText, in place."""
-    if what == "function":
-        lines[:] = group_parameters(lines)
+    if what in ("function", "class"):
+        lines[:] = related(group_parameters(lines))
     example = False
     for index, line in enumerate(lines):
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))

@@ -1,7 +1,8 @@
-"""Names in single backticks, as in docstrings: a link if the name has a page, code otherwise."""
+"""Names in single backticks, as in docstrings: a link if the name, or the note of a mechanism, has a page, code otherwise."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -16,7 +17,13 @@ HOMES = (
     "fastpubpriv.local",
     "fastpubpriv.auditing",
     "fastpubpriv.sklearn",
+    "fastpubpriv.mixtures.list_decoding",
+    "fastpubpriv.planning",
+    "fastpubpriv.privacy",
+    "fastpubpriv.privacy.conversions",
 )
+# The note of a mechanism, as docstrings name it, and the page that shows it.
+NOTE = re.compile(r"(?:mechanisms/)?notes/(\w+)\.md")
 
 
 def name_role(
@@ -36,23 +43,31 @@ def name_role(
     return [reference], []
 
 
+def linked(
+    app: Sphinx, node: Any, content: nodes.Element, page: str, place: str = ""
+) -> nodes.Element:
+    """Return the name as a link to a place on a page of the book."""
+    address = app.builder.get_relative_uri(node["refdoc"], page) + place
+    link = nodes.reference("", "", internal=True, refuri=address)
+    link += content
+    return link
+
+
 def resolve(
     app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Element
 ) -> nodes.Element | None:
     """Return a link to the page of the name, or the name as code."""
     if node["reftype"] != "name":
         return None
+    note = NOTE.fullmatch(node["reftarget"])
+    if note is not None:
+        return linked(app, node, content, f"evidence/proofs/{note[1]}")
     objects = env.get_domain("py").objects  # type: ignore[attr-defined]
     target = node["reftarget"].removesuffix("()").removeprefix("fpp.")
     for home in ("", *(f"{home}." for home in HOMES)):
         found = objects.get(home + target)
         if found is not None and found.docname != node.get("refdoc"):
-            address = (
-                app.builder.get_relative_uri(node["refdoc"], found.docname) + "#" + found.node_id
-            )
-            link = nodes.reference("", "", internal=True, refuri=address)
-            link += content
-            return link
+            return linked(app, node, content, found.docname, f"#{found.node_id}")
     return content
 
 

@@ -43,7 +43,8 @@ def overview(paths: list[Path]) -> str:
     intro = (
         "Each release of private rows goes through one of these mechanisms. Its note says what is asked of the rows, how far one "
         "row can move the answer, what that costs, and what is done afterwards. The formulas are about the integers that the code "
-        "computes. [`release`](release.md) is the one door through which noise enters."
+        "computes. [`release`](release.md) is the one door through which noise enters. "
+        "[What each function releases](../releases.md) stands on a page of its own."
     )
     rows = [f"| [{title_of(path)}]({path.stem}.md) | {summary(path)} |" for path in paths]
     entries = [path.stem for path in paths]

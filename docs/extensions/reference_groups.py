@@ -48,37 +48,48 @@ def public_names() -> list[str]:
     return names
 
 
-# Titles of the groups of a release's parameters. A parameter in no set is an option of the method.
-PARAMETER_GROUPS = ("Data", "Method", "Account")
-# The rows, and public knowledge about their columns.
+# Titles of the groups of a release's parameters, in the order of its docstring. A parameter in no set says what is asked.
+PARAMETER_GROUPS = ("The data and the budget", "What is asked", "Running it")
+# The rows, public knowledge about their columns, and what may be spent.
 OF_DATA = {
     "x_priv", "y_priv", "x_pub", "y_pub", "person", "keep", "rows_per_person", "keys_per_person", "label", "column", "columns",
     "bounds", "x_bounds", "y_bounds", "y_scale",
     "center", "radius", "scale", "norm_bound", "covariance", "variance", "weights_pub", "weights_priv",
-    "weight_cap", "categories", "reference", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",
+    "weight_cap", "categories", "reference", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins", "std", "budget",
+    "budget_for_k", "module", "private", "public", "X_pub",
 }  # fmt: skip
-OF_ACCOUNT = {"budget", "ledger", "random_state", "threads", "progress", "max_memory"}
+OF_RUNNING = {"ledger", "random_state", "threads", "progress", "max_memory"}
+
+
+def group_of(entry: str) -> int:
+    """Return the place in PARAMETER_GROUPS of an entry of a docstring, which starts with the names of its parameters."""
+    names = set(entry.split("\n")[0].split(" : ")[0].split(", "))
+    if names <= OF_DATA:
+        return 0
+    return 2 if names <= OF_RUNNING else 1
+
+
+def parameter_entries(text: str) -> tuple[slice, list[str]]:
+    """Return where the section on parameters stands in a docstring, and its entries; no entries where there is no section."""
+    section = re.search(r"(?ms)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
+    if section is None:
+        return slice(0, 0), []
+    entries = re.split(r"(?m)^(?=\S)", section[1])[1:]
+    return slice(section.start(), section.end()), [entry.rstrip() for entry in entries]
 
 
 def group_parameters(lines: list[str]) -> list[str]:
     """Return a docstring with its parameters split by subject if it is that of a release, which has a ledger."""
     text = "\n".join(lines)
-    section = re.search(r"(?ms)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
-    entries = re.split(r"(?m)^(?=\S)", section[1])[1:] if section else []
-    parts: dict[str, list[str]] = {title: [] for title in PARAMETER_GROUPS}
-    for entry in entries:
-        names = set(entry.split(" : ")[0].split(", "))
-        parts[
-            "Data" if names <= OF_DATA else "Account" if names <= OF_ACCOUNT else "Method"
-        ].append(entry.rstrip())
-    if section is None or not any(entry.startswith("ledger : ") for entry in entries):
+    section, entries = parameter_entries(text)
+    if not any(entry.startswith("ledger : ") for entry in entries):
         return lines
-    shown = [
-        "\n".join([title, "-" * len(title), *part]) + "\n\n"
-        for title, part in parts.items()
-        if part
-    ]
-    return (text[: section.start()] + "".join(shown) + text[section.end() :]).split("\n")
+    shown = []
+    for place, title in enumerate(PARAMETER_GROUPS):
+        members = [entry for entry in entries if group_of(entry) == place]
+        if members:
+            shown += [title, "-" * len(title), *members, ""]
+    return (text[: section.start] + "\n".join(shown) + "\n" + text[section.stop :]).split("\n")
 
 
 def top(*names: str) -> tuple[str, ...]:

@@ -40,6 +40,11 @@ def clopper_pearson(
     -------
     lower, upper : float
 
+    See Also
+    --------
+    epsilon_lower_bound : what two such bounds say of an epsilon.
+    audit : the whole audit.
+
     Examples
     --------
     >>> from fastpubpriv.auditing import clopper_pearson
@@ -80,6 +85,11 @@ def epsilon_lower_bound(
     -------
     float
         max(0, ln((rate - delta) / false rate)), with a lower bound of the rate and an upper bound of the false rate.
+
+    See Also
+    --------
+    clopper_pearson : the bounds on both rates.
+    audit : counts the event, on two neighbors.
 
     Notes
     -----
@@ -213,7 +223,7 @@ def audit(
     confidence: float = 0.99,
     name: str = "mechanism",
 ) -> AuditReport:
-    """Count how often a statistic of the output reaches a threshold, on two neighbors.
+    """Report of how often a statistic of the output reaches a threshold, on two neighbors.
 
     Parameters
     ----------
@@ -244,6 +254,13 @@ def audit(
     Privacy
     -------
     Runs the mechanism repeatedly without any budget, and protects nothing: for synthetic data only.
+
+    See Also
+    --------
+    record_replay : checks sensitivities exactly, without thousands of runs.
+    audit_randomizer : a randomizer of the local model.
+    audit_weighted_mean : `weighted_mean`, with its worst neighbors.
+    audit_by_tracing : a mean in many columns.
 
     Notes
     -----
@@ -336,7 +353,7 @@ def tracing_attack(
     failure_prob: float = FAILURE_PROB,
     printed: bool = False,
 ) -> TracingResult:
-    """Infer from a released mean whether rows were among those that were averaged.
+    """Scores by which a released mean tells whether rows were among those that were averaged.
 
     Parameters
     ----------
@@ -366,6 +383,11 @@ def tracing_attack(
     Privacy
     -------
     An attack: it demonstrates what a mean without noise reveals.
+
+    See Also
+    --------
+    audit_by_tracing : the audit that is made of this attack.
+    audit : one statistic of any mechanism.
 
     Notes
     -----
@@ -416,7 +438,7 @@ def audit_by_tracing(
     failure_prob: float = FAILURE_PROB,
     confidence: float = 0.99,
 ) -> AuditReport:
-    """Audit a mean estimator with the tracing attack, at one threshold that is fixed before the runs.
+    """Report of an audit of a mean estimator by the tracing attack, at one threshold that is fixed before the runs.
 
     Parameters
     ----------
@@ -438,6 +460,12 @@ def audit_by_tracing(
     {confidence}
 
     {of_an_audit}
+
+    See Also
+    --------
+    tracing_attack : the attack on one release.
+    audit_weighted_mean : one column, with its worst neighbors.
+    record_replay : an exact check of sensitivities.
 
     Notes
     -----
@@ -490,7 +518,7 @@ def audit_randomizer(
     runs: int = 20_000,
     confidence: float = 0.99,
 ) -> AuditReport:
-    """Audit a local randomizer: how often reports of a row, and of its opposite, lie in the cap of the row.
+    """Report of an audit of a local randomizer: how often reports of a row, and of its opposite, lie in the cap of the row.
 
     For `SubsetSelection`: how often they name one of the words nearest to the row (statistic 1, else 0).
 
@@ -506,6 +534,11 @@ def audit_randomizer(
     {confidence}
 
     {of_an_audit}
+
+    See Also
+    --------
+    audit : any mechanism and statistic.
+    epsilon_lower_bound : the bound that the counts give.
 
     Notes
     -----
@@ -563,7 +596,7 @@ def audit_weighted_mean(
     runs: int = 2000,
     confidence: float = 0.99,
 ) -> AuditReport:
-    """Audit `weighted_mean` with the worst two data sets of one column: one row at one end of the ball, or at the other.
+    """Report of an audit of `weighted_mean` by the worst two data sets of one column: a row at either end of the ball.
 
     Parameters
     ----------
@@ -582,6 +615,11 @@ def audit_weighted_mean(
     {confidence}
 
     {of_an_audit}
+
+    See Also
+    --------
+    audit_by_tracing : many columns.
+    record_replay : an exact check of sensitivities.
 
     Notes
     -----

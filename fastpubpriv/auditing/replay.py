@@ -75,7 +75,7 @@ def record_replay(
     budget: Budget,
     pieces: int | None = None,
 ) -> ReplayReport:
-    """Run on `x_priv`, replay on `x_neighbor`, and check the declared sensitivity of every release.
+    """Report on the declared sensitivity of every release of a run: it is recorded on `x_priv` and replayed on `x_neighbor`.
 
     Parameters
     ----------
@@ -101,6 +101,11 @@ def record_replay(
         The releases differ in number, name, shape, price or unit; a query changes by more than its sensitivity, or depends on how
         the rows are split into chunks; the declared costs exceed the budget; more noise was drawn than the budget was corrected
         for; or the results differ although every release was forced to the same answer.
+
+    See Also
+    --------
+    audit : statistics of the output, which need no access to the releases.
+    audit_by_tracing : an attack on a released mean.
 
     Notes
     -----

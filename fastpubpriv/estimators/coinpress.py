@@ -246,13 +246,16 @@ def coinpress_mean(
         Covariance of a row, a public matrix. By default the identity.
     variance : float or (dim,), optional
         In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
+    {columns, person, keep, rows_per_person}
+
     steps : int or "auto"
         Number of refinements. The last spends 3/4 of the budget. "auto" minimizes the predicted error.
     {mode}
         Those of the proof have union bounds over rows and steps.
     {failure_prob}
         Used in mode="theory" only.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -264,10 +267,18 @@ def coinpress_mean(
 
     Privacy
     -------
-    Neighbors: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
-    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps, which a number of complete rows in steps of Q
-    leaves as it is; with radius="auto" a joint count of norms before
-    them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
+    Protected: every private row, against replacement by any other. Public: n_priv, dim, and all arguments. Released with
+    Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): one clipped sum for each step, together with the
+    number of complete rows, which costs nothing more; with radius="auto" one count of norms before the first sum or, without a
+    variance, before each. The exact costs add up to at most the budget.
+
+    Proofs: `notes/vector_sum.md`, `notes/complete_rows.md`, `notes/shell_counts.md`.
+
+    See Also
+    --------
+    estimate_mean : one public row takes the place of the ball.
+    weighted_mean : all rows are within known bounds.
+    coinpress_covariance : the covariance of centered rows, also without public rows.
 
     Notes
     -----

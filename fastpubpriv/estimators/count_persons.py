@@ -256,6 +256,7 @@ def count_persons(
         Most keys of a person that count, 1 to 4096, chosen as if at random; from half of all keys on all count, since they cost as
         much. "auto" takes all of up to 8; of more, a sixteenth of the budget counts persons with 1, 2, 3, 4, 5-6, 7-8, 9-11, ...
         keys to choose. Below half of all keys, a given number spends 1/64 on how many persons have more.
+
     {ledger, random_state, threads, progress}
 
     Returns
@@ -270,10 +271,18 @@ def count_persons(
 
     Privacy
     -------
-    Neighbors: all rows of one person are replaced by any other rows of that person, at least one. One histogram of K cells, in
-    which neighbors differ by one in at most c = min(2 m, K) cells for m keys of a person: l1 sensitivity c S, squared l2
-    sensitivity c S^2. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP), and no delta of its own. Public:
-    identifiers, K, m.
+    Protected: every person, against replacement of all of that person's rows by any other rows of that person, at least one.
+    Public: identifiers, the keys, and keys_per_person unless it is "auto". Released with Gaussian noise (zCDP, approximate DP)
+    or discrete Laplace noise (pure DP), and without a delta of its own: one count of persons by key, whose price grows with the
+    keys that one person may have, and no further than the number of all keys; before it, where that is not yet known to be
+    enough, a count of persons by number of keys, or of those who have more.
+
+    Proofs: `notes/person_keys.md`, `notes/cell_counts.md`.
+
+    See Also
+    --------
+    value_counts : rows, or persons with one row each.
+    persons : a table that protects persons, for every other function.
 
     Notes
     -----

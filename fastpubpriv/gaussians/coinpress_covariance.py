@@ -96,11 +96,14 @@ def coinpress_covariance(
     bounds : (lowest, highest), numbers or (dim,) each
         Range of each column, instead of `scale`. The unit of a column is the largest standard deviation that the bounds permit
         about `center`, half the range about their middle; no estimated standard deviation exceeds it.
+    {columns, person, keep, rows_per_person}
+
     steps : int from 1 to 10
         Number of rounds. The last spends 3/4 of the budget.
     {mode, failure_prob}
         Used in mode="theory" only.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -115,8 +118,17 @@ def coinpress_covariance(
 
     Privacy
     -------
-    Neighbors: replace one row. One symmetric integer second moment per round, squared sensitivity 2 Q^4 (pure: l1 on
-    the triangle); the exact costs add up to at most the budget. Public: n_priv, dim.
+    Protected: every private row, against replacement by any other. Public: n_priv, dim, and all arguments. Released with
+    Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): one second moment for each round, together with
+    the number of complete rows, which costs nothing more. The exact costs add up to at most the budget.
+
+    Proofs: `notes/gram.md`, `notes/complete_rows.md`.
+
+    See Also
+    --------
+    estimate_gaussian : two public rows or more take the place of the bound, and the mean is estimated too.
+    coinpress_mean : the mean, also without public rows.
+    private_pca : only directions are needed, within a ball.
 
     Notes
     -----

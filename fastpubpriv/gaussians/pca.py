@@ -82,12 +82,15 @@ def private_pca(
     bounds : (lowest, highest), numbers or (dim,) each
         Range of each column, in place of `center` and `radius`: the center is the middle, or the mean of the public rows, and the
         radius as with "auto", at most the distance to the farthest corner.
-    n_components : int from 1 to dim
-        Number of directions.
     x_pub : (n_pub, dim), optional
         Public rows, at least two distinct ones. Their second moment is averaged with the private one by inverse variance; the
         weight is a function of public and released numbers, and small if the two disagree.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+    {columns, person, keep, rows_per_person}
+
+    n_components : int from 1 to dim
+        Number of directions.
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -105,14 +108,22 @@ def private_pca(
 
     Privacy
     -------
-    Neighbors: replace one row. Two symmetric integer second moments, of the inner and of the outer part of each clipped row, joint
-    squared sensitivity 4 Q^4; with radius="auto" one histogram of distances before them (2 S^2, pure 2 S); the exact costs add up
-    to at most the budget.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub.
+    Released with Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP): two second moments at once, of the
+    inner and of the outer part of each clipped row; with radius="auto" or `bounds` one count of distances before them, unless
+    noise would dominate it. The exact costs add up to at most the budget.
+
+    Proofs: `notes/moment_pieces.md`, `notes/shell_counts.md`.
+
+    See Also
+    --------
+    estimate_gaussian : mean and whole covariance, in units that come from public rows.
+    coinpress_covariance : a covariance without public rows.
 
     Notes
     -----
-    Analyze Gauss (Dwork, Talwar, Thakurta, Zhang, 2014); paper A, Algorithm 4. Departs from it: sensitivity sqrt(2) r^2
-    in place of 2 r^2, and orthogonally invariant noise.
+    Analyze Gauss (Dwork, Talwar, Thakurta, Zhang, 2014); paper A, Algorithm 4. Departs from it: the bound on what a row may
+    change is exact, which makes the noise smaller by sqrt(2) (`notes/gram.md`), and the noise is orthogonally invariant.
 
     Examples
     --------

@@ -49,7 +49,7 @@ Choice = str | float | Sequence[float]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ball:
-    """Weights are projected to the ball of this radius about their start.
+    """Ball about their start to which weights are projected.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Ball:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """Each weight is kept between these two numbers.
+    """Box of all weights: each is kept between these two numbers.
 
     Examples
     --------
@@ -216,7 +216,7 @@ class Descent:
                 raise InputError(f"{field} must {wanted}, got {number:g}")
 
     def options(self, field: str) -> tuple[float, ...]:
-        """Return the candidate numbers of a field; none if the field is a string."""
+        """Candidate numbers of a field; none if the field is a string."""
         given = getattr(self, field)
         if isinstance(given, str):
             return ()

@@ -37,7 +37,7 @@ MOST_CANDIDATES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exponential:
-    """Choose among models that public rows suggest, by the exponential mechanism (McSherry and Talwar 2007).
+    """Choice among models that public rows suggest, by the exponential mechanism (McSherry and Talwar 2007).
 
     Paper B has no algorithm of this kind: its pure rates (Theorem 42) rely on exponential mechanisms over all models. A finite list
     hardly improves on the public rows alone in more than a few columns: with 30, 40 and 60 its excess of the loss was .99,
@@ -203,7 +203,7 @@ _LARGEST = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OutputPerturbation:
-    """Minimize a weighted sum of private and public losses about the public fit, and add noise to the minimum (paper B, Section 4).
+    """Minimum of a weighted sum of private and public losses about the public fit, with noise added to it (paper B, Section 4).
 
     For the logistic, the Huber and the smooth hinge loss, whose gradients are bounded. The noise is that of one release, but it
     grows as 1 / l2: Newton steps and gradient steps are nearly always more accurate. In five settings of 8 to 60 columns its excess

@@ -38,6 +38,11 @@ def warmup(*losses: str | Loss) -> None:
     -------
     No private row is needed, and none is read.
 
+    See Also
+    --------
+    train : takes the custom losses that are compiled here.
+    linear_regression : whose first call is then quick.
+
     Notes
     -----
     Custom losses are compiled in each process, and not cached on disk. Searches among many public rows (`supercluster`,

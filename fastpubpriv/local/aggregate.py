@@ -218,7 +218,7 @@ class ReportSum(Query):
     randomizer: Randomizer
 
     def zeros(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return count, sum and sum of squares."""
+        """Count, sum and sum of squares."""
         dim = self.randomizer.dim
         return (
             np.zeros(1, dtype=np.int64),
@@ -240,7 +240,7 @@ class ReportSum(Query):
         squares += np.rint(unit * unit).astype(np.int64).sum(axis=0, dtype=np.int64)
 
     def answer(self, accumulators: Any) -> Any:
-        """Return count, sum and sum of squares."""
+        """Count, sum and sum of squares."""
         return accumulators
 
     @property
@@ -436,7 +436,7 @@ class Aggregator:
         return left_out
 
     def copy(self) -> Self:
-        """Return an independent copy with the same reports."""
+        """Independent copy with the same reports."""
         twin = type(self)(self.randomizer, reports_per_user=self.reports_per_user)
         twin._state = self._state
         return twin
@@ -457,14 +457,14 @@ class Aggregator:
         self._state = mine.plus(theirs, known)
 
     def mean(self) -> FloatArray:
-        """Return the mean of the vectors of the reports, (dim,): an unbiased estimate of the mean of the rows."""
+        """Mean of the vectors of the reports, (dim,): an unbiased estimate of the mean of the rows."""
         state = self._state
         if not state.count:
             raise InputError("no reports yet: add some first")
         return state.sums.astype(np.float64) * (2.0**-32 * self._unit() / state.count)
 
     def variance(self) -> FloatArray:
-        """Return the sample variance of a report's vector in each coordinate, (dim,); InputError for fewer than two reports."""
+        """Sample variance of a report's vector in each coordinate, (dim,); InputError for fewer than two reports."""
         state = self._state
         if state.count < 2:
             raise InputError("a variance needs at least two reports")
@@ -477,7 +477,7 @@ class Aggregator:
         return longest * randomizer.radius / randomizer.scale
 
     def to_bytes(self) -> bytes:
-        """Return the sums, and the hashed names of users if there is a limit per user, as bytes."""
+        """Sums, and the hashed names of users if there is a limit per user, as bytes."""
         state = self._state
         numbers = [state.count, int(state.private), state.refused, self.reports_per_user or 0]
         parts = [

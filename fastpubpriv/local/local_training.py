@@ -168,7 +168,7 @@ def train(
     columns: Sequence[Any] | None = None,
     random_state: int | None = None,
 ) -> LocalTrainingResult:
-    """Learn weights from one report of each user, and from public rows.
+    """Weights of a linear model learned from one report of each user, and from public rows.
 
     Parameters
     ----------
@@ -222,9 +222,18 @@ def train(
 
     Privacy
     -------
-    Local, sequentially interactive: a report is PrivUnit of the user's clipped gradient at weights that are public by then, and
-    costs `epsilon`. This is charged for each report: `spent` is `reports_per_user` times epsilon, whether a user has one row or
+    Protected: the row of every user, against everybody, without a trusted server (local, sequentially interactive). Released:
+    one report for each row, drawn by PrivUnit from the user's clipped gradient at weights that are public by then, at the price
+    of `epsilon`. This is charged for each report: `spent` is `reports_per_user` times epsilon, whether a user has one row or
     several. Public: everything else, and which rows belong to one user if `users` is given.
+
+    Proof: `notes/local_reports.md`.
+
+    See Also
+    --------
+    fastpubpriv.train : a trusted server has the rows, which needs far fewer of them.
+    fastpubpriv.local.estimate_mean : only a mean is wanted.
+    PrivUnit : the randomizer of the gradients.
 
     Notes
     -----

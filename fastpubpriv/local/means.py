@@ -71,7 +71,7 @@ def mean_error(
     mean_square: float | None = None,
     target: Target = "population",
 ) -> LocalError:
-    """Predict the error of `estimate_mean`, before anybody sends a report.
+    """Error of `estimate_mean`, predicted before anybody sends a report.
 
     Parameters
     ----------
@@ -99,6 +99,11 @@ def mean_error(
     Privacy
     -------
     Public numbers only.
+
+    See Also
+    --------
+    fastpubpriv.local.estimate_mean : the mean itself, once reports are there.
+    fastpubpriv.plan : the error of estimators with a trusted server.
 
     Notes
     -----
@@ -239,7 +244,16 @@ def estimate_mean(
 
     Privacy
     -------
-    Local: charged when the reports were drawn; this is post-processing. The public rows have no protection.
+    Protected: every row of a user, against whoever receives the report, by the randomizer that drew it. The cost was charged
+    then; this is post-processing, and releases nothing more. The public rows have no protection.
+
+    Proofs: `notes/local_reports.md`, `notes/local_codes.md`.
+
+    See Also
+    --------
+    fastpubpriv.estimate_mean : a trusted server has the rows, which needs far fewer of them.
+    mean_error : the error to expect, before anybody sends a report.
+    Aggregator : adds up reports that arrive in parts or from several machines.
 
     Notes
     -----

@@ -258,7 +258,7 @@ class Randomizer:
         return self.radius**2 * (self.dim + self.cap.threshold * self.scale) / self.scale**2
 
     def mean_squared_error(self, norm: float | None = None) -> float:
-        """Return E |Z - x|^2 of one report of a row of this norm (None: `radius`), in closed form."""
+        """E |Z - x|^2 of one report of a row of this norm (None: `radius`), in closed form."""
         length = self.radius if norm is None else validation.nonnegative("norm", norm)
         return self.second_moment - min(length, self.radius) ** 2
 
@@ -477,7 +477,7 @@ class Reports:
         return result
 
     def to_bytes(self) -> bytes:
-        """Return the batch as portable bytes: a public header, and `report_bytes` for each report."""
+        """Batch as portable bytes: a public header, and `report_bytes` for each report."""
         return report_codes.batch_write(self.randomizer.header, self.payload)
 
     @classmethod

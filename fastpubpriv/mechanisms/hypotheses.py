@@ -183,7 +183,7 @@ class Hypotheses:
         return replace(listed, columns=None if names is None else tuple(names))
 
     def ordered(self, columns: Sequence[str] | None, *, show: bool) -> Hypotheses:
-        """Return the list with its columns in this order, if both have names; InputError if the names differ.
+        """List with its columns in this order, if both have names; InputError if the names differ.
 
         `show`: whether the message may contain names that only `columns` has.
         """
@@ -221,7 +221,7 @@ class Hypotheses:
         )
 
     def log_density(self, points: FloatArray, chosen: int) -> FloatArray:
-        """Return the log density (n,) of one hypothesis at points (n, dim)."""
+        """Log density (n,) of one hypothesis at points (n, dim)."""
         from scipy.special import logsumexp
 
         joint = np.empty((len(points), self.n_components))

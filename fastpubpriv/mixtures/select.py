@@ -60,6 +60,11 @@ def required_n(
     -------
     Reads no data.
 
+    See Also
+    --------
+    select_hypothesis : the selection itself.
+    plan : rows, budget or error of other estimators.
+
     Notes
     -----
     Uses Hoeffding's inequality over all sets, and the tail of the exponential mechanism (permute-and-flip is never worse). Smaller
@@ -105,7 +110,7 @@ def select_hypothesis(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> SelectionResult:
-    """Choose from a public list of mixtures one that is nearly as close to the law of the private rows as the best of them.
+    """Member of a public list of mixtures that is nearly as close to the law of the private rows as the best of them.
 
     Parameters
     ----------
@@ -118,6 +123,8 @@ def select_hypothesis(
         variances that are not positive are excluded. Columns with names are matched with those of the rows by name.
     budget : PureDP, ApproxDP or ZCDP
         Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
+    {columns, person, keep, rows_per_person}
+
     accuracy : float in (0, 1), optional
         Twice the desired slack in total variation; there is a warning if n_priv rows do not guarantee it.
     score : "minimum_distance", "yatracos" or "log_ratio"
@@ -147,7 +154,8 @@ def select_hypothesis(
         that are poor at most rows.
     {failure_prob}
         It is the failure probability of the bound `slack` of the result.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -161,9 +169,18 @@ def select_hypothesis(
 
     Privacy
     -------
-    Neighbors: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 4 quarters of
-    the clip), whatever the list. Cost:
-    epsilon by permute-and-flip (pure), epsilon^2 / 8 by the exponential mechanism (zCDP); nothing when one hypothesis is left.
+    Protected: every private row, against replacement by any other. Public: n_priv, the list, and all arguments. Released: one
+    choice of an index of the list, nothing else, on whole scores that one row can move by the same small number whatever the
+    list is. It is made by permute-and-flip, or by the exponential mechanism, and costs the budget (of ApproxDP its epsilon);
+    nothing when one hypothesis is left.
+
+    Proofs: `notes/hypotheses.md`, `notes/selection.md`.
+
+    See Also
+    --------
+    plan : how many rows a guarantee of accuracy needs (task "select_hypothesis").
+    learn_axis_aligned_mixture : a mixture without a list, columns independent within a component.
+    learn_separated_mixture : a mixture without a list.
 
     Notes
     -----

@@ -55,7 +55,7 @@ class OrderBounds(Value):
         return math.fsum(self.terms.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the bounds as plain numbers and strings, ready for JSON, with the sum of the terms."""
+        """Bounds as plain numbers and strings, ready for JSON, with the sum of the terms."""
         return {**Value.to_dict(self), "n_priv": self.n_priv}
 
     @classmethod
@@ -386,6 +386,11 @@ def order_bounds(
     Privacy
     -------
     Reads no data.
+
+    See Also
+    --------
+    plan : numbers of rows with all constants, for the estimators of this library.
+    estimate_gaussian : the methods that the theorems are about.
 
     Notes
     -----

@@ -234,7 +234,12 @@ def _parameters(task: str) -> Mapping[str, inspect.Parameter]:
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
-    """Return the arguments of a task, besides rows, budget and error.
+    """Arguments of a task of `plan`, besides rows, budget and error.
+
+    See Also
+    --------
+    fastpubpriv.plan : takes these arguments.
+    TASKS : the tasks, by name.
 
     Examples
     --------
@@ -256,7 +261,7 @@ def plan(
     rows_per_person: int | None = None,
     **arguments: Any,
 ) -> Plan:
-    """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
+    """Error that an estimator is predicted to have, or the rows or the budget that reach a wanted error.
 
     Give exactly two of `n_priv`, `budget` and `error`; the third is solved for.
 
@@ -319,6 +324,11 @@ def plan(
     Privacy
     -------
     Reads no data.
+
+    See Also
+    --------
+    fastpubpriv.planning.task_arguments : the arguments of a task.
+    order_bounds : terms of a theorem, up to constants.
 
     Notes
     -----

@@ -262,7 +262,7 @@ class Cost:
 
     @classmethod
     def zero(cls, notion: type[Budget]) -> Cost:
-        """Return the zero cost of `notion`."""
+        """Zero cost of `notion`."""
         return cls(notion, (Fraction(0),) * len(notion.parts))
 
     @property
@@ -271,7 +271,7 @@ class Cost:
         return not any(self.amounts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the notion and its amounts, as exact texts and as floats, ready for JSON."""
+        """Notion and its amounts, as exact texts and as floats, ready for JSON."""
         data: dict[str, Any] = {"notion": self.notion.__name__}
         for name, amount in zip(self.notion.parts, self.amounts, strict=True):
             data[name] = to_ratio(amount)
@@ -372,7 +372,7 @@ class Budget:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the notion and its amounts, as exact texts and as floats, ready for JSON."""
+        """Notion and its amounts, as exact texts and as floats, ready for JSON."""
         return self.cost.to_dict()
 
     @classmethod

@@ -124,6 +124,11 @@ def _mills(t: float) -> float:
 def gdp_delta(epsilon: Number, mu: Number) -> float:
     """Least delta at which mu-GDP (Gaussian noise, mu = sensitivity/std) gives (epsilon, delta)-DP, rounded up.
 
+    See Also
+    --------
+    gdp_epsilon : the epsilon at a given delta.
+    zcdp_delta : not all noise is Gaussian.
+
     Examples
     --------
     >>> f"{gdp_delta(1.0, 0.26805):.3g}"
@@ -147,6 +152,11 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
 def gdp_epsilon(delta: Number, mu: Number) -> float:
     """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up: the tightest report if all noise is Gaussian.
 
+    See Also
+    --------
+    gdp_delta : the delta at a given epsilon.
+    best_epsilon : chooses between this and the conversion from zCDP.
+
     Examples
     --------
     >>> f"{gdp_epsilon(1e-6, 1.0):.4f}"
@@ -162,6 +172,11 @@ def gdp_epsilon(delta: Number, mu: Number) -> float:
 
 def gdp_mu(epsilon: Number, delta: Number) -> float:
     """Largest mu for which mu-GDP gives (epsilon, delta)-DP, rounded down. The Gaussian noise is sensitivity/mu.
+
+    See Also
+    --------
+    gdp_rho : the same as a rho.
+    gdp_epsilon : the conversion back.
 
     Examples
     --------
@@ -182,6 +197,11 @@ def gdp_mu(epsilon: Number, delta: Number) -> float:
 def gdp_rho(epsilon: Number, delta: Number) -> float:
     """Largest rho = mu^2/2 of a Gaussian mechanism that is (epsilon, delta)-DP, rounded down.
 
+    See Also
+    --------
+    gdp_mu : the same as a mu.
+    zcdp_rho : not all noise is Gaussian.
+
     Examples
     --------
     >>> from fastpubpriv.privacy.conversions import gdp_rho
@@ -200,6 +220,11 @@ def gdp_rho(epsilon: Number, delta: Number) -> float:
 def zcdp_delta(epsilon: Number, rho: Number) -> float:
     """Least delta of the optimal conversion from rho-zCDP at this epsilon, rounded up and at most 1.
 
+    See Also
+    --------
+    zcdp_epsilon : the epsilon at a given delta.
+    gdp_delta : all noise is Gaussian, which gives less.
+
     Examples
     --------
     >>> f"{zcdp_delta(1, 0.030557):.4g}"
@@ -216,6 +241,11 @@ def zcdp_delta(epsilon: Number, rho: Number) -> float:
 
 def zcdp_epsilon(delta: Number, rho: Number) -> float:
     """Least epsilon of the optimal conversion from rho-zCDP at this delta, rounded up.
+
+    See Also
+    --------
+    bun_steinke_epsilon : the simple formula that papers use.
+    gdp_epsilon : all noise is Gaussian, which gives less.
 
     Examples
     --------
@@ -237,6 +267,11 @@ def zcdp_epsilon(delta: Number, rho: Number) -> float:
 def zcdp_rho(epsilon: Number, delta: Number) -> float:
     """Largest rho for which rho-zCDP implies (epsilon, delta)-DP by the optimal conversion, rounded down.
 
+    See Also
+    --------
+    bun_steinke_rho : the simple formula that papers use.
+    gdp_rho : all noise is Gaussian, which gives more.
+
     Examples
     --------
     >>> f"{zcdp_rho(1, 1e-6):.6f}"
@@ -253,6 +288,11 @@ def zcdp_rho(epsilon: Number, delta: Number) -> float:
 def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
     """The simple bound rho + 2 sqrt(rho log(1/delta)) of Bun and Steinke, Proposition 1.3, rounded up.
 
+    See Also
+    --------
+    zcdp_epsilon : the optimal conversion, which is never larger.
+    bun_steinke_rho : the conversion back.
+
     Examples
     --------
     >>> from fastpubpriv.privacy.conversions import bun_steinke_epsilon, zcdp_epsilon
@@ -266,6 +306,11 @@ def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
 
 def bun_steinke_rho(epsilon: Number, delta: Number) -> float:
     """The rho at which `bun_steinke_epsilon` gives epsilon, rounded down.
+
+    See Also
+    --------
+    zcdp_rho : the optimal conversion, which is never smaller.
+    bun_steinke_epsilon : the conversion back.
 
     Examples
     --------
@@ -283,6 +328,11 @@ def bun_steinke_rho(epsilon: Number, delta: Number) -> float:
 def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
     """The smallest provable epsilon of a run of total cost rho: GDP if every release was Gaussian, else optimal zCDP.
 
+    See Also
+    --------
+    gdp_epsilon : a mu is known, and all noise is Gaussian.
+    zcdp_epsilon : a rho is known, and any noise.
+
     Examples
     --------
     >>> f"{best_epsilon(1e-6, 0.5, all_gaussian=True):.3f}", f"{best_epsilon(1e-6, 0.5, all_gaussian=False):.3f}"
@@ -297,7 +347,12 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
 
 
 def pure_to_zcdp(epsilon: Number) -> Fraction:
-    """Return an exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
+    """Exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
+
+    See Also
+    --------
+    exponential_mechanism_rho : a choice by the exponential mechanism, which costs less.
+    zcdp_epsilon : from zCDP to an epsilon and a delta.
 
     Examples
     --------
@@ -315,6 +370,11 @@ def pure_to_zcdp(epsilon: Number) -> Fraction:
 def exponential_mechanism_rho(epsilon: Number) -> Fraction:
     """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact.
 
+    See Also
+    --------
+    pure_to_zcdp : any other mechanism with an epsilon.
+    zcdp_epsilon : from zCDP to an epsilon and a delta.
+
     Examples
     --------
     >>> from fastpubpriv.privacy.conversions import exponential_mechanism_rho
@@ -328,6 +388,11 @@ def exponential_mechanism_rho(epsilon: Number) -> Fraction:
 def group_rho(rho: Number, group: int) -> Fraction:
     """zCDP cost for `group` rows of one person: group^2 rho, exact.
 
+    See Also
+    --------
+    group_mu : Gaussian noise, as a mu.
+    group_approx : an epsilon and a delta.
+
     Examples
     --------
     >>> from fastpubpriv.privacy.conversions import group_rho
@@ -340,6 +405,11 @@ def group_rho(rho: Number, group: int) -> Fraction:
 def group_mu(mu: Number, group: int) -> float:
     """GDP parameter for `group` rows of one person: group mu, rounded up.
 
+    See Also
+    --------
+    group_rho : zCDP.
+    group_approx : an epsilon and a delta.
+
     Examples
     --------
     >>> from fastpubpriv.privacy.conversions import group_mu
@@ -351,6 +421,11 @@ def group_mu(mu: Number, group: int) -> float:
 
 def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
     """(epsilon, delta) for `group` rows: g epsilon, delta (e^(g epsilon) - 1)/(e^epsilon - 1), rounded up.
+
+    See Also
+    --------
+    group_rho : zCDP.
+    group_mu : Gaussian noise, as a mu.
 
     Examples
     --------
@@ -382,6 +457,11 @@ _COUNT_MAX = 10**6
 def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, float]:
     """Sum of the epsilons and of the deltas, added exactly and rounded up once.
 
+    See Also
+    --------
+    optimal_composition_epsilon : many calls of equal cost, which give less together.
+    advanced_composition : the classical bound for many calls.
+
     Examples
     --------
     >>> basic_composition([(0.5, 1e-6), (0.25, 0)])
@@ -400,9 +480,14 @@ def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, fl
 def advanced_composition(
     epsilon: Number, delta: Number, count: int, slack: Number
 ) -> tuple[float, float]:
-    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP; total delta count * delta + slack.
+    """Epsilon and delta of `count` calls of (epsilon, delta)-DP (Dwork, Rothblum, Vadhan 2010); total delta count * delta + slack.
 
     The shortcut epsilon sqrt(6 count log(1/slack)), often quoted for every epsilon <= 1, is false for large counts.
+
+    See Also
+    --------
+    optimal_composition_epsilon : the least epsilon, never larger.
+    basic_composition : few calls.
 
     Examples
     --------
@@ -429,9 +514,14 @@ def advanced_composition(
 def optimal_composition_delta(
     epsilon: Number, delta: Number, count: int, target_epsilon: Number
 ) -> float:
-    """Kairouz, Oh, Viswanath 2015: least delta of `count` calls of (epsilon, delta)-DP, rounded up.
+    """Least delta of `count` calls of (epsilon, delta)-DP, rounded up (Kairouz, Oh, Viswanath 2015).
 
     `count` adaptive calls are never worse than that many randomized responses; their exact profile is a binomial sum.
+
+    See Also
+    --------
+    optimal_composition_epsilon : the epsilon at a given delta.
+    advanced_composition : the classical bound.
 
     Examples
     --------
@@ -467,6 +557,12 @@ def optimal_composition_epsilon(
     epsilon: Number, delta: Number, count: int, target_delta: Number
 ) -> float:
     """The least epsilon of `count` calls of (epsilon, delta)-DP at `target_delta`, rounded up (Kairouz, Oh, Viswanath).
+
+    See Also
+    --------
+    optimal_composition_delta : the delta at a given epsilon.
+    advanced_composition : the classical bound.
+    basic_composition : calls of different costs.
 
     Examples
     --------

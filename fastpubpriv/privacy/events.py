@@ -88,7 +88,7 @@ class Event(ABC):
         )
 
     def price(self, notion: type[Budget]) -> Fraction:
-        """Return the rho or epsilon that an account of this notion adds up; BudgetError, with advice, if there is none."""
+        """Rho or epsilon that an account of this notion adds up; BudgetError, with advice, if there is none."""
         if notion is PureDP and self.gdp:
             raise BudgetError("Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
         if notion is not ApproxDP and self._delta:
@@ -101,7 +101,7 @@ class Event(ABC):
         return amount
 
     def record(self) -> dict[str, Any]:
-        """Return the noise distribution, scale and exact cost of the release, for the record of a result."""
+        """Noise distribution, scale and exact cost of the release, for the record of a result."""
         public = {"noise": _NOISES[self.law]} | {
             name: getattr(self, name) for name in self.recorded
         }
@@ -115,7 +115,7 @@ class Event(ABC):
 
     @abstractmethod
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Return the exact privacy loss between two given answers, in the unit of `price`; ReplayError beyond the sensitivity."""
+        """Exact privacy loss between two given answers, in the unit of `price`; ReplayError beyond the sensitivity."""
 
     @property
     def half_step(self) -> float:
@@ -375,11 +375,11 @@ class SelectionEvent(Event):
         return self.rho_at(self.epsilon)
 
     def rho_at(self, epsilon: Fraction) -> Fraction:
-        """Return the zCDP cost of a selection of this kind at `epsilon`."""
+        """zCDP cost of a selection of this kind at `epsilon`."""
         return epsilon**2 / 8 if self.law == "exponential" else pure_to_zcdp(epsilon)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Return the cost at epsilon = rate times (largest increase + largest decrease of a score), valid for either law."""
+        """Cost at epsilon = rate times (largest increase + largest decrease of a score), valid for either law."""
         gaps = signed_gaps(query, other)
         most = max(abs(gap) for gap in gaps)
         if most > self.sensitivity:
@@ -468,7 +468,7 @@ class StableHistogramEvent(IntegerEvent):
         return self.threshold / self.step
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Return epsilon times the fraction of counts that changed; rows of an answer are (histogram, count, key ...)."""
+        """Epsilon times the fraction of counts that changed; rows of an answer are (histogram, count, key ...)."""
         tables = [
             {(row[0], *row[2:]): row[1] for row in answer.tolist()} for answer in (query, other)
         ]
@@ -592,6 +592,6 @@ class SampledGaussianEvent(IntegerEvent):
         return self.sampling.rate
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Return the price, as the cost of a run cannot be divided among its steps; ReplayError beyond the sensitivity."""
+        """Price, as the cost of a run cannot be divided among its steps; ReplayError beyond the sensitivity."""
         self.moved(query, other)
         return self.price(notion)

@@ -51,12 +51,12 @@ class Sampling(ABC):
     __slots__ = ()
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """Return (mu noise_multiplier)^2 if the whole run is exactly mu-GDP, as when every row takes part; else None."""
+        """(mu noise_multiplier)^2 if the whole run is exactly mu-GDP, as when every row takes part; else None."""
         # Squared mu of Gaussian noise adds up.
         return Fraction(jump(relation) ** 2 * steps) if self.rate == 1 else None
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
-        """Return the worst pairs of one step, none if every row takes part; each is composed apart, the largest cost applies."""
+        """Worst pairs of one step, none if every row takes part; each is composed apart, the largest cost applies."""
         return ()
 
     @property
@@ -96,13 +96,13 @@ class OnePass(Sampling):
     rate: ClassVar[Fraction] = Fraction(1)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
-        """Return 4 under replace-one, whatever the number of steps."""
+        """4 under replace-one, whatever the number of steps."""
         return Fraction(jump(relation) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Poisson(Sampling):
-    """Each row takes part in each step with probability `rate`, independently; the coins are secret.
+    """Batches that each row joins with probability `rate`, independently in each step; the coins are secret.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Poisson(Sampling):
             )
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
-        """Return one pair under replace-one; the pairs of removing and adding a row under add/remove."""
+        """One pair under replace-one; the pairs of removing and adding a row under add/remove."""
         rate = rate_up(self.rate)
         if relation is not Neighbors.ADD_REMOVE_ONE:
             return (pld.poisson_replace(rate, noise_multiplier),)
@@ -165,12 +165,12 @@ class WithoutReplacement(Sampling):
         return Fraction(self.batch, self.rows)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """Return that of the full batch if batch = rows, else None; BudgetError under add/remove."""
+        """Number of the full batch if batch = rows, else None; BudgetError under add/remove."""
         check_fixed_size(relation)
         return super(WithoutReplacement, self).squared_mu(steps, relation)
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
-        """Return one pair whose profile bounds that of every pair; BudgetError under add/remove."""
+        """One pair whose profile bounds that of every pair; BudgetError under add/remove."""
         check_fixed_size(relation)
         return (pld.fixed_size_replace(rate_up(self.rate), noise_multiplier),)
 
@@ -228,6 +228,12 @@ def epsilon_of(
     float
         Exact up to rounding for runs without sampling; else an overestimate by at most about 2.5e-4 epsilon and 0.001.
 
+    See Also
+    --------
+    delta_of : the delta at a given epsilon.
+    noise_multiplier_for : the noise that a budget needs.
+    fastpubpriv.privacy.conversions.best_epsilon : a run without sampling, from its total cost.
+
     Examples
     --------
     >>> from fastpubpriv.privacy import FullBatch, Poisson
@@ -253,6 +259,11 @@ def delta_of(
     relation: Neighbors = Neighbors.REPLACE_ONE,
 ) -> float:
     """Least found delta of the whole run at this epsilon, rounded up. Arguments as in `epsilon_of`.
+
+    See Also
+    --------
+    epsilon_of : the epsilon at a given delta.
+    noise_multiplier_for : the noise that a budget needs.
 
     Examples
     --------
@@ -297,6 +308,11 @@ def noise_multiplier_for(
     ------
     BudgetError
         For a PureDP budget, which Gaussian noise cannot meet, and for a budget or relation that the scheme does not support.
+
+    See Also
+    --------
+    epsilon_of : what a given noise costs.
+    fastpubpriv.train : calibrates its noise by itself.
 
     Examples
     --------

@@ -51,10 +51,10 @@ class RowLoss(Protocol):
     """
 
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the loss of each row, (k,), for weights (dim,), rows (k, dim) and labels (k,)."""
+        """Loss of each row, (k,), for weights (dim,), rows (k, dim) and labels (k,)."""
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the gradient in the weights of each row, (k, dim); k = 1 for private rows."""
+        """Gradient in the weights of each row, (k, dim); k = 1 for private rows."""
 
 
 def predictions(weights: FloatArray, x: FloatArray) -> FloatArray:
@@ -144,7 +144,7 @@ class Loss:
         )
 
     def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
-        """Return the residuals of many rows: (k,), or (k, outputs) for `scores`. Raise InputError, quoting no row, on failure."""
+        """Residuals of many rows: (k,), or (k, outputs) for `scores`. Raise InputError, quoting no row, on failure."""
         predicted = np.asarray(scores, dtype=np.float64)
         known = np.asarray(labels, dtype=np.float64)
         try:
@@ -171,13 +171,13 @@ class Loss:
         )
 
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return values as `RowLoss.value` does."""
+        """Values as `RowLoss.value` does."""
         if self.values is None:
             raise InputError(f"the loss {self.name!r} has no function of values")
         return np.asarray(self.values(predictions(weights, x), y))
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return gradients as `RowLoss.gradient` does."""
+        """Gradients as `RowLoss.gradient` does."""
         return -self.residuals_of(predictions(weights, x), y)[:, None] * x
 
 
@@ -267,6 +267,11 @@ LARGEST_THRESHOLD = 1e6  # no residual of the public rows is beyond
 
 def huber_loss(threshold: float) -> Loss:
     """Half the square of a residual up to `threshold`, 0.05 to 1e6 in the unit of the fit, and linear beyond it.
+
+    See Also
+    --------
+    LOSSES : the losses with a name, "huber" with threshold 1.345 or so among them.
+    Loss : a custom loss.
 
     Examples
     --------

@@ -277,21 +277,27 @@ def _total() -> str:
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
-    """Standardize columns by a private mean and standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
+    """Scaler of columns by a private mean and standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
 
     Transformed rows need the same protection as the input: only `mean_` and `scale_` are released. In a pipeline, have the
     public rows transformed like the private ones: `make_pipeline(..., transform_input=["X_pub"])`.
 
     Parameters
     ----------
-    {fit_budget}
-    {ledger_file, test_seed, public_parameter}
+    {fit_budget, public_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
     mean_, scale_ : (d,) float64
         A column without spread has scale 1.
     result_ : GaussianResult
+
+    See Also
+    --------
+    SemiPrivatePCA : principal components in place of columns.
+    fastpubpriv.estimate_gaussian : means and deviations as a result, with intervals.
 
     Examples
     --------
@@ -312,11 +318,11 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the rows less the mean, divided by the scale, (n, d)."""
+        """Rows less the mean, divided by the scale, (n, d)."""
         return cast(FloatArray, (self._rows(X) - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """Return scaled rows in the units of the columns, (n, d)."""
+        """Scaled rows in the units of the columns, (n, d)."""
         return cast(FloatArray, np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_)
 
 
@@ -326,12 +332,14 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
 
     Parameters
     ----------
-    {fit_budget}
+    {fit_budget, public_parameter}
+
     n_components : int, optional
         Number of components; all by default.
     structure : str
         As in `estimate_gaussian`.
-    {ledger_file, test_seed, public_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -340,6 +348,11 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
     explained_variance_, explained_variance_ratio_ : (k,) float64
     mean_ : (d,) float64
     result_ : GaussianResult
+
+    See Also
+    --------
+    fastpubpriv.private_pca : directions within a ball, with intervals; needs no public rows.
+    PublicPrivateScaler : standard units, without a rotation.
 
     Examples
     --------
@@ -381,11 +394,11 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
         return len(self.components_)
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the coordinates of rows along the components, (n, k)."""
+        """Coordinates of rows along the components, (n, k)."""
         return cast(FloatArray, (self._rows(X) - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """Return rows (n, d) from their coordinates along the components."""
+        """Rows (n, d) from their coordinates along the components."""
         return cast(FloatArray, np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
@@ -419,11 +432,14 @@ class PublicPrivateGaussian(_ReleasedDensity):
     Parameters
     ----------
     {fit_budget}
-    method, structure : str
-        As in `estimate_gaussian`.
     bounds : (lowest, highest), optional
         Ranges of the features, as in `estimate_gaussian`.
-    {ledger_file, test_seed, public_parameter}
+    {public_parameter}
+
+    method, structure : str
+        As in `estimate_gaussian`.
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -431,6 +447,11 @@ class PublicPrivateGaussian(_ReleasedDensity):
     covariance_ : (d, d) float64
     result_ : GaussianResult
         The released result, with its reasons and the record of the spent budget.
+
+    See Also
+    --------
+    PublicPrivateGaussianMixture : several components.
+    fastpubpriv.estimate_gaussian : the function, with all of its arguments.
 
     Examples
     --------
@@ -450,7 +471,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     _released = ("mean", "covariance")
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
-        """Return synthetic rows (n_samples, d), without further privacy cost."""
+        """Synthetic rows (n_samples, d), without further privacy cost."""
         check_is_fitted(self)
         return cast(FloatArray, self.result_.sample(n_samples, random_state=random_state))
 
@@ -464,15 +485,18 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     Parameters
     ----------
     {fit_budget}
+    bounds : (lowest, highest), optional
+        Ranges of the columns, as in `learn_separated_mixture`.
+    {public_parameter}
+
     n_components : int
         Number of components, public.
     min_weight : float, optional
         Minimum share of the rows in each component; by default half an equal share.
     method : str
         As in `learn_separated_mixture`.
-    bounds : (lowest, highest), optional
-        Ranges of the columns, as in `learn_separated_mixture`.
-    {ledger_file, test_seed, public_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -481,6 +505,12 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         By how many of the rows the mixture differs from them, as far as a noisy count shows it.
     result_ : MixtureResult
         The released result, with the reasons of each component.
+
+    See Also
+    --------
+    PublicPrivateGaussian : one component.
+    fastpubpriv.learn_separated_mixture : the function, with all of its arguments.
+    fastpubpriv.learn_axis_aligned_mixture : components without correlations.
 
     Examples
     --------
@@ -506,11 +536,11 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         return self.fit(X, **public).predict(X)
 
     def predict(self, X: Any) -> IntArray:
-        """Return the most likely component of each row, (n,). For private rows these labels are not private."""
+        """Most likely component of each row, (n,). For private rows these labels are not private."""
         return cast(IntArray, self._ask("predict", X))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of each component for each row, (n, k)."""
+        """Probability of each component for each row, (n, k)."""
         return cast(FloatArray, self._ask("predict_proba", X))
 
 
@@ -619,10 +649,12 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
 
     Parameters
     ----------
-    {linear_fit_budget}
+    {linear_fit_budget, public_parameter, public_labels_parameter}
+
     method, tails, x_bounds, y_bounds, categories, reference, y_scale, weight_cap
         As in `linear_regression`.
-    {ledger_file, test_seed, public_parameter, public_labels_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -631,6 +663,11 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     intercept_ : float
     result_ : TrainingResult
         The released result, with standard errors and intervals.
+
+    See Also
+    --------
+    SemiPrivateLogisticRegression : a label of two classes.
+    fastpubpriv.linear_regression : the function, with all of its arguments.
 
     Examples
     --------
@@ -648,7 +685,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     y_scale: float | None = None
 
     def predict(self, X: Any) -> FloatArray:
-        """Return the predicted labels, (n,)."""
+        """Predicted labels, (n,)."""
         return cast(FloatArray, self._ask("predict", X))
 
 
@@ -662,11 +699,14 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     classes : sequence of two labels, optional
         The two classes, public; by default the two labels of the public rows. Another label of a private row is treated as
         missing.
+    {public_parameter, public_labels_parameter}
+
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
     method, tails, x_bounds, categories, reference, weight_cap
         As in `logistic_regression`.
-    {ledger_file, test_seed, public_parameter, public_labels_parameter}
+
+    {ledger_file, test_seed}
 
     Attributes
     ----------
@@ -675,6 +715,12 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         Coefficients of the log-odds of the second class.
     intercept_ : (1,) float64
     result_ : TrainingResult
+
+    See Also
+    --------
+    SemiPrivateLinearRegression : a label that is a number.
+    fastpubpriv.logistic_regression : the function, with all of its arguments.
+    fastpubpriv.train : more than two classes.
 
     Examples
     --------
@@ -733,16 +779,16 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         return logistic_regression, {**coded, "class_weight": weights}, classes
 
     def predict(self, X: Any) -> Any:
-        """Return the more likely class of each row, (n,)."""
+        """More likely class of each row, (n,)."""
         rows = self._rows(X)
         return self.classes_[(self.result_.decision_function(rows) > 0.0).astype(np.intp)]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of each class for each row, (n, 2)."""
+        """Probability of each class for each row, (n, 2)."""
         return cast(FloatArray, self._ask("predict_proba", X))
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, (n,)."""
+        """Log-odds of the second class, (n,)."""
         return cast(FloatArray, self._ask("decision_function", X))
 
 

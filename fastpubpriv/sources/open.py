@@ -63,7 +63,7 @@ SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 def private_rows(
     obj: object, *, columns: Sequence[Any] | None = None, memory_map: bool = True
 ) -> Rows:
-    """Return rows of any readable source: an array, a table, a path, a list, or Rows.
+    """Rows of any readable source: an array, a table, a path, a list, or Rows.
 
     Parameters
     ----------
@@ -97,6 +97,11 @@ def private_rows(
     InputError
         The form (type, dtype, shape, columns, file) cannot be used; the message says what to pass instead. Never for
         the values.
+
+    See Also
+    --------
+    fastpubpriv.persons : a table in which persons have several rows.
+    fastpubpriv.Rows : the class, with `from_stream` for streams of unknown length.
 
     Examples
     --------

@@ -44,24 +44,25 @@ def make_semi_private(
     ledger: Ledger | None = None,
     random_state: int | None = None,
 ) -> SemiPrivateTraining:
-    """Prepare training of a PyTorch module: each step adds a public gradient to a private one that is clipped and noisy.
+    """Training of a PyTorch module, in which each step adds a public gradient to a private one that is clipped and noisy.
 
     Parameters
     ----------
     module : torch.nn.Module
         In training mode; Opacus must support per-row gradients of it, which excludes batch normalization. Modified in place.
-    optimizer : torch.optim.Optimizer
-        Over parameters of the module. Its step size, momentum, schedule and weight decay apply to the weighted sum of both
-        gradients, which is already released.
     private, public : (x, y) or dataset
         Tensors with rows along the first axis, or a dataset with a length and a pair of tensors (x, y) at each position. x is
         floating point. The first public row determines shapes and dtypes. A private row is ignored if these differ, if it cannot
         be read, if x is not finite, or if its label is not valid for the outputs of the module.
+    budget : ApproxDP
+        Spent in full, and debited at the first step.
+
+    optimizer : torch.optim.Optimizer
+        Over parameters of the module. Its step size, momentum, schedule and weight decay apply to the weighted sum of both
+        gradients, which is already released.
     loss : callable
         loss(outputs, y) -> (k,), one number per row, as `torch.nn.functional.cross_entropy(..., reduction="none")`. The number of
         a row must not depend on other rows.
-    budget : ApproxDP
-        Spent in full, and debited at the first step.
     steps : int
         T, fixed beforehand: the noise is calibrated for this number of steps.
     batch_rows, public_batch_rows : int
@@ -72,6 +73,7 @@ def make_semi_private(
         Weight of the private gradient and its noise; the public one has 1 - priv_weight. 1 is DP-SGD on the private rows.
     public_gradient : "raw", "clip" or "sphere"
         Gradient of a public row: unchanged, clipped to norm `clip_norm`, or rescaled to norm `clip_norm`.
+
     ledger : Ledger, optional
         Debited by the budget, as in any other call.
     random_state : None or int
@@ -91,11 +93,13 @@ def make_semi_private(
 
     Privacy
     -------
-    Neighbors: replace one private row, features and label together. Public: the number of private rows, all public rows, the
-    module, and every argument. A step draws a secret Poisson batch, rounds each row's gradient to integers of norm at most Q, adds
-    them up exactly and releases the sum with Gaussian noise, rounded down: squared sensitivity 4 Q^2; a `SampledGaussianEvent` is
-    charged for all steps together. Batches and noise come from this library's keys (ChaCha20, from the operating system). PyTorch's
-    generators are not used for them, so `secure_mode` is not needed; nor are Opacus's `PrivacyEngine`, samplers and accountants.
+    Protected: every private row, features and label together, against replacement by any other. Public: the number of private
+    rows, all public rows, the module, and every argument. Released: one sum of clipped gradients for each step, over a secret
+    Poisson batch, with Gaussian noise; each row's gradient is rounded to integers, which are added up exactly. One
+    `SampledGaussianEvent` is charged for all steps together. Batches and noise come from this library's keys (ChaCha20, from the
+    operating system). PyTorch's generators are not used for them, so `secure_mode` is not needed; nor are Opacus's `PrivacyEngine`,
+    samplers and accountants. Proofs: `notes/sampled_gradient_sum.md`, `notes/subsampled_gaussian.md`.
+
     **Opacus has another neighboring relation**: its accountants protect a row that is added or removed. Where they state
     epsilon = 2, replacing a row may cost more than 4. Here `budget` is for replacing; `epsilon_add_remove` is their epsilon.
     **The guarantee assumes real arithmetic** (attribute `arithmetic`): the gradient of a row must depend on the module and that row
@@ -103,6 +107,12 @@ def make_semi_private(
     module or the loss is discontinuous or has a kink (a sign, a ReLU), such a bit can change a whole clipped gradient, and the true
     delta is then larger; deterministic algorithms and a fixed batch size do not help, as a row may be at another position.
     `fastpubpriv.train` with a `RowLoss` evaluates each row separately. Tuning arguments on private results is not covered.
+
+    See Also
+    --------
+    fastpubpriv.train : linear models, whose rows are evaluated one by one.
+    fastpubpriv.training.SemiDP : the same steps for a linear model.
+    fastpubpriv.privacy.noise_multiplier_for : the noise that a budget needs.
 
     Notes
     -----

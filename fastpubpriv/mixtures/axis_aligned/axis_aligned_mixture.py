@@ -296,27 +296,30 @@ def learn_axis_aligned_mixture(
     ----------
     {values}
         A row with a missing or infinite entry is ignored, but counts in n_priv.
-    n_components : int
-        Maximum number of components, 1 to 64. Fewer are returned if they explain the rows.
     budget : ApproxDP, ZCDP or PureDP
         Debited before `x_priv` is read. Without public rows it must be ApproxDP, unless `bounds` are finite in every column. With
         public rows, or within bounds, "cells" spends only the epsilon of one, unless its delta is so large that Gaussian noise is
         smaller.
-    accuracy : float in (0, 1), optional
-        Desired total variation. Required by method="list_decoding", and used by it alone.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         At least two public rows. If they have another distribution, only accuracy suffers.
     variance : float or (dim,), optional
         Common variance of all components, if it is publicly known. Then only weights and means are learned.
     covariance : (dim, dim), optional
         The same as a matrix; one of the two.
+    {bounds_of_means, matched_columns, person, keep, rows_per_person}
+
+    n_components : int
+        Maximum number of components, 1 to 64. Fewer are returned if they explain the rows.
+    accuracy : float in (0, 1), optional
+        Desired total variation. Required by method="list_decoding", and used by it alone.
     method : "auto", "cells", "sketch", "dp_em" or "list_decoding"
         "auto" is "cells" for one column, and for several "dp_em" with public rows and "sketch" without; see the notes.
     min_weight : float in (0, 1 / n_components], optional
         Minimum weight of the components that "sketch" finds in columns; default 0.1, or half of 1 / n_components if that is less.
     {failure_prob}
         It applies to `accuracy` and to the sizes of method="list_decoding".
-    {bounds_of_means, matched_columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
+
+    {ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -341,15 +344,28 @@ def learn_axis_aligned_mixture(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. "cells" with public rows: counts of cells that these rows
-    determine, all but a fiftieth of the budget (a twentieth of an epsilon). "cells" without, and "list_decoding", work on disjoint
-    blocks of rows, fixed by public numbers, so each stage has the whole (epsilon, delta). "sketch": two such blocks for the range;
-    on the other rows, noise on counts, second moments and sums of bounded statistics, whose costs add up to at most the
-    allowance. Within bounds and without a delta both have no blocks: looks at cells of all rows pay for the range by shares of the
-    budget, and what is left pays for the rest. "dp_em": public shares of the budget for searches, sums of clipped statistics and a
-    choice. Public: n_priv, dim, x_pub, all arguments. A fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of
-    the block of the choice) pays for the count of the fit; "cells" reads it off its cells, and near public rows spends that part
-    only where these cannot show it.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub,
+    all arguments. The exact costs add up to at most the budget on every path. Released:
+
+    - "cells" with public rows: one count of cells that these rows determine. Without: two stable histograms (one, if the
+      variance is known) and then this count, each on a disjoint block of rows that public numbers fix, with the whole (epsilon,
+      delta); within bounds and without a delta, counts of cells of all rows take the place of the blocks;
+    - "sketch": such blocks, or counts of cells, for the range; on the other rows counts, second moments of groups, and sums of
+      bounded statistics;
+    - "dp_em": public shares of the budget for the private search of `learn_separated_mixture`, for sums of clipped statistics
+      in each round, and for choices, or noisy scores, among starts and rounds;
+    - "list_decoding": stable histograms and one choice, on disjoint blocks of rows;
+    - always a count of the fit, for a fiftieth of the budget (of an epsilon, a twentieth; in "list_decoding", of the block of
+      the choice); "cells" reads the fit off its cells, and near public rows spends that part only where these cannot show it.
+
+    Proofs: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/stable_histogram.md`, `notes/sketch.md`,
+    `notes/statistic_sum.md`, `notes/soft_gram.md`, `notes/noisy_scores.md`, `notes/hypotheses.md`.
+
+    See Also
+    --------
+    learn_separated_mixture : components with correlations, several deviations apart.
+    stable_histogram : the shape of a column without the assumption of Gaussians.
+    fastpubpriv.mixtures.list_decoding.decode_axis_aligned : the short lists of "list_decoding" by themselves.
 
     Notes
     -----

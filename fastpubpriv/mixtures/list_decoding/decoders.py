@@ -251,15 +251,17 @@ def decode_variances(
     ----------
     {values}
         Rows of neighboring positions are paired; an odd last one is dropped.
-    {approx_budget, min_weight}
-    {mode}
+    {approx_budget, columns, person, keep, rows_per_person}
+
+    {min_weight, mode}
         "practical" lists bins with half the mass in the best bin of such a Gaussian, at most `max_scales` of them; "theory"
         returns an empty list if there are more than 12 / min_weight^2.
     max_scales : int
         With mode="practical", maximum length of the list of a column.
     {failure_prob}
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -272,7 +274,17 @@ def decode_variances(
 
     Privacy
     -------
-    Neighbors: replace one row, which replaces one pair. One release of dim dyadic histograms (StableHistogramEvent).
+    Protected: every private row, against replacement by any other. Rows are paired by position, so that one pair is replaced.
+    Public: n_priv, dim. Released: one stable histogram of powers of two for each column, all at once, for the whole (epsilon,
+    delta).
+
+    Proof: `notes/stable_histogram.md`.
+
+    See Also
+    --------
+    decode_means : the scale is known.
+    decode_gaussians : scales and means of one column.
+    decode_axis_aligned : both for every column of a table.
 
     Notes
     -----
@@ -341,13 +353,15 @@ def decode_means(
     {values}
     std : float or (dim,)
         A public scale for each column: at least the standard deviation of the Gaussians to be found, and less than twice that.
-    {approx_budget, min_weight}
-    {mode}
+    {approx_budget, columns, person, keep, rows_per_person}
+
+    {min_weight, mode}
         "practical" lists bins with half the mass in the best bin of such a Gaussian; "theory" returns an empty list if there are
         more than 12 / min_weight.
     {failure_prob}
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
+
+    {ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -360,7 +374,16 @@ def decode_means(
 
     Privacy
     -------
-    Neighbors: replace one row. One release of dim histograms with bins as wide as the scales (StableHistogramEvent).
+    Protected: every private row, against replacement by any other. Public: n_priv, dim, std. Released: one stable histogram for
+    each column, with bins as wide as its scale, all at once, for the whole (epsilon, delta).
+
+    Proof: `notes/stable_histogram.md`.
+
+    See Also
+    --------
+    decode_variances : the scale is not known.
+    decode_gaussians : scales and means of one column.
+    decode_axis_aligned : both for every column of a table.
 
     Notes
     -----
@@ -424,7 +447,9 @@ def decode_gaussians(
     ----------
     {values}
         One column only, so dim is 1. The first half of the rows gives scales, the second half means.
-    {approx_budget, min_weight, mode}
+    {approx_budget, columns, person, keep, rows_per_person}
+
+    {min_weight, mode}
         See `decode_variances`.
     max_scales : int
         With mode="practical", maximum number of scales.
@@ -434,7 +459,8 @@ def decode_gaussians(
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise of the paper's composition, half of
         the budget for scales and far less for each histogram of means. Its exact cost is lower; a BudgetError is raised if it could
         exceed the budget for the maximum number of scales.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
+
+    {ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -447,7 +473,17 @@ def decode_gaussians(
 
     Privacy
     -------
-    Neighbors: replace one row, which is in one of the halves. (epsilon, delta) for each half, hence in total.
+    Protected: every private row, against replacement by any other. Public: n_priv. Released: one stable histogram of scales
+    from the first half of the rows, and stable histograms of means, all at once, from the second. A row is in one of the
+    halves, so that each has the whole (epsilon, delta).
+
+    Proof: `notes/stable_histogram.md`.
+
+    See Also
+    --------
+    decode_axis_aligned : both for every column of a table.
+    decode_means : the scale is known.
+    fastpubpriv.learn_axis_aligned_mixture : a mixture, not a list.
 
     Notes
     -----
@@ -503,17 +539,20 @@ def decode_axis_aligned(
     ----------
     {x_priv}
         Without a covariance the first half of the rows gives scales, the second half means.
-    {approx_budget, min_weight}
+    {approx_budget}
     covariance : (dim, dim), optional
         Public covariance that all components share. Rows are multiplied by the inverse of its Cholesky factor, and only means are
         decoded, in those coordinates.
-    {mode}
+    {columns, person, keep, rows_per_person}
+
+    {min_weight, mode}
         See `decode_variances`.
     max_scales : int
         With mode="practical", maximum number of scales for each column.
     {failure_prob}
         With mode="theory", warn, from public numbers, if the theorem requires more rows.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress, max_memory}
+
+    {ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -527,8 +566,18 @@ def decode_axis_aligned(
 
     Privacy
     -------
-    Neighbors: replace one row, which is in one of the halves. One joint release for each half, so the noise grows with the square
-    root of the number of histograms, whereas the paper gives each column a share of the budget.
+    Protected: every private row, against replacement by any other. Public: n_priv, dim. Released: stable histograms of scales
+    of all columns, at once, from the first half of the rows, and stable histograms of means, at once, from the second. A row is
+    in one of the halves, so that each has the whole (epsilon, delta). The noise grows with the square root of the number of
+    histograms, whereas the paper gives each column a share of the budget.
+
+    Proof: `notes/stable_histogram.md`.
+
+    See Also
+    --------
+    decode_gaussians : one column, with the accounting of the paper.
+    fastpubpriv.learn_axis_aligned_mixture : a mixture, not lists.
+    fastpubpriv.select_hypothesis : the choice among members of a list.
 
     Notes
     -----

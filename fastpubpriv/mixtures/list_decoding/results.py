@@ -440,7 +440,7 @@ class AxisAlignedLists(_Lists):
         )
 
     def coarse(self, column: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return means, scales and noisy counts (c,) of the pairs of one column."""
+        """Means, scales and noisy counts (c,) of the pairs of one column."""
         means = self.means[column]
         counts = self.counts[column]
         if not means:
@@ -449,7 +449,7 @@ class AxisAlignedLists(_Lists):
         return np.concatenate(means), scales, np.concatenate(counts)
 
     def net(self, column: int, accuracy: float) -> FloatArray:
-        """Return the fine list of one column, (size, 2): means and standard deviations.
+        """Fine list of one column, (size, 2): means and standard deviations.
 
         If a coarse pair is right, a member has mean and standard deviation within accuracy * sigma, hence total variation at most
         accuracy (for accuracy up to 2/3). With a known covariance the steps of the means are 2 accuracy, and sigma is 1.
@@ -463,7 +463,7 @@ class AxisAlignedLists(_Lists):
         )
 
     def net_size(self, column: int, accuracy: float) -> int:
-        """Return the length of `net` without forming it."""
+        """Length of `net` without forming it."""
         known = self.factor is not None
         alpha = validation.positive("accuracy", accuracy) * (2.0 if known else 1.0)
         return sum(len(part) for part in self.means[column]) * gaussian_net_size(
@@ -471,6 +471,6 @@ class AxisAlignedLists(_Lists):
         )
 
     def list_size(self, accuracy: float) -> int:
-        """Return the exact length of the product of all columns' fine lists at accuracy / dim, so that products have `accuracy`."""
+        """Exact length of the product of all columns' fine lists at accuracy / dim, so that products have `accuracy`."""
         alpha = validation.positive("accuracy", accuracy)
         return math.prod(self.net_size(column, alpha / self.dim) for column in range(self.dim))

@@ -156,7 +156,7 @@ class Ball(Value):
         ]
 
     def contains(self, rows: Any) -> BoolArray:
-        """Return whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""
+        """Whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""
         points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
         if points.ndim != 2 or points.shape[1] != len(self.center):
             raise InputError(f"rows must have shape (n, {len(self.center)}), got {points.shape}")
@@ -239,7 +239,7 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
 def terrific_ball(
     x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None
 ) -> Ball | None:
-    """Find a ball of many public rows with a wide empty shell around it and many public rows beyond.
+    """Ball of many public rows with a wide empty shell around it and many public rows beyond, or None.
 
     Radii r = radius_max / 2^i are tried from the largest, and for each of them every public row as center, in order. The
     first (r, center) wins for which at least `min_count` rows lie within r, none between r and 11 r, and at least
@@ -269,6 +269,11 @@ def terrific_ball(
     Privacy
     -------
     Reads public data only.
+
+    See Also
+    --------
+    supercluster : a ball around the most isolated row, for two or three components.
+    learn_separated_mixture : the whole search, with private rows.
 
     Notes
     -----
@@ -330,7 +335,7 @@ def find_supercluster(
 
 @shared_docs
 def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FACTOR) -> Ball:
-    """Find a ball around the most isolated public row that cuts no component.
+    """Ball around the most isolated public row that cuts no component.
 
     Parameters
     ----------
@@ -356,6 +361,11 @@ def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FAC
     Privacy
     -------
     Reads public data only.
+
+    See Also
+    --------
+    terrific_ball : a ball with many rows on either side, in many columns.
+    learn_separated_mixture : the whole search, with private rows.
 
     Notes
     -----

@@ -119,7 +119,7 @@ class ClusterTree(Value):
         return RowTree(self.dim, self.splits, self.leaves if nodes is None else tuple(nodes))
 
     def only(self, node: int) -> RowTree:
-        """Return the routes to one node, for `only=` of a release."""
+        """Routes to one node, for `only=` of a release."""
         return self.routes((node,))
 
     def assign(self, rows: Any) -> IntArray:
@@ -132,7 +132,7 @@ class ClusterTree(Value):
         return reached
 
     def members(self, rows: Any, node: int) -> BoolArray:
-        """Return whether each of rows (n, dim) reaches a node of any depth, (n,); False for a row with a non-finite entry."""
+        """Whether each of rows (n, dim) reaches a node of any depth, (n,); False for a row with a non-finite entry."""
         inside: BoolArray = self._labels(rows, self.routes((node,))) == 0
         return inside
 
@@ -154,7 +154,7 @@ class ClusterTree(Value):
         return f"ClusterTree(dim={self.dim}, nodes={len(self.splits)}, leaves={len(self.leaves)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
+        """Tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
         nodes = []
         parents = [None, *parents_of(self.splits)[1:]]
         for index, split in enumerate(self.splits):

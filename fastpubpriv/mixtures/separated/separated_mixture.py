@@ -470,11 +470,16 @@ def learn_separated_mixture(
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same mixture, not all equal, at least n_components of them; some of each component. If they have
         another distribution, only accuracy suffers. Without them see the notes.
-    n_components : int
-        Maximum number of components, at most 64 without public rows. Fewer are returned if the rest cannot be distinguished.
     {budget}
         PureDP is possible with "soft_em", which then starts from public rows alone, and with "public_pca". Without public rows it
         must be ApproxDP, unless `bounds` are finite in every column.
+    {bounds_of_means, matched_columns}
+        In any units: in mode "practical", the coordinates of the search are chosen from public rows
+        (`diagnostics["scaling"]`).
+    {person, keep, rows_per_person}
+
+    n_components : int
+        Maximum number of components, at most 64 without public rows. Fewer are returned if the rest cannot be distinguished.
     min_weight : float in (0, 1 / n_components], optional
         Share of the rows in the smallest component; smaller groups are not split off. The default is half an equal share, and
         without public rows at most a tenth.
@@ -496,10 +501,8 @@ def learn_separated_mixture(
         The bounds are those derived from the public rows.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
-    {bounds_of_means, matched_columns}
-        In any units: in mode "practical", the coordinates of the search are chosen from public rows
-        (`diagnostics["scaling"]`).
-    {person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -517,16 +520,30 @@ def learn_separated_mixture(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. Private rows are never partitioned: each pass
-    routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
-    of that for one that enters or leaves, so a search of depth D costs D shares. Nothing is divided by a private size. In practical
-    mode public shares of the budget pay for searches (three tenths for one that finds components by itself), for rounds (joint Gram
-    matrices of all components, at the price of a single one), and for a choice by noisy scores among the starts of "soft_em". In
-    mode "theory" the leaves are released together, with exact integer sensitivities for a row that stays in its leaf and one that
-    moves; their counts are free. In both modes a fiftieth (of an epsilon, a twentieth) pays for the count of the fit. Without
-    public rows two disjoint blocks of rows, fixed by public numbers, pay for the range with the whole (epsilon, delta) each; on the
-    other rows, Gaussian noise on counts, Gram matrices and sums of bounded statistics, whose rhos add up to at most the allowance.
-    Within bounds and without a delta there are no blocks: looks at cells of all rows pay for the range by shares of the allowance.
+    Protected: every private row, against replacement by any other, whatever the public rows are. Public: n_priv, dim, x_pub,
+    all arguments. Private rows are never partitioned: each pass routes them down a tree of released values, and nothing is
+    divided by a private size. The exact costs add up to at most the budget on every path. Released:
+
+    - mode "practical": for the search, second moments within nodes of the tree and counts of their rows along a direction or by
+      distance, at most so many on a path as the tree was paid for (three tenths of the budget for a search that finds
+      components by itself); rounds of second moments of all components, at the price of those of a single one; for "soft_em"
+      noisy scores of the starts, or a choice among them, and of the rounds;
+    - mode "theory": the same search; then for all leaves at once counts, which cost nothing more, second moments and sums;
+    - without public rows: two stable histograms, on two disjoint blocks of rows that public numbers fix, each with the whole
+      (epsilon, delta); on the other rows counts of cells, second moments of groups, sums of bounded statistics and such rounds.
+      Within bounds and without a delta counts of cells of all rows take the place of the two blocks;
+    - always a count of the fit, for a fiftieth of the budget (of an epsilon, a twentieth).
+
+    Proofs: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md` (with the price of a tree),
+    `notes/soft_gram.md`, `notes/statistic_sum.md`, `notes/noisy_scores.md`, `notes/hypotheses.md`, `notes/sketch.md`,
+    `notes/code_counts.md`.
+
+    See Also
+    --------
+    learn_axis_aligned_mixture : components without correlations, which may be nearer to each other.
+    estimate_gaussian : one component.
+    select_hypothesis : the best of a list of mixtures that is known beforehand.
+    public_only : the fit of the public rows, to compare with.
 
     Notes
     -----
@@ -839,7 +856,7 @@ def _result_of_rounds(
 
 @shared_docs
 def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> MixtureResult:
-    """Fit a mixture to public rows alone: k-means along their principal directions, then a Gaussian for each cluster.
+    """Mixture fitted to public rows alone: k-means along their principal directions, then a Gaussian for each cluster.
 
     Parameters
     ----------
@@ -863,6 +880,11 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     Privacy
     -------
     Reads public data only.
+
+    See Also
+    --------
+    learn_separated_mixture : the same from private rows as well.
+    no_public_baseline : a private mixture without public rows, in a known ball.
 
     Notes
     -----
@@ -987,25 +1009,28 @@ def no_public_baseline(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> MixtureResult:
-    """Fit a mixture without public rows, in a ball that the caller names: what `learn_separated_mixture` is compared with.
+    """Mixture without public rows, in a ball that the caller names: what `learn_separated_mixture` is compared with.
 
     Parameters
     ----------
     {x_priv}
         A row with a missing or infinite entry belongs to no component but counts in n_priv.
-    n_components : int
-        Number of components.
     radius : float > 0
         Radius of a ball that holds the rows, in data units; must not depend on the private rows. Rows outside are clipped.
     budget : ZCDP or ApproxDP
         Spent entirely, and debited before `x_priv` is read.
     center : None, float or (dim,)
         Center of the ball, a public number or vector (zero by default).
+    {columns, person, keep, rows_per_person}
+
+    n_components : int
+        Number of components.
     {failure_prob}
         The bounds are constants of the learner.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
-    {columns, person, keep, rows_per_person, ledger, random_state, threads, progress}
+
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -1018,8 +1043,16 @@ def no_public_baseline(
 
     Privacy
     -------
-    Neighbors: replace one private row. A third of the budget each for principal directions within the ball, five
-    iterations of Lloyd's algorithm with joint noisy sums and counts of all clusters, and the Gaussians of the clusters.
+    Protected: every private row, against replacement by any other. Public: n_priv, dim, and all arguments. Released with
+    Gaussian noise, for a third of the budget each: one second moment within the ball; in each of five iterations of Lloyd's
+    algorithm counts and sums of all clusters; and counts, second moments and sums of the final clusters.
+
+    Proofs: `notes/gram.md`, `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
+
+    See Also
+    --------
+    learn_separated_mixture : needs no ball, with public rows or ApproxDP.
+    public_only : the other baseline, without private rows.
 
     Notes
     -----
