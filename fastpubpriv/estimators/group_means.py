@@ -8,7 +8,6 @@ Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
@@ -447,9 +446,7 @@ def mean_of_groups(
     return session.held_back(session.warned("estimate_mean", result), beyond)
 
 
-def predict_groups(
-    dim: int, n_pub: int, groups: int
-) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
+def predict_groups(dim: int, n_pub: int, groups: int) -> session.Predictor:
     """Return the predictor of the error of `estimate_mean` with `by=`, in within-group deviations, for groups of equal size."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

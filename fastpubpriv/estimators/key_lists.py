@@ -22,7 +22,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, column_of
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import Codes, column_codes
-from fastpubpriv.results.by_key import MISSING, OTHER, Part
+from fastpubpriv.results.by_key import FEW_STDS, MISSING, OTHER, Part
 from fastpubpriv.results.comparisons import name_of_interval, written
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.arrays import plain_text
@@ -45,6 +45,14 @@ from fastpubpriv.sources.tables import (
 from fastpubpriv.threads.guard import naming
 
 MOST_CELLS = 1_000_000
+
+
+def predicted_share(count_std: float, number: int) -> tuple[float, dict[str, float]]:
+    """Return the noise of a count as a share of so many rows or persons, and the least share that is told from none."""
+    return count_std / number, {
+        "count_std": count_std,
+        "smallest_share": FEW_STDS * count_std / number,
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

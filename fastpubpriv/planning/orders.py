@@ -287,7 +287,8 @@ def _concentrated_mixture(s: _Setting) -> Answer:
     if not easy:
         radius, cond = s.given("depends on ranges", mean_radius=s.radius, cond_max=s.cond)
         means = d * _log(d, k, _loglog(radius), 1 / s.alpha, 1 / b, rho)
-        scales = d**1.5 * math.sqrt(k * _log(cond)) * _log(d, k, _loglog(cond), rho, 1 / b)
+        scales = d**1.5 * math.sqrt(k * _log(cond))
+        scales *= _log(d, k, _loglog(cond), rho, 1 / b)
         places = math.sqrt(d * k * _log(radius, d, k, 1 / b))
         terms |= s.private(
             "d log(d k log(R) / (alpha beta rho))", means, "w_min alpha", w * s.alpha
