@@ -151,7 +151,7 @@ def predict_from_ball(
 ) -> session.Predictor:
     """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, radii.MAX_AUTO_STEPS * dim)
         settings: dict[str, Any] = {
             "mode": mode,

@@ -128,7 +128,7 @@ def predict(cells: int, limit: int) -> session.Predictor:
     plan = KeyPlan(cells, limit)
     changed = changed_cells(limit, cells)
 
-    def predicted(persons: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predicted(persons: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, cells + plan.side_cells)
         return predicted_share(spending.std("keys", changed, plan.share), persons)
 

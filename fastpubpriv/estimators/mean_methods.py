@@ -129,7 +129,7 @@ class CountSettings(MeanSettings):
 
 
 def _predict_counts(dim: int, n_pub: int, _: CountSettings) -> session.Predictor:
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, draws(dim))
         shares = divide(dim, n_priv, spending, n_pub=n_pub)
         root = math.sqrt(dim)

@@ -167,7 +167,7 @@ def predict(dim: int, n_pub: int, qs: list[float], groups: int) -> session.Predi
         """Standard deviation of the number, of so many independent ones, that are below a quantile."""
         return math.sqrt(count * q * (1.0 - q))
 
-    def predicted(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predicted(n_priv: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, groups * draws(dim, len(qs)))
         of_columns = spending.part(ALL_SHARE) if groups > 1 else spending
         left = spending.allowance - divide(dim, n_priv, of_columns, n_pub=n_pub).cells

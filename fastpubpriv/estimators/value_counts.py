@@ -124,7 +124,7 @@ def _count_known(
 def predict(cells: int) -> session.Predictor:
     """Return a `Predictor` of the noise of a count, as a share of the rows, with listed keys or bins."""
 
-    def predicted(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predicted(n_priv: int, budget: Budget) -> session.PredictedError:
         count_std = spending_of(budget, cells).std("count") * math.sqrt(1.0 - 1.0 / cells)
         return predicted_share(count_std, n_priv)
 

@@ -89,16 +89,15 @@ def predict(
 ) -> session.Predictor:
     """Return a `Predictor` of the root mean squared error in data units, with those of other weights."""
 
-    def predicted(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predicted(n_priv: int, budget: Budget) -> session.PredictedError:
         noise = spending_of(budget, dim).energy(dim, norm_bound)
         model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=noise)
         weight = checked_weight(row_weight, n_priv)
-        return model.error(weight), {
-            "private_weight": model.weight(weight),
-            "throw_away": model.error("throw_away"),
-            "gaussian": model.error("gaussian"),
-            "without_privacy": math.sqrt(variance / (n_priv + n_pub)),
-        }
+        details = {"private_weight": model.weight(weight)}
+        details["throw_away"] = model.error("throw_away")
+        details["gaussian"] = model.error("gaussian")
+        details["without_privacy"] = math.sqrt(variance / (n_priv + n_pub))
+        return model.error(weight), details
 
     return predicted
 

@@ -29,6 +29,7 @@ from fastpubpriv.gaussians.gaussian_options import Options
 from fastpubpriv.planning.tasks import Forecast, defaults_of
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
+from fastpubpriv.session import PredictedError
 
 
 @defaults_of(estimate_mean)
@@ -132,7 +133,7 @@ def plan_gaussian(
             f"plan('gaussian') has no prediction for method={method!r}; it has one for {', '.join(able)}"
         )
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> PredictedError:
         spending = spending_of(budget, chosen.draws(dim))
         covariance, details = errors(options, dim, n_pub, n_priv, spending)
         # Pinsker's inequality, with the Kullback-Leibler divergence of two close Gaussians.

@@ -27,6 +27,7 @@ from fastpubpriv.planning.tasks import Forecast, defaults_of
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import noise_of, spending_of
+from fastpubpriv.session import PredictedError
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 
@@ -57,7 +58,7 @@ def plan_axis_aligned_mixture(
             wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget, box=box
         )
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> PredictedError:
         # With too few rows for the blocks the error is infinite and no exception, so that `plan` can solve for rows.
         least = max(each.least_rows for each in axis_aligned.METHODS.values())
         chosen = chosen_for(max(n_priv, least), budget)
@@ -118,7 +119,7 @@ def plan_select_hypothesis(*, dim: int, candidates: int, failure_prob: float) ->
         maximum=selection.MOST_COMPARED if dim == 1 else MOST_DENSITIES,
     )
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> PredictedError:
         epsilon = selection.choice_epsilon(budget)
         slack = selection.slack_at(size, n_priv, epsilon, failure_prob)
         sampling = selection.slack_at(size, n_priv, math.inf, failure_prob)
@@ -212,7 +213,7 @@ def plan_separated_mixture(
             details["direction_noise"] = math.sqrt(2.0 * dim) * noise / rows
         return error, details
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> PredictedError:
         error, details = (from_public_rows if n_pub else from_private_rows)(n_priv, budget)
         of_component = max(1.0, n_priv * weight)
         details["mean_error"] = error.mean

@@ -15,53 +15,76 @@ GUESSED = (
     "every predicted error may be far too small"
 )
 WORKED_OUT = " <- worked out"
-# Meaning of each number.
+# Meaning of each number, by subject; first those of several tasks.
 MEANINGS = {
     "n_priv": "private rows",
+    EPSILON: "epsilon of the budget, for zCDP at delta = 1e-6",
+    "without_privacy": "error without privacy",
+    "public_rows_alone": "error of the public rows alone",
+    GUESS: "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
+}
+# Means.
+MEANINGS |= {
     "steps": "steps",
     "radius": "radius of the prior ball",
     "clip_radius": "clip radius of the last step",
     "noise_std": "noise per column",
     "private_weight": "weight of the private rows",
-    "without_privacy": "error without privacy",
-    "public_rows_alone": "error of the public rows alone",
+    "gaussian": "error of one Gaussian on all rows",
+    "mean_error": "error of the mean, in standard deviations",
+}
+# Counts and ranks.
+MEANINGS |= {
     "count_share": "share of the budget that counts",
     "count_std": "noise of a count, in rows",
     "noise_rows": "noise of the rank, in rows",
     "smallest_group": "rows from which a group has a mean",
     "smallest_share": "least share of the rows that a count shows",
-    "gaussian": "error of one Gaussian on all rows",
+}
+# Covariances.
+MEANINGS |= {
     "rounds": "rounds of the covariance",
     "unresolved": "rounds are too few (1: yes)",
-    "mean_error": "error of the mean, in standard deviations",
     "condition": "condition number allowed for",
     "mean_radius": "distance of the mean allowed for",
     "total_variation": "total variation",
-    "rows_of_cells": "rows that count cells",
-    "rows_of_rounds": "rows of the rounds",
+}
+# Separated mixtures.
+MEANINGS |= {
     "starts": "fits that the rounds start from",
     "last_share": "share of the budget for the last round",
     "search_depth": "cuts on the way to a group",
     "search_share": "share of the budget that finds the groups",
     "public_rows_worst_case": "public rows, in the worst case",
     "direction_noise": "noise on a group's directions",
+}
+# Axis-aligned mixtures, and choices among candidates.
+MEANINGS |= {
+    "rows_of_cells": "rows that count cells",
+    "rows_of_rounds": "rows of the rounds",
+    "distant_components_rows": "rows that components far apart need",
+    "candidates": "candidates that are chosen from",
+    "choice_rows": "rows that choose",
+    "seconds": "seconds on one core, roughly",
+}
+MEANINGS |= {
     "epsilon": "epsilon of the choice",
     "choice": "error of the choice",
     "comparisons": "comparisons",
     "closed_form_rows": "rows, by the looser closed form",
-    "candidates": "candidates that are chosen from",
-    "distant_components_rows": "rows that components far apart need",
-    "choice_rows": "rows that choose",
-    "seconds": "seconds on one core, roughly",
+}
+# The lists of paper C.
+MEANINGS |= {
     "list_decoding_accuracy": "the paper's proof, at accuracy",
     "list_decoding_log10_candidates": "its candidates, as a power of ten",
     "list_decoding_rows": "its rows",
     "list_decoding_scales": "its scales for a column",
     "list_decoding_means_per_scale": "its means for a scale",
     "list_decoding_weights": "its vectors of weights",
+}
+# Training.
+MEANINGS |= {
     "noise_multiplier": "noise of a step, over the bound on a row",
-    "is_a_guess": "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
-    EPSILON: "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",
     "worth_budget": "rho or epsilon from which private rows are worth it",
     "minimax_public": "order of the best rate, public rows alone",

@@ -17,7 +17,6 @@ MOST_AMOUNT = 2.0**9
 STRIDE = 16  # ratio of the ends of the first bracket of a search
 # other maxima: a larger epsilon of pure budgets is rejected for releases with many noise draws
 MOST_AMOUNTS: dict[type[Budget], float] = {PureDP: 32.0}
-CLOSE = 1.0 + 1e-9  # ratio of a budget that is solved for and the least one, at most
 
 
 def amounts_tried(budget: Budget) -> tuple[float, float]:
@@ -109,4 +108,4 @@ def budget_for(
         )
     if reaches(low):
         return make(low)
-    return make(halve(low, high, reaches, CLOSE))
+    return make(halve(low, high, reaches, 1.0 + 1e-9))

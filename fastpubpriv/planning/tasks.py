@@ -16,7 +16,7 @@ from fastpubpriv.estimators.person_sizes import MORE_SHARE
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import row_budget
-from fastpubpriv.session import Predictor
+from fastpubpriv.session import PredictedError, Predictor
 from fastpubpriv.sources.person_table import MOST_ROWS
 
 # Upper bound on all integer arguments: floats represent every integer up to it.
@@ -81,11 +81,21 @@ NUMBER_OF = {
     "bins": "cells",
     "hypotheses": "candidates",
 }
+
+
+Check = Callable[[Any], Any]
+
+
+def _number(name: str, least: int, most: int) -> Check:
+    """Return the check of a whole number."""
+    return partial(validation.integer, name, minimum=least, maximum=most)
+
+
 # Checks of arguments that have one meaning in all tasks; the others are checked as in the call.
-CHECKS: dict[str, Callable[[Any], Any]] = {
-    "dim": partial(validation.integer, "dim", minimum=1, maximum=MOST_COUNT),
-    "n_pub": partial(validation.integer, "n_pub", minimum=0, maximum=MOST_COUNT),
-    "groups": partial(validation.integer, "groups", minimum=1, maximum=10_000),
+CHECKS: dict[str, Check] = {
+    "dim": _number("dim", 1, MOST_COUNT),
+    "n_pub": _number("n_pub", 0, MOST_COUNT),
+    "groups": _number("groups", 1, 10_000),
     "failure_prob": failure_probability,
 }
 
@@ -157,7 +167,7 @@ def of_persons(task: str, forecast: Forecast, rows_per_person: Any) -> Forecast:
     def spent_on(budget: Budget) -> Budget:
         return row_budget(budget * (1 - MORE_SHARE), rows_each)
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> PredictedError:
         return forecast.predict(n_priv * rows_each, spent_on(budget))
 
     def gaussian(n_priv: int, budget: Budget) -> bool:

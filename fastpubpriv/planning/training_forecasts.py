@@ -29,7 +29,7 @@ from fastpubpriv.regression.problem import TrainingProblem, make_problem
 from fastpubpriv.regression.public_fits import Posterior
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.session import WORTH
+from fastpubpriv.session import WORTH, PredictedError
 from fastpubpriv.training.methods import (
     METHODS,
     NEWTON,
@@ -184,7 +184,7 @@ class _Call:
             problem = replace(gradients(), settings=record.settings())
         return Choice(method=record, problem=problem).prepared("plan", budget)
 
-    def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(self, n_priv: int, budget: Budget) -> PredictedError:
         """Return the predicted error of the method, and details of its plan."""
         choice = self._ask(self.method, n_priv, budget)
         noise = choice.method.noise(choice.problem, choice.plan, choice.account)
@@ -212,15 +212,14 @@ class _Call:
         def is_worth_budget(amount: float) -> bool:
             return self._worth(n_priv, type(budget)(amount, *delta))
 
-        return {
-            **details,
-            "is_a_guess": float(n_pub <= dim + 1),
-            "public_rows_alone": self.problem.posterior.excess,
-            "without_privacy": _excess_without_privacy(self.problem.posterior, n_priv),
-            "worth_rows": turning_point(n_priv, 1, MOST_ROWS, is_worth_rows),
-            "worth_budget": turning_point(float(amount), *amounts_tried(budget), is_worth_budget),
-            **minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=budget),
-        }
+        known = self.problem.posterior
+        lowest, highest = amounts_tried(budget)
+        details["is_a_guess"] = float(n_pub <= dim + 1)
+        details["public_rows_alone"] = known.excess
+        details["without_privacy"] = _excess_without_privacy(known, n_priv)
+        details["worth_rows"] = turning_point(n_priv, 1, MOST_ROWS, is_worth_rows)
+        details["worth_budget"] = turning_point(float(amount), lowest, highest, is_worth_budget)
+        return details | minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=budget)
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:
         """Whether private rows are worth their budget: "auto" reads them, or another method improves by the same factor."""
