@@ -81,23 +81,8 @@ NUMBER_OF = {
     "bins": "cells",
     "hypotheses": "candidates",
 }
-
-
-Check = Callable[[Any], Any]
-
-
-def _number(name: str, least: int, most: int) -> Check:
-    """Return the check of a whole number."""
-    return partial(validation.integer, name, minimum=least, maximum=most)
-
-
-# Checks of arguments that have one meaning in all tasks; the others are checked as in the call.
-CHECKS: dict[str, Check] = {
-    "dim": _number("dim", 1, MOST_COUNT),
-    "n_pub": _number("n_pub", 0, MOST_COUNT),
-    "groups": _number("groups", 1, 10_000),
-    "failure_prob": failure_probability,
-}
+# Least and most of the numbers that have one meaning in all tasks; the other arguments are checked as in the call.
+LIMITS = {"dim": (1, MOST_COUNT), "n_pub": (0, MOST_COUNT), "groups": (1, 10_000)}
 
 
 def defaults_of(
@@ -149,8 +134,13 @@ def forecast_of(task: str, given: Mapping[str, Any]) -> Forecast:
     for name, argument in allowed.items():
         if argument.default is argument.empty and given.get(name) is None:
             raise InputError(f"plan({task!r}) needs {name}=, {REQUIRED[name]}")
-    checked = {name: check(given[name]) for name, check in CHECKS.items() if name in given}
-    return TASKS[task](**{**given, **checked})
+    checked = dict(given)
+    for name, (least, most) in LIMITS.items():
+        if name in given:
+            checked[name] = validation.integer(name, given[name], minimum=least, maximum=most)
+    if "failure_prob" in given:
+        checked["failure_prob"] = failure_probability(given["failure_prob"])
+    return TASKS[task](**checked)
 
 
 def of_persons(task: str, forecast: Forecast, rows_per_person: Any) -> Forecast:
