@@ -138,8 +138,8 @@ def plan_gaussian(
         covariance, details = errors(options, dim, n_pub, n_priv, spending)
         # Pinsker's inequality, with the Kullback-Leibler divergence of two close Gaussians.
         distance = 0.5 * math.sqrt(0.5 * covariance**2 + details["mean_error"] ** 2)
-        details["total_variation"] = min(1.0, distance)
         details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
+        details["total_variation"] = min(1.0, distance)
         return math.inf if details.get("unresolved") else covariance, details
 
     return Forecast(

@@ -10,7 +10,6 @@ from typing import Any, get_args
 from fastpubpriv import validation
 from fastpubpriv._types import AxisMixtureMethod, MixtureMethod, Mode
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mixtures import mixture_tuning as tuning
@@ -181,12 +180,18 @@ def plan_separated_mixture(
         failure_prob=failure_prob,
     )
 
-    def from_private_rows(n_priv: int, budget: Any) -> tuple[Prediction, dict[str, float]]:
+    def sampling_error(n_priv: int) -> float:
+        return math.sqrt(dim * (dim + 1) / max(1.0, n_priv * weight))
+
+    def from_private_rows(n_priv: int, budget: Any) -> PredictedError:
         rows = max(n_priv, tuning.START_LEAST_ROWS)
         separated.check_without_public(shape, wanted, budget, rows, box)
-        return without_public.predict(n_priv, dim, k, weight, budget)
+        error, details = without_public.predict(n_priv, dim, k, weight, budget)
+        details["mean_error"] = error.mean
+        details["without_privacy"] = sampling_error(n_priv)
+        return error.covariance, details
 
-    def from_public_rows(n_priv: int, budget: Budget) -> tuple[Prediction, dict[str, float]]:
+    def from_public_rows(n_priv: int, budget: Budget) -> PredictedError:
         chosen = searches.choose_method(wanted, shape, noise_of(budget))
         depth = searches.tree_depth(chosen, shape)
         rows = n_priv * weight
@@ -205,23 +210,17 @@ def plan_separated_mixture(
             share = tuning.SEARCH_SHARE if depth else Fraction(0)
             of_leaves = spending.part(1 - share - count_share(spending))
             error = separated.lifted_errors(shape, rows, of_leaves)
-        details["search_share"] = float(share)
         if depth and not chosen.soft:
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.
             noise = spending.std("moment", dim, share / depth * chosen.directions_share)
             details["search_depth"] = float(depth)
             details["direction_noise"] = math.sqrt(2.0 * dim) * noise / rows
-        return error, details
-
-    def predict(n_priv: int, budget: Budget) -> PredictedError:
-        error, details = (from_public_rows if n_pub else from_private_rows)(n_priv, budget)
-        of_component = max(1.0, n_priv * weight)
-        details["mean_error"] = error.mean
-        details["without_privacy"] = math.sqrt(dim * (dim + 1) / of_component)
-        return error.covariance, details
+        first = {"mean_error": error.mean, "search_share": float(share)}
+        first["without_privacy"] = sampling_error(n_priv)
+        return error.covariance, first | details
 
     return Forecast(
-        predict=predict,
+        predict=from_public_rows if n_pub else from_private_rows,
         unit="relative Frobenius error of the smallest component's covariance",
         one_row=True,
     )
