@@ -69,12 +69,12 @@ PlanTask = Literal[
     "coinpress_mean",
     "weighted_mean",
     "gaussian",
-    "separated_mixture",
-    "axis_aligned_mixture",
-    "select_hypothesis",
     "quantiles",
     "counts",
     "count_persons",
+    "separated_mixture",
+    "axis_aligned_mixture",
+    "select_hypothesis",
     "train",
 ]
 TrainMethod = Literal[

@@ -26,6 +26,10 @@ from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import has_memory, max_threads
 
 Problem = ParamSpec("Problem")
+# A predicted error, and numbers that explain it, by name.
+PredictedError = tuple[float, dict[str, float]]
+# Predicts the error from the number of private rows and the budget.
+Predictor = Callable[[int, Budget], PredictedError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

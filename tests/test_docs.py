@@ -29,7 +29,7 @@ from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
 from fastpubpriv.distributions import tuning
 from fastpubpriv.estimators.mean_methods import METHODS
-from fastpubpriv.planning.solve import TASKS
+from fastpubpriv.planning import TASKS
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import open as formats
 

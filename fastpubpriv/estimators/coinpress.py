@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -29,7 +29,6 @@ from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Maps (n_priv, budget) to the predicted error of a method and its details.
-Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 
 FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private count
 
@@ -149,10 +148,10 @@ def mean_result(
 
 def predict_from_ball(
     dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int
-) -> Predictor:
+) -> session.Predictor:
     """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, radii.MAX_AUTO_STEPS * dim)
         settings: dict[str, Any] = {
             "mode": mode,
@@ -457,7 +456,7 @@ def mean_within_ball(run: session.Session, public: FloatArray, settings: Any) ->
         )
 
 
-def predict_from_public(dim: int, n_pub: int, settings: Any) -> Predictor:
+def predict_from_public(dim: int, n_pub: int, settings: Any) -> session.Predictor:
     """Return a `Predictor` of steps from the ball about `n_pub` rows."""
     radius = radii.gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
     return predict_from_ball(

@@ -23,6 +23,7 @@ from fastpubpriv.estimators.key_lists import (
     code_of,
     keys_of,
     lists_by_column,
+    predicted_share,
     rows_of_keys,
     sources_of,
 )
@@ -40,7 +41,7 @@ from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.mechanisms.person_keys import PersonKeys, changed_cells
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.spending import Spending
+from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import LEAST_STDS, MISSING, OTHER
 from fastpubpriv.results.person_counts import PersonCounts
@@ -125,6 +126,18 @@ class KeyPlan:
         if self.side_share:
             kind: Literal["count", "keys"] = "count" if self.limit is None else "keys"
             spending.part(self.side_share).grid(kind, self.side_cells, persons)
+
+
+def predict(cells: int, limit: int) -> session.Predictor:
+    """Return a `Predictor` of the noise of a count, as a share of the persons, of each of whom so many keys count."""
+    plan = KeyPlan(cells, limit)
+    changed = changed_cells(limit, cells)
+
+    def predicted(persons: int, budget: Budget) -> session.PredictedError:
+        spending = spending_of(budget, cells + plan.side_cells)
+        return predicted_share(spending.std("keys", changed, plan.share), persons)
+
+    return predicted
 
 
 def sizes_of_keys(cells: int) -> FloatArray:

@@ -8,7 +8,6 @@ Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
@@ -529,12 +528,10 @@ def _released(
     return session.held_back(session.warned("estimate_mean", result), beyond)
 
 
-def predict_groups(
-    dim: int, n_pub: int, groups: int
-) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
+def predict_groups(dim: int, n_pub: int, groups: int) -> session.Predictor:
     """Return the predictor of the error of `estimate_mean` with `by=`, in within-group deviations, for groups of equal size."""
 
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(n_priv: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, column_draws(dim) + 3 * groups * dim)
         cells = divide(dim, n_priv, spending.part(ALL_SHARE), n_pub=n_pub).cells
         left = spending.at((spending.allowance - cells) * (1 - CELL_SHARE))

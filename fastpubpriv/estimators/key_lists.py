@@ -22,8 +22,9 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, column_of
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import Codes, column_codes
-from fastpubpriv.results.by_key import MISSING, OTHER, Part
+from fastpubpriv.results.by_key import FEW_STDS, MISSING, OTHER, Part
 from fastpubpriv.rowwise.intervals import name_of_interval, written
+from fastpubpriv.session import PredictedError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.arrays import plain_text
 from fastpubpriv.sources.dates import Calendar, day_of_cell, is_month_or_year, unit_of_period
@@ -46,6 +47,14 @@ from fastpubpriv.sources.tables import (
 from fastpubpriv.threads.guard import naming
 
 MOST_CELLS = 1_000_000
+
+
+def predicted_share(count_std: float, number: int) -> PredictedError:
+    """Return the noise of a count as a share of so many rows or persons, and the least share that is told from none."""
+    return count_std / number, {
+        "count_std": count_std,
+        "smallest_share": FEW_STDS * count_std / number,
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

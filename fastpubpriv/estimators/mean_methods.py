@@ -16,12 +16,7 @@ from fastpubpriv._types import FloatArray, Missing, Mode, Objective, PublicOnly,
 from fastpubpriv.distributions.budget_split import divide, draws
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
-from fastpubpriv.estimators.coinpress import (
-    Predictor,
-    mean_within_ball,
-    most_steps,
-    predict_from_public,
-)
+from fastpubpriv.estimators.coinpress import mean_within_ball, most_steps, predict_from_public
 from fastpubpriv.estimators.column_means import mean_of_columns
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
@@ -133,8 +128,8 @@ class CountSettings(MeanSettings):
         )
 
 
-def _predict_counts(dim: int, n_pub: int, _: CountSettings) -> Predictor:
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+def _predict_counts(dim: int, n_pub: int, _: CountSettings) -> session.Predictor:
+    def predict(n_priv: int, budget: Budget) -> session.PredictedError:
         spending = spending_of(budget, draws(dim))
         shares = divide(dim, n_priv, spending, n_pub=n_pub)
         root = math.sqrt(dim)

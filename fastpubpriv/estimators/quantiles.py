@@ -42,6 +42,7 @@ from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.noise_quantiles import deviations
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.base import LEVEL
 from fastpubpriv.results.by_key import FEW_STDS
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
@@ -59,6 +60,11 @@ TOTAL_STDS = 2.0
 # Arrays of a number for each cell between edges that exist at once: exact counts of the pass, scaled to the noise grid, noise,
 # released; the edges and counts of earlier rounds are kept too.
 HELD_OF_EDGES = 6
+# What a prediction assumes of columns without atoms: cells of the last counts for each quantile, more cells in all, and rounds
+# between the first and the last edges.
+TYPICAL_CELLS = 10
+TYPICAL_ENDS = 3
+TYPICAL_ZOOMS = 1
 
 
 def draws(dim: int, k: int) -> int:
@@ -151,6 +157,34 @@ def shares_of_rows(q: Any) -> FloatArray:
     if np.any(np.diff(shares) <= 0.0):
         raise InputError("q must be ascending, each number once")
     return shares
+
+
+def predict(dim: int, n_pub: int, qs: list[float], groups: int) -> session.Predictor:
+    """Return a `Predictor` of the rank error, as a share of rows, of the least certain quantile; groups have equal sizes."""
+    cells = TYPICAL_CELLS * len(qs) + TYPICAL_ENDS
+
+    def rank_std(count: float, q: float) -> float:
+        """Standard deviation of the number, of so many independent ones, that are below a quantile."""
+        return math.sqrt(count * q * (1.0 - q))
+
+    def predicted(n_priv: int, budget: Budget) -> session.PredictedError:
+        spending = spending_of(budget, groups * draws(dim, len(qs)))
+        of_columns = spending.part(ALL_SHARE) if groups > 1 else spending
+        left = spending.allowance - divide(dim, n_priv, of_columns, n_pub=n_pub).cells
+        std = spending.at(left * (1 - (1 + TYPICAL_ZOOMS) * ZOOM)).std("counts", dim)
+        rows = n_priv / groups
+        sampling = [rank_std(rows, q) for q in qs]
+        # The total number of rows is known, so noise below and above a quantile partly cancels (a Brownian bridge).
+        noise = [std * rank_std(cells, q) for q in qs]
+        errors = list(map(math.hypot, sampling, noise))
+        worst = errors.index(max(errors))
+        return errors[worst] / rows, {
+            "count_std": std,
+            "noise_rows": noise[worst],
+            "without_privacy": sampling[worst] / rows,
+        }
+
+    return predicted
 
 
 @shared_docs

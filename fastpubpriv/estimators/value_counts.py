@@ -25,6 +25,7 @@ from fastpubpriv.estimators.key_lists import (
     keys_of,
     lists_by_column,
     of_columns,
+    predicted_share,
     rows_of_keys,
     sizes_of,
     sources_of,
@@ -44,6 +45,7 @@ from fastpubpriv.mechanisms.stable_histograms import (
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import LEAST_STDS, MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
@@ -118,6 +120,16 @@ def _count_known(
     spending.grid("count", cells, rows.n)  # raises before the debit if there is no noise grid
     with run.paid():
         return count_keys(run, [keys], spending.allowance, shown, "counts of keys")[0]
+
+
+def predict(cells: int) -> session.Predictor:
+    """Return a `Predictor` of the noise of a count, as a share of the rows, with listed keys or bins."""
+
+    def predicted(n_priv: int, budget: Budget) -> session.PredictedError:
+        count_std = spending_of(budget, cells).std("count") * math.sqrt(1.0 - 1.0 / cells)
+        return predicted_share(count_std, n_priv)
+
+    return predicted
 
 
 def count_keys(

@@ -21,6 +21,7 @@ from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, si
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, Released, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
@@ -77,6 +78,28 @@ class ErrorModel:
         if share < 1.0:
             error += (1.0 - share) ** 2 * self.public_error
         return error
+
+    def error(self, row_weight: RowWeight = "optimal") -> float:
+        """Return the root mean squared l2 error of the estimate if no row is clipped."""
+        return math.sqrt(self.mean_squared_error(row_weight))
+
+
+def predict(
+    dim: int, n_pub: int, norm_bound: float, variance: float, row_weight: Any
+) -> session.Predictor:
+    """Return a `Predictor` of the root mean squared error in data units, with those of other weights."""
+
+    def predicted(n_priv: int, budget: Budget) -> session.PredictedError:
+        noise = spending_of(budget, dim).energy(dim, norm_bound)
+        model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=noise)
+        weight = checked_weight(row_weight, n_priv)
+        details = {"private_weight": model.weight(weight)}
+        details["throw_away"] = model.error("throw_away")
+        details["gaussian"] = model.error("gaussian")
+        details["without_privacy"] = math.sqrt(variance / (n_priv + n_pub))
+        return model.error(weight), details
+
+    return predicted
 
 
 def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:

@@ -44,6 +44,14 @@ class GaussianMethod(session.Method[[int]]):
     begin: Callable[[GaussianMethod, Session, FloatArray, Options], GaussianCall] = preconditioned
     needs_public: bool = True
 
+    def one_row_argument(self, options: Options) -> str:
+        """The argument with which a call takes one row of each person, "" if it takes several."""
+        if self is not LADDER:
+            return f"method={self.name!r}"
+        if options.structure in ("mean", "diagonal"):
+            return f"structure={options.structure!r}"
+        return ""
+
     def opened(
         self, x_priv: Any, x_pub: Any, columns: Any, budget: Budget, options: Options
     ) -> tuple[Rows, FloatArray]:
@@ -54,14 +62,9 @@ class GaussianMethod(session.Method[[int]]):
                 "estimate_gaussian needs public rows: pass x_pub=, or use coinpress_covariance with a known scale"
             )
         session.require_squares("estimate_gaussian", rows.dim, 12)
-        if self is not LADDER:
-            session.refuse_padding(
-                rows, f"method={self.name!r}", "estimate_gaussian with method='ladder'"
-            )
-        if options.structure in ("mean", "diagonal"):
-            session.refuse_padding(
-                rows, f"structure={options.structure!r}", "estimate_gaussian with structure='full'"
-            )
+        if argument := self.one_row_argument(options):
+            other = "estimate_gaussian with method='ladder' and structure='full'"
+            session.refuse_padding(rows, argument, other)
         self.check(has_public=True, budget=budget, n_priv=rows.n)
         return rows, public
 

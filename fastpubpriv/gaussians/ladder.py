@@ -58,7 +58,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import Reason, first_of, ordered
-from fastpubpriv.session import Method, Session
+from fastpubpriv.session import Method, PredictedError, Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -584,7 +584,7 @@ def _advice(worth: EffectiveRows, n: int, spending: Spending, view: Forecasts, t
 
 def forecast(
     options: Options, dim: int, n_pub: int, n_priv: int, spending: Spending
-) -> tuple[float, dict[str, float]]:
+) -> PredictedError:
     """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
     view = forecast_structures(
         plain_worth(dim, n_pub), n_priv, spending, CountShares.of(n_priv, spending)

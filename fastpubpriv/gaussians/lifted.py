@@ -65,7 +65,7 @@ from fastpubpriv.mechanisms.sums import (
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Method, Session
+from fastpubpriv.session import Method, PredictedError, Session
 
 MEAN_SHARE = Fraction(1, 10)
 EARLY_SHARE = Fraction(2, 5)  # of what the mean leaves, for all rounds but the last
@@ -429,7 +429,7 @@ def forecast(
     spending: Spending,
     *,
     rule: Callable[..., GaussianPlan] = predict,
-) -> tuple[float, dict[str, float]]:
+) -> PredictedError:
     """Predict the errors with bounds that hold for the least favorable public rows."""
     failure = options.failure_prob
     gap = options.pub_priv_gap

@@ -89,12 +89,16 @@ _PRICES: dict[type[Budget], tuple[str, Callable[[float], float]]] = {
     ApproxDP: ("epsilon", float),
     PureDP: ("epsilon", float),
 }
+Terms = dict[str, float]
+# The theorem and its algorithm, the terms of the private rows, and the public rows.
+Answer = tuple[str, Terms, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
     """The arguments of a theorem, in the notation of the paper."""
 
+    theorem: str
     d: int
     alpha: float
     beta: float
@@ -111,22 +115,22 @@ class _Setting:
         return math.log(1.0 / self.beta)
 
     @property
-    def price(self) -> tuple[str, float]:
-        """Name and value of the privacy parameter that divides the private terms."""
-        name, value_of = _PRICES[self.budget.notion]
-        return name, value_of(float(self.budget.amounts[0]))
+    def price(self) -> float:
+        """Value of the privacy parameter that divides the private terms."""
+        _, value_of = _PRICES[self.budget.notion]
+        return value_of(float(self.budget.amounts[0]))
 
-    def range_of(self, theorem: str) -> float:
-        """Return the radius. Raise InputError if it is missing."""
-        return float(self.given(f"{theorem} depends on a range", mean_radius=self.radius)[0])
+    def private(self, numerator: str, value: float, names: str = "", divisor: float = 1.0) -> Terms:
+        """Return a term that is divided by the privacy parameter, and by a divisor of these names."""
+        price, _ = _PRICES[self.budget.notion]
+        below = f"({names} {price})" if names else price
+        return {f"{numerator} / {below}": value / (divisor * self.price)}
 
-    @staticmethod
-    def given(about: str, **arguments: Any) -> tuple[Any, ...]:
+    def given(self, about: str, **arguments: Any) -> tuple[Any, ...]:
         """Return the values of arguments that a theorem needs. Raise InputError if one is missing."""
         if None in arguments.values():
-            raise InputError(
-                f"theorem {about}: pass {' and '.join(f'{name}=' for name in arguments)}"
-            )
+            names = " and ".join(f"{name}=" for name in arguments)
+            raise InputError(f"theorem {self.theorem} {about}: pass {names}")
         return tuple(arguments.values())
 
 
@@ -140,173 +144,159 @@ def _loglog(value: float) -> float:
     return max(2.0, math.log(value))
 
 
-Answer = tuple[str, dict[str, float], float]
+# ---- Means with known covariance
+
+
+def _mean(s: _Setting, numerator: str, value: float) -> Terms:
+    """Terms of sampling, and of a private numerator that is divided by the accuracy."""
+    sampling = {"(d + log(1/beta)) / alpha^2": (s.d + s.tail) / s.alpha**2}
+    return sampling | s.private(numerator, value, "alpha", s.alpha)
 
 
 def _clipped_mean_in_range(s: _Setting) -> Answer:
-    """Terms for a mean with known covariance from a range, by clip and noise."""
-    name, price = s.price
-    reach = s.range_of("B.1")
+    """Terms for a mean from a range, by clip and noise."""
+    (reach,) = s.given("depends on a range", mean_radius=s.radius)
     wide = math.sqrt(s.d) * (reach + math.sqrt(s.d)) * s.tail
-    terms = _terms_of_sampling(s)
-    terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = wide / (s.alpha * price)
+    terms = _mean(s, "sqrt(d) (R + sqrt(d)) log(1/beta)", wide)
     return "Lemma B.1 (1), clip and noise, no public row", terms, 0.0
 
 
 def _clipped_mean(s: _Setting) -> Answer:
-    """Terms for a mean with known covariance from a public row, by clip and noise."""
-    name, price = s.price
-    terms = _terms_of_sampling(s)
-    terms[f"d log^1.5(1/beta) / (alpha {name})"] = s.d * s.tail**1.5 / (s.alpha * price)
+    """Terms for a mean from a public row, by clip and noise."""
+    terms = _mean(s, "d log^1.5(1/beta)", s.d * s.tail**1.5)
     return "Theorem B.2 (1), clip and noise", terms, 1.0
 
 
 def _chosen_mean_in_range(s: _Setting) -> Answer:
-    """Terms for a mean with known covariance from a range, by a choice from a cover."""
-    terms = _terms_of_chosen_mean(s, "d R", s.range_of("B.1"))
+    """Terms for a mean from a range, by a choice from a cover."""
+    (reach,) = s.given("depends on a range", mean_radius=s.radius)
+    most = s.d * _log(s.d, reach, 1.0 / s.alpha) + s.tail
+    terms = _mean(s, "(d log(d R / alpha) + log(1/beta))", most)
     return "Lemma B.1 (2), BKSW19, inefficient, no public row", terms, 0.0
 
 
 def _chosen_mean(s: _Setting) -> Answer:
-    """Terms for a mean with known covariance from a public row, by a choice from a cover."""
-    terms = _terms_of_chosen_mean(s, "d log(1/beta)", max(s.tail, 1.0))
+    """Terms for a mean from a public row, by a choice from a cover."""
+    most = s.d * _log(s.d, max(s.tail, 1.0), 1.0 / s.alpha) + s.tail
+    terms = _mean(s, "(d log(d log(1/beta) / alpha) + log(1/beta))", most)
     return "Theorem B.2 (2), BKSW19, inefficient", terms, 1.0
 
 
-def _terms_of_chosen_mean(s: _Setting, inside: str, reach: float) -> dict[str, float]:
-    name, price = s.price
-    most = s.d * _log(s.d, reach, 1.0 / s.alpha) + s.tail
-    terms = _terms_of_sampling(s)
-    terms[f"(d log({inside} / alpha) + log(1/beta)) / (alpha {name})"] = most / (s.alpha * price)
-    return terms
-
-
-def _terms_of_sampling(s: _Setting) -> dict[str, float]:
-    return {"(d + log(1/beta)) / alpha^2": (s.d + s.tail) / s.alpha**2}
-
-
 def _sum_of_squares_mean(s: _Setting) -> Answer:
-    d = s.d
-    a = s.alpha
-    tail = s.tail
-    name, price = s.price
-    terms = {
-        "(d + log(1/beta)) / alpha^2": (d + tail) / a**2,
-        f"(d + log(1/beta)) / (alpha^2 {name})": (d + tail) / (a * a * price),
-    }
+    """Terms for a mean by sums of squares, from a range or a public row."""
+    size = s.d + s.tail
+    terms = {"(d + log(1/beta)) / alpha^2": size / s.alpha**2}
+    terms |= s.private("(d + log(1/beta))", size, "alpha^2", s.alpha * s.alpha)
     if s.radius is None:
         return "Theorem B.2 (3), HKM22, 1 public row", terms, 1.0
     far = _log(s.radius)
-    terms[f"(d log R + min(d, log R) log(1/beta)) / {name}"] = (
-        d * far + min(d, far) * tail
-    ) / price
+    terms |= s.private("(d log R + min(d, log R) log(1/beta))", s.d * far + min(s.d, far) * s.tail)
     return "Lemma B.1 (3), HKM22, no public row", terms, 0.0
 
 
-def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
-    """Terms for a Gaussian from public rows within a gap, by preconditioning."""
-    d = s.d
-    a = s.alpha
-    b = s.beta
-    name, price = s.price
-    far = 1.0 / (1.0 - gamma)
-    rho = 1.0 / price**2
-    terms = _terms_of_covariance(s)
-    terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = (
-        d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
-    )
-    terms[f"d log(d / (alpha beta rho (1 - gamma))) / (alpha {name})"] = (
-        d * _log(d, 1 / a, 1 / b, rho, far) / (a * price)
-    )
-    terms[f"d^1.5 polylog(d / (beta rho (1 - gamma))) / {name}"] = (
-        d**1.5 * _log(d, 1 / b, rho, far) / price
-    )
-    return f"Theorem {label} (1), KLSU19", terms, d + 1.0
+# ---- Gaussians from d + 1 public rows, for theorem B.12 within a gap
 
 
-def _chosen_far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
-    """Terms for a Gaussian from public rows within a gap, by a choice from a cover."""
-    d = s.d
-    a = s.alpha
-    b = s.beta
-    name, price = s.price
-    far = 1.0 / (1.0 - gamma)
-    terms = _terms_of_covariance(s)
-    terms[f"d^2 log(d / (alpha beta (1 - gamma))) / (alpha {name})"] = (
-        d * d * _log(d, 1 / a, 1 / b, far) / (a * price)
-    )
-    return f"Theorem {label} (2), BKSW19, inefficient", terms, d + 1.0
+def _gap_factor(s: _Setting) -> float:
+    """1 / (1 - gamma); theorem B.5 has no gap."""
+    return 1.0 / (1.0 - s.gamma) if s.theorem == "B.12" else 1.0
 
 
-def _terms_of_covariance(s: _Setting) -> dict[str, float]:
+def _sampling_of_covariance(s: _Setting) -> Terms:
     return {"(d^2 + log(1/beta)) / alpha^2": (s.d * s.d + s.tail) / s.alpha**2}
 
 
-def _weights(s: _Setting, theorem: str) -> tuple[int, float]:
+def _preconditioned_gaussian(s: _Setting) -> Answer:
+    """Terms for a Gaussian by preconditioning."""
+    d = s.d
+    far = _gap_factor(s)
+    rho = 1.0 / s.price**2
+    accurate = (d, 1 / s.alpha, 1 / s.beta, rho)
+    terms = _sampling_of_covariance(s)
+    terms |= s.private(
+        "d^2 polylog(d / (alpha beta rho))", d * d * _log(*accurate), "alpha", s.alpha
+    )
+    terms |= s.private(
+        "d log(d / (alpha beta rho (1 - gamma)))", d * _log(*accurate, far), "alpha", s.alpha
+    )
+    rough = _log(d, 1 / s.beta, rho, far)
+    terms |= s.private("d^1.5 polylog(d / (beta rho (1 - gamma)))", d**1.5 * rough)
+    return f"Theorem {s.theorem} (1), KLSU19", terms, d + 1.0
+
+
+def _chosen_gaussian(s: _Setting) -> Answer:
+    """Terms for a Gaussian by a choice from a cover."""
+    d = s.d
+    most = d * d * _log(d, 1 / s.alpha, 1 / s.beta, _gap_factor(s))
+    terms = _sampling_of_covariance(s)
+    terms |= s.private("d^2 log(d / (alpha beta (1 - gamma)))", most, "alpha", s.alpha)
+    return f"Theorem {s.theorem} (2), BKSW19, inefficient", terms, d + 1.0
+
+
+# ---- Mixtures, for theorems C.28 and C.29 with public rows in proportion to the dimension
+
+
+def _weights(s: _Setting) -> tuple[int, float]:
     """Return the number of components and the least weight. Raise InputError unless both are given and agree."""
-    k, w = s.given(f"{theorem} is about mixtures", n_components=s.k, min_weight=s.w_min)
+    k, w = s.given("is about mixtures", n_components=s.k, min_weight=s.w_min)
     if w * k > 1.0:
         raise InputError(f"min_weight must be at most 1 / n_components = {1 / k:.3g}, got {w:g}")
     return k, w
 
 
-def _terms_of_mixture(s: _Setting, k: int, w: float) -> dict[str, float]:
-    d = s.d
+def _mixture(s: _Setting, numerator: str, value: float) -> Terms:
+    """Terms of sampling, and of a private numerator that is divided by the least weight and the accuracy."""
+    k, w = _weights(s)
     key = "d^2 log(k / beta) / (w_min alpha^2)"
-    return {key: d * d * _log(k, 1 / s.beta) / (w * s.alpha**2)}
+    sampling = {key: s.d * s.d * _log(k, 1 / s.beta) / (w * s.alpha**2)}
+    return sampling | s.private(numerator, value, "w_min alpha", w * s.alpha)
 
 
-def _public_rows(s: _Setting, k: int, w: float, *, easy: bool) -> float:
-    return (s.d if easy else 1.0) * _log(k, 1 / s.beta) / w
+def _mixture_answer(s: _Setting, terms: Terms, *, easy: bool) -> Answer:
+    k, w = _weights(s)
+    return f"Theorem {s.theorem}", terms, (s.d if easy else 1.0) * _log(k, 1 / s.beta) / w
 
 
-def _approx_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
-    """Terms for a mixture with a delta; `easy` with public rows in proportion to the dimension."""
+def _approx_mixture(s: _Setting) -> Answer:
+    """Terms for a mixture with a delta."""
     d = s.d
-    a = s.alpha
-    b = s.beta
-    name, price = s.price
-    k, w = _weights(s, theorem)
-    terms = _terms_of_mixture(s, k, w)
+    k, _ = _weights(s)
     _, delta = s.budget.amounts
     tail = _log(k, 1.0 / float(delta))
-    poly = _log(d, k / b, 1 / a, math.sqrt(k) / price, tail)
-    terms[f"(d^2 log(k / delta) + d log^1.5(k / delta)) polylog / (w_min alpha {name})"] = (
-        (d * d * tail + d * tail**1.5) * poly / (w * a * price)
+    poly = _log(d, k / s.beta, 1 / s.alpha, math.sqrt(k) / s.price, tail)
+    terms = _mixture(
+        s,
+        "(d^2 log(k / delta) + d log^1.5(k / delta)) polylog",
+        (d * d * tail + d * tail**1.5) * poly,
     )
+    easy = s.theorem == "C.28"
     if not easy:
-        terms[f"d^1.5 k^2.5 log(k / delta) / {name}"] = d**1.5 * k**2.5 * tail / price
-    return f"Theorem {theorem}", terms, _public_rows(s, k, w, easy=easy)
+        terms |= s.private("d^1.5 k^2.5 log(k / delta)", d**1.5 * k**2.5 * tail)
+    return _mixture_answer(s, terms, easy=easy)
 
 
-def _concentrated_mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
-    """Terms for a mixture without a delta; `easy` with public rows in proportion to the dimension."""
+def _concentrated_mixture(s: _Setting) -> Answer:
+    """Terms for a mixture without a delta."""
     d = s.d
-    a = s.alpha
     b = s.beta
-    name, price = s.price
-    k, w = _weights(s, theorem)
-    terms = _terms_of_mixture(s, k, w)
-    rho = 1.0 / price**2
-    poly = _log(d, k, 1 / a, 1 / b, rho)
-    terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = (
-        d * d * poly / (w * a * price)
-    )
+    k, w = _weights(s)
+    rho = 1.0 / s.price**2
+    poly = _log(d, k, 1 / s.alpha, 1 / b, rho)
+    terms = _mixture(s, "d^2 polylog(d k / (alpha beta rho))", d * d * poly)
+    easy = s.theorem == "C.29"
     if not easy:
-        radius, cond = s.given(
-            f"{theorem} depends on ranges", mean_radius=s.radius, cond_max=s.cond
+        radius, cond = s.given("depends on ranges", mean_radius=s.radius, cond_max=s.cond)
+        means = d * _log(d, k, _loglog(radius), 1 / s.alpha, 1 / b, rho)
+        scales = d**1.5 * math.sqrt(k * _log(cond))
+        scales *= _log(d, k, _loglog(cond), rho, 1 / b)
+        places = math.sqrt(d * k * _log(radius, d, k, 1 / b))
+        terms |= s.private(
+            "d log(d k log(R) / (alpha beta rho))", means, "w_min alpha", w * s.alpha
         )
-        terms[f"d log(d k log(R) / (alpha beta rho)) / (w_min alpha {name})"] = (
-            d * _log(d, k, _loglog(radius), 1 / a, 1 / b, rho) / (w * a * price)
-        )
-        terms[f"d^1.5 sqrt(k log(K)) polylog(d k log(K) / (rho beta)) / {name}"] = (
-            d**1.5 * math.sqrt(k * _log(cond)) * _log(d, k, _loglog(cond), rho, 1 / b) / price
-        )
-        terms[f"sqrt(d k log(R d k / beta)) / {name}"] = (
-            math.sqrt(d * k * _log(radius, d, k, 1 / b)) / price
-        )
-        terms[f"d^1.5 k^2.5 / {name}"] = d**1.5 * k**2.5 / price
-    return f"Theorem {theorem}", terms, _public_rows(s, k, w, easy=easy)
+        terms |= s.private("d^1.5 sqrt(k log(K)) polylog(d k log(K) / (rho beta))", scales)
+        terms |= s.private("sqrt(d k log(R d k / beta))", places)
+        terms |= s.private("d^1.5 k^2.5", d**1.5 * k**2.5)
+    return _mixture_answer(s, terms, easy=easy)
 
 
 # The terms of each theorem, for each notion of privacy that it is about.
@@ -314,19 +304,18 @@ THEOREMS: dict[str, dict[type[Budget], Callable[[_Setting], Answer]]] = {
     "B.1": {ZCDP: _clipped_mean_in_range, PureDP: _chosen_mean_in_range},
     "B.2": {ZCDP: _clipped_mean, PureDP: _chosen_mean},
     "HKM22": {PureDP: _sum_of_squares_mean},
-    "B.5": {
-        ZCDP: lambda s: _far_gaussian(s, 0.0, "B.5"),
-        PureDP: lambda s: _chosen_far_gaussian(s, 0.0, "B.5"),
-    },
-    "B.12": {
-        ZCDP: lambda s: _far_gaussian(s, s.gamma, "B.12"),
-        PureDP: lambda s: _chosen_far_gaussian(s, s.gamma, "B.12"),
-    },
-    "C.23": {ApproxDP: lambda s: _approx_mixture(s, "C.23", easy=False)},
-    "C.24": {ZCDP: lambda s: _concentrated_mixture(s, "C.24", easy=False)},
-    "C.28": {ApproxDP: lambda s: _approx_mixture(s, "C.28", easy=True)},
-    "C.29": {ZCDP: lambda s: _concentrated_mixture(s, "C.29", easy=True)},
+    "B.5": {ZCDP: _preconditioned_gaussian, PureDP: _chosen_gaussian},
+    "B.12": {ZCDP: _preconditioned_gaussian, PureDP: _chosen_gaussian},
+    "C.23": {ApproxDP: _approx_mixture},
+    "C.24": {ZCDP: _concentrated_mixture},
+    "C.28": {ApproxDP: _approx_mixture},
+    "C.29": {ZCDP: _concentrated_mixture},
 }
+
+
+def _optional(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> Any:
+    """Return a checked argument, or None if it is not given."""
+    return None if value is None else check(name, value, **limits)
 
 
 @shared_docs
@@ -414,17 +403,16 @@ def order_bounds(
         )
     factor = validation.positive("constant", constant)
     setting = _Setting(
+        theorem=theorem,
         d=validation.integer("dim", dim, minimum=1),
         alpha=validation.probability("accuracy", accuracy),
         beta=failure_probability(failure_prob),
         budget=budget,
         gamma=validation.fraction("pub_priv_gap", pub_priv_gap),
-        radius=None if mean_radius is None else validation.positive("mean_radius", mean_radius),
-        cond=None if cond_max is None else validation.positive("cond_max", cond_max),
-        k=None
-        if n_components is None
-        else validation.integer("n_components", n_components, minimum=1),
-        w_min=None if min_weight is None else validation.positive("min_weight", min_weight),
+        radius=_optional(validation.positive, "mean_radius", mean_radius),
+        cond=_optional(validation.positive, "cond_max", cond_max),
+        k=_optional(validation.integer, "n_components", n_components, minimum=1),
+        w_min=_optional(validation.positive, "min_weight", min_weight),
     )
     name, terms, n_pub = terms_of(setting)
     return OrderBounds(

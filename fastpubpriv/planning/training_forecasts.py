@@ -21,14 +21,15 @@ from fastpubpriv.gradient.gradient_problem import (
     public_fit,
 )
 from fastpubpriv.gradient.single_releases import EXPONENTIAL
-from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
+from fastpubpriv.planning.search import MOST_ROWS, amounts_tried, turning_point
+from fastpubpriv.planning.tasks import Forecast, defaults_of
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.regression.inputs import DataSpec
 from fastpubpriv.regression.problem import TrainingProblem, make_problem
 from fastpubpriv.regression.public_fits import Posterior
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.rowwise.losses import LOSSES
-from fastpubpriv.session import WORTH
+from fastpubpriv.session import WORTH, PredictedError
 from fastpubpriv.training.methods import (
     METHODS,
     NEWTON,
@@ -37,6 +38,7 @@ from fastpubpriv.training.methods import (
     choose,
     with_gradient_methods,
 )
+from fastpubpriv.training.train import train
 
 # The order of the squared error that privacy adds to a sum of unit rows, from their dimension and the amounts of a budget.
 COST_OF_PRIVACY: dict[type[Budget], Callable[..., float]] = {
@@ -71,15 +73,19 @@ UNITS = {
 }
 _MOST_CELLS = 2**24  # maximum number of cells of the synthetic public rows
 _LOGISTIC_VARIANCE = math.pi**2 / 3.0
+LEAST_RANGE = (
+    1e-9  # range of labels up to which they are all equal, as those of two or three rows may be
+)
 
 
+@defaults_of(train)
 def plan_train(
     *,
     dim: int,
     n_pub: int = 0,
     n_labeled: int | None = None,
     loss: StepwiseLoss = "squared",
-    method: TrainMethod = "auto",
+    method: TrainMethod,
     r_squared: float = 0.5,
     mean_weight: float | None = None,
 ) -> Forecast:
@@ -94,32 +100,41 @@ def plan_train(
         )
     loss = validation.choice("loss", loss, get_args(StepwiseLoss))
     method = METHODS.choose(method)
-    explained = validation.fraction("r_squared", r_squared)
-    weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
-    if weight is not None and weight > 1.0:
-        raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
-    table = typical_rows(loss, dim, n_pub, explained)
-    labels = table[:, -1]
+    stated = DataSpec()
+    if mean_weight is not None:
+        stated = _stated_weights(mean_weight, method, n_pub)
+    labeled = n_pub
     if n_labeled is not None:
-        labels = labels[: validation.integer("n_labeled", n_labeled, minimum=0, maximum=n_pub)]
-        table[len(labels) :, -1] = np.nan
-    stated = DataSpec(classes=(0.0, 1.0))
-    if not LOSSES[loss].classes:
-        # The labels of two or three rows may all be equal.
-        alike = len(labels) > 0 and float(np.ptp(labels)) <= 1e-9
-        stated = DataSpec(y_scale=1.0 if alike else None)
-    if weight is not None:
-        stated = replace(stated, weights_pub=np.full(n_pub, weight), weight_cap=1.0)
-    names = [f"x{j}" for j in range(dim)]
-    given: Any = {
+        labeled = validation.integer("n_labeled", n_labeled, minimum=0, maximum=n_pub)
+    table = typical_rows(loss, dim, n_pub, validation.fraction("r_squared", r_squared))
+    labels = table[:labeled, -1]
+    table[labeled:, -1] = np.nan
+    if LOSSES[loss].classes:
+        stated = replace(stated, classes=(0.0, 1.0))
+    elif labeled and float(np.ptp(labels)) <= LEAST_RANGE:
+        stated = replace(stated, y_scale=1.0)
+    given: dict[str, Any] = {
         "loss": LOSSES[loss],
         "table": table,
-        "names": names,
+        "names": [f"x{j}" for j in range(dim)],
         "n_priv": 1,
         "stated": stated,
     }
     case = _Call(method=method, shape=(n_pub, dim), problem=make_problem(**given)[0], given=given)
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
+
+
+def _stated_weights(mean_weight: Any, method: str, n_pub: int) -> DataSpec:
+    """Return what is stated of rows with a mean weight, in units of their cap. Raise InputError for methods without weights."""
+    weight = validation.positive("mean_weight", mean_weight)
+    if weight > 1.0:
+        raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
+    if METHODS.get(method, NEWTON).settings is not None:
+        able = [repr(name) for name, each in METHODS.items() if each.settings is None]
+        raise InputError(
+            f"mean_weight= goes with method={' or '.join(able)}, got {method!r}: leave one of them out"
+        )
+    return DataSpec(weights_pub=np.full(n_pub, weight), weight_cap=1.0)
 
 
 def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:
@@ -156,33 +171,28 @@ class _Call:
 
     def _ask(self, name: str, n_priv: int, budget: Budget) -> Choice:
         """Return the method of a name, or that "auto" chooses, with its plan and the account that would pay."""
-        newton = Choice(method=NEWTON, problem=replace(self.problem, n_priv=n_priv))
-        if name != "auto":
-            record = METHODS[name]
-            problem: Any = newton.problem
-            if record.settings is not None:
-                problem = replace(self.gradients, n_priv=n_priv, settings=record.settings())
-            return Choice(method=record, problem=problem).prepared("plan", budget)
+        problem: Any = replace(self.problem, n_priv=n_priv)
 
         def gradients() -> GradientProblem:
             return replace(self.gradients, n_priv=n_priv)
 
-        choices = with_gradient_methods(newton, gradients)
-        return choose(choices, "plan", budget)
+        if name == "auto":
+            choices = with_gradient_methods(Choice(method=NEWTON, problem=problem), gradients)
+            return choose(choices, "plan", budget)
+        record = METHODS[name]
+        if record.settings is not None:
+            problem = replace(gradients(), settings=record.settings())
+        return Choice(method=record, problem=problem).prepared("plan", budget)
 
-    def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    def predict(self, n_priv: int, budget: Budget) -> PredictedError:
         """Return the predicted error of the method, and details of its plan."""
         choice = self._ask(self.method, n_priv, budget)
-        details = {
-            "steps": float(choice.plan.steps),
-            "noise_multiplier": choice.method.noise(choice.problem, choice.plan, choice.account),
-        }
+        noise = choice.method.noise(choice.problem, choice.plan, choice.account)
+        details = {"steps": float(choice.plan.steps), "noise_multiplier": noise}
         if self.method == "auto":
-            details |= {
-                f"takes_{each.name}": float(choice.method is each)
-                for each in METHODS.values()
-                if each is not EXPONENTIAL
-            }
+            for name, record in METHODS.items():
+                if record is not EXPONENTIAL:
+                    details[f"takes_{name}"] = float(choice.method is record)
         return _excess(choice.plan), details
 
     def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
@@ -194,29 +204,22 @@ class _Call:
                 details[name] = _excess(self._ask(name, n_priv, budget).plan)
         details.pop(PUBLIC_ONLY.name, None)
         amount, *delta = budget.amounts
-        known = self.problem.posterior
         n_pub, dim = self.shape
-        if isinstance(known, Posterior):
-            all_rows = known.part * float(
-                np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance)))
-            )
-        else:
-            all_rows = float(
-                np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature))
-            )
-        return {
-            **details,
-            "is_a_guess": float(n_pub <= dim + 1),
-            "public_rows_alone": known.excess,
-            "without_privacy": all_rows,
-            "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
-            "worth_budget": turning_point(
-                float(amount),
-                *amounts_tried(budget),
-                lambda each: self._worth(n_priv, type(budget)(each, *delta)),
-            ),
-            **minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=budget),
-        }
+
+        def is_worth_rows(rows: int) -> bool:
+            return self._worth(rows, budget)
+
+        def is_worth_budget(amount: float) -> bool:
+            return self._worth(n_priv, type(budget)(amount, *delta))
+
+        known = self.problem.posterior
+        lowest, highest = amounts_tried(budget)
+        details["is_a_guess"] = float(n_pub <= dim + 1)
+        details["public_rows_alone"] = known.excess
+        details["without_privacy"] = _excess_without_privacy(known, n_priv)
+        details["worth_rows"] = turning_point(n_priv, 1, MOST_ROWS, is_worth_rows)
+        details["worth_budget"] = turning_point(float(amount), lowest, highest, is_worth_budget)
+        return details | minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=budget)
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:
         """Whether private rows are worth their budget: "auto" reads them, or another method improves by the same factor."""
@@ -227,6 +230,16 @@ class _Call:
         if self.method == "auto":
             return choice.method is not PUBLIC_ONLY
         return bool(_excess(choice.plan) < WORTH * self.problem.posterior.excess)
+
+
+def _excess_without_privacy(known: Any, n_priv: int) -> float:
+    """Return the excess of the loss that public rows and so many private rows have without noise, from the law of public rows."""
+    precision = 1.0 / known.variance
+    if isinstance(known, Posterior):
+        variance = 1.0 / (precision + n_priv * (1.0 / known.row_variance))
+        return float(known.part * float(np.sum(variance)))
+    curvature = known.curvature
+    return float(np.sum(0.5 * curvature / (precision + n_priv * curvature)))
 
 
 def _excess(plan: Any) -> float:

@@ -33,6 +33,7 @@ from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.concerns import (
     Concerns,
+    is_drift,
     is_exact_fit,
     is_hidden,
     is_narrower,
@@ -134,7 +135,7 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     dim = problem.dim
     if problem.loss.classes and known.drawn is not None:  # the start may be far
         return 2 * tuning.MOST_STEPS
-    few = len(known.labels) < max(tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC)
+    few = len(known.labels) < max(tuning.MANY * dim, 2 * SOME_PUBLIC)
     if few or relative_noise(dim, problem.counted, noise) >= tuning.QUIET:
         return tuning.MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
@@ -930,7 +931,7 @@ class ExactStep:
         # Along a whitened direction the average curvature is one: unseen ones are not rare if that is hidden by noise.
         if self.curvature.raised < 1.0:
             few |= rests
-        if self.m < tuning.FEW_POOLED * self.radial.dim:
+        if self.m < tuning.MANY * self.radial.dim:
             # Neither public nor private rows resolve these directions, which matters if the loss may be far from its least.
             unseen = len(self.curvature.flattest)
             few |= is_hidden(unseen, self.radial.dim, excess.predicted, excess.alternative)
@@ -974,8 +975,7 @@ class ExactStep:
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
-        by_chance = special.fdtri(self._rank, self._freedom, 1.0 - tuning.BY_CHANCE)
-        return disagreement > max(tuning.MOST_DRIFT, float(by_chance))
+        return is_drift(disagreement, self._rank, self._freedom)
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""

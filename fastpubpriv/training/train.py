@@ -54,7 +54,7 @@ from fastpubpriv.results.models import (
     DescentResult,
     TrainingResult,
 )
-from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
@@ -113,9 +113,11 @@ def train(
         tenth of the least, or if there are fewer than two public rows for each coefficient, and public rows only if nothing is
         predicted to gain a tenth over them. A method that cannot run is left out: all but "newton" with weights of rows, and
         "newton" for softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these.
-        Gradient methods have no intervals: pass "newton" where these are needed. Noisy gradient descent: "semi_dp", "dp_sgd"
-        and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
-        "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
+        Gradient methods have no intervals: pass "newton" where these are needed. Their `reasons` say where released gradients show
+        a fit that is no better than a constant, or public rows of another population. Noisy gradient descent: "semi_dp",
+        "dp_sgd" and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a
+        weighted loss: "output_perturbation". These also as values with settings, such as
+        `fastpubpriv.training.SemiDP(...)`.
     {tails}
 
     {ledger, random_state, threads, progress, kept_memory}
@@ -572,7 +574,17 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
         return Concerns(few_public_rows=True).first(parts)
     if fitted.ends is not None:
         return fitted.ends.reasons
-    return concerns_of_columns(problem).first(parts)
+    concerns = concerns_of_columns(problem)
+    m = len(problem.posterior.labels)
+    # Steps alone stay near a public fit of classes that does not know its curvature.
+    is_unsteady = problem.loss.classes and m < tuning.MANY * problem.dim
+    concerns = replace(
+        concerns,
+        fallback=fitted.is_cut,
+        shifted=fitted.is_shifted,
+        few_rows=concerns.few_rows | is_unsteady,
+    )
+    return concerns.first(parts)
 
 
 def _of_estimated(reasons: PartReasons, is_fixed: BoolArray) -> PartReasons:
@@ -623,7 +635,7 @@ def _descent_result(
         interval_center=center,
         tail_below=below,
         tail_above=above,
-        reasons=() if no_worse else (Reason.WIDE,),
+        reasons=ordered((*descended.reasons, *(() if no_worse else (Reason.WIDE,)))),
         part_reasons=reasons,
         public_coefficients=public,
         public_intercept=alone,

@@ -40,8 +40,8 @@ from fastpubpriv.planning import (
     mixture_forecasts,
     order_bounds,
 )
-from fastpubpriv.planning.forecasts import turning_point
 from fastpubpriv.planning.orders import THEOREMS
+from fastpubpriv.planning.search import turning_point
 from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
 from fastpubpriv.results.base import explain
 from fastpubpriv.session import MethodPlan, Registry
@@ -570,7 +570,7 @@ def test_alternatives_json_and_what_is_out_of_reach():
     ("train", {"method": "output_perturbation"}, "bounded"), ("train", {"r_squared": 1.0}, "r_squared"),
     ("train", {"r_squared": -0.1}, "r_squared"), ("train", {"mean_weight": 0.0}, "mean_weight"),
     ("train", {"mean_weight": 2.0}, "units of weight_cap"), ("train", {"radius": 3.0}, "no argument 'radius'"),
-    ("train", {"mean_weight": 0.5, "method": "semi_dp"}, "not for this loss or method"),
+    ("train", {"mean_weight": 0.5, "method": "semi_dp"}, "goes with method=.newton"),
 ])  # fmt: skip
 def test_what_cannot_be_planned_is_refused(task, options, message):
     budget = APPROX if task == "axis_aligned_mixture" else ZCDP(0.5)

@@ -21,7 +21,6 @@ from fastpubpriv.estimators import (
     quantiles,
 )
 from fastpubpriv.gaussians import coinpress_covariance, rounds
-from fastpubpriv.planning import forecasts
 from fastpubpriv.regression import curvature, exact
 from fastpubpriv.results import by_key, ranks
 from tests.truth import engine, shares, terms
@@ -193,9 +192,9 @@ def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
 
 
 # ---- Plans -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("old", ["cells * each * (1.0 - each)", "n * each * (1.0 - each)), own)"])
-def test_24_a_plan_of_quantiles_without_their_share_is_found(monkeypatch, old):
-    plant(monkeypatch, forecasts, "plan_quantiles", old, old.replace(" * each * (1.0 - each)", ""))
+@pytest.mark.parametrize("count", ["cells", "rows"])
+def test_24_a_plan_of_quantiles_without_their_share_is_found(monkeypatch, count):
+    plant(monkeypatch, quantiles, "predict", f"rank_std({count}, q)", f"math.sqrt({count})")
     assert not 1.0 / 1.2 < terms.planned_median(20_000) < 1.2
 
 
