@@ -76,14 +76,17 @@ def commit_rule():
     return module
 
 
-@pytest.mark.parametrize(("message", "fault"), [
-    ("Say why\n\nBecause nobody knew.", None),
-    ("x" * 72 + "\n\nBecause.", None),
-    ("x" * 73 + "\n\nBecause.", "73 characters"),
-    ("Say why.\n\nBecause.", "period"),
-    ("Say why", "no body"),
-    ("Say why\nBecause.", "no empty line"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        ("Say why\n\nBecause nobody knew.", None),
+        ("x" * 72 + "\n\nBecause.", None),
+        ("x" * 73 + "\n\nBecause.", "73 characters"),
+        ("Say why.\n\nBecause.", "period"),
+        ("Say why", "no body"),
+        ("Say why\nBecause.", "no empty line"),
+    ],
+)
 def test_messages_of_commits(message, fault):
     found = commit_rule().faults(message)
     assert found == [] if fault is None else [each for each in found if fault in each], found

@@ -182,8 +182,9 @@ compiled_code_stays_in_kernels = imported_by(
 # `release` adds noise to private numbers; `batches` samples rows, `reports` randomizes on clients.
 noise_only_in_release = imported_by(
     tuple(f"fastpubpriv/release/{door}.py" for door in ("release", "batches", "reports")),
-    "fastpubpriv.kernels.noise", words="noise outside release/release.py",
-)  # fmt: skip
+    "fastpubpriv.kernels.noise",
+    words="noise outside release/release.py",
+)
 
 
 def no_numpy_generators(source: Source) -> list[str]:
@@ -372,8 +373,15 @@ def functions_can_be_read_at_once(node: ast.AST) -> Iterator[str]:
 
 
 REASON_WORDS = {word.value for word in Reason if "_" in word.value} | {
-    "resolved", "faint", "unseen", "one_scale", "point_mass", "low_count", "under_resolved", "atoms",
-}  # fmt: skip
+    "resolved",
+    "faint",
+    "unseen",
+    "one_scale",
+    "point_mass",
+    "low_count",
+    "under_resolved",
+    "atoms",
+}
 
 
 def one_vocabulary_of_reasons(source: Source) -> list[str]:
@@ -1344,8 +1352,11 @@ def misspelt(text: str) -> list[str]:
 
 def test_spelling_is_american():
     files = [
-        *sources("fastpubpriv/**/*.py"), *sources("fastpubpriv/**/*.md"), *sources("docs/**/*.md"), *sources("*.md"),
-    ]  # fmt: skip
+        *sources("fastpubpriv/**/*.py"),
+        *sources("fastpubpriv/**/*.md"),
+        *sources("docs/**/*.md"),
+        *sources("*.md"),
+    ]
     assert {source.path: words for source in files if (words := misspelt(source.text))} == {}
     assert misspelt("the neighbouring centre, rows_quantise, center") == ["neighbour", "centre"]
 

@@ -50,13 +50,16 @@ def test_scalars_are_converted(check, half):
     assert found == 0.5
 
 
-@pytest.mark.parametrize(("check", "inside", "outside"), [
-    ("finite", [-1e308, 0, 5e-324], []),
-    ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
-    ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
-    ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
-    ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "inside", "outside"),
+    [
+        ("finite", [-1e308, 0, 5e-324], []),
+        ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
+        ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
+        ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
+        ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
+    ],
+)
 def test_limits_are_where_they_are_said_to_be(check, inside, outside):
     for value in inside:
         assert getattr(validation, check)("x", value) == value
@@ -97,12 +100,19 @@ def test_finite_vector():
         assert found.flags.writeable
         assert not np.shares_memory(found, source)
     for bad, words in (
-        ([0, 1], r"3 numbers, got shape \(2,\)"), ([[0, 1, 2]], r"got shape \(1, 3\)"), (5.0, r"got shape \(\)"),
-        ([0, math.nan, 1], r"center\[1\] is nan"), ([0, 1, math.inf], r"center\[2\] is inf"),
-        (["0", "1", "2"], "real numbers"), ([0, 1j, 2], "real numbers"), ([0, None, 2], "real numbers"),
-        ([[0], [1, 2]], "real numbers"), ([True, False, True], "real numbers"), ([10**400, 0, 1], "real numbers"),
+        ([0, 1], r"3 numbers, got shape \(2,\)"),
+        ([[0, 1, 2]], r"got shape \(1, 3\)"),
+        (5.0, r"got shape \(\)"),
+        ([0, math.nan, 1], r"center\[1\] is nan"),
+        ([0, 1, math.inf], r"center\[2\] is inf"),
+        (["0", "1", "2"], "real numbers"),
+        ([0, 1j, 2], "real numbers"),
+        ([0, None, 2], "real numbers"),
+        ([[0], [1, 2]], "real numbers"),
+        ([True, False, True], "real numbers"),
+        ([10**400, 0, 1], "real numbers"),
         (None, "real numbers"),
-    ):  # fmt: skip
+    ):
         raises(InputError, words, validation.finite_vector, "center", bad, 3)
 
 
@@ -152,15 +162,23 @@ def test_a_choice_is_one_of_the_words():
     options = ("auto", "tree", "theory")
     assert validation.choice("mode", "tree", options) == "tree"
     for bad, words in (
-        ("Auto", r"one of 'auto', 'tree', 'theory', got 'Auto' \(did you mean 'auto'\?\)"), ("zzz", "got 'zzz'$"),
-        (None, "got None"), (["auto"], "got list"), (1, "got 1"),
-    ):  # fmt: skip
+        ("Auto", r"one of 'auto', 'tree', 'theory', got 'Auto' \(did you mean 'auto'\?\)"),
+        ("zzz", "got 'zzz'$"),
+        (None, "got None"),
+        (["auto"], "got list"),
+        (1, "got 1"),
+    ):
         raises(InputError, words, validation.choice, "mode", bad, options)
 
 
-@pytest.mark.parametrize(("name", "options", "near"), [
-    ("male", ["Female", "Male", "(other)"], "Male"), ("AGE", ["wage", "age"], "age"), ("wrad", ["Ward"], "Ward"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "near"),
+    [
+        ("male", ["Female", "Male", "(other)"], "Male"),
+        ("AGE", ["wage", "age"], "age"),
+        ("wrad", ["Ward"], "Ward"),
+    ],
+)
 def test_a_similar_name_is_found_whatever_its_case(name, options, near):
     assert validation.did_you_mean(name, options) == f" (did you mean {near!r}?)"
     assert validation.did_you_mean(3, options) == ""

@@ -311,10 +311,16 @@ def test_the_bound_on_epsilon():
     )
 
 
-@pytest.mark.parametrize("randomizer", [
-    PrivUnit(6, 1.0), PrivUnitG(6, 2.0), Duchi(3, 1.0, 5.0), PrivUnit(4, 1.0, form="selection"),
-    SubsetSelection(3, 1.0, words=8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        PrivUnit(6, 1.0),
+        PrivUnitG(6, 2.0),
+        Duchi(3, 1.0, 5.0),
+        PrivUnit(4, 1.0, form="selection"),
+        SubsetSelection(3, 1.0, words=8),
+    ],
+)
 def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
     """Confidence 1 - 1e-9 each: a sound one fails once in 10^9 runs."""
     report = audit_randomizer(randomizer, runs=60_000, confidence=1 - 1e-9)

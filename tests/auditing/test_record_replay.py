@@ -259,9 +259,11 @@ def test_replay_needs_neither_fresh_arrays_nor_equal_noise():
 
 # ---- Record and replay of the mean of real columns, and planted bugs in each of its three releases ------------------
 OPTIONS = {
-    "one public row": {"x_pub": PUBLIC[:1]}, "many public rows": {"x_pub": PUBLIC},
-    "neutral": {"x_pub": PUBLIC, "missing": "neutral"}, "bounds": {"x_pub": PUBLIC, "bounds": (-20.0, 30.0)},
-}  # fmt: skip
+    "one public row": {"x_pub": PUBLIC[:1]},
+    "many public rows": {"x_pub": PUBLIC},
+    "neutral": {"x_pub": PUBLIC, "missing": "neutral"},
+    "bounds": {"x_pub": PUBLIC, "bounds": (-20.0, 30.0)},
+}
 BIG = np.random.default_rng(1).standard_normal((3000, DIM))
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 

@@ -217,18 +217,28 @@ def runner(budget, dim, **options):
 
 
 CASES = [
-    pytest.param(budget, dim, {"method": method, "law": mechanism}, id=f"{notion}: {method}, {mechanism}, {dim}")
+    pytest.param(
+        budget,
+        dim,
+        {"method": method, "law": mechanism},
+        id=f"{notion}: {method}, {mechanism}, {dim}",
+    )
     for notion, budget in BUDGETS.items()
     for method, dim in (("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3))
     for mechanism in ("exponential", "permute_and_flip")
 ] + [
-    pytest.param(budget, dim, {"score": score, "method": method}, id=f"{notion}: {score}, {method}, {dim}")
+    pytest.param(
+        budget, dim, {"score": score, "method": method}, id=f"{notion}: {score}, {method}, {dim}"
+    )
     for notion, budget in BUDGETS.items()
     for score, method, dim in (
-        ("yatracos", "exact", 1), ("yatracos", "cells", 1), ("yatracos", "densities", 3),
-        ("log_ratio", "densities", 1), ("log_ratio", "densities", 3),
+        ("yatracos", "exact", 1),
+        ("yatracos", "cells", 1),
+        ("yatracos", "densities", 3),
+        ("log_ratio", "densities", 1),
+        ("log_ratio", "densities", 3),
     )
-]  # fmt: skip
+]
 
 
 def neighbors(rng, dim, count):
@@ -395,11 +405,17 @@ def chosen_then_mean(x, choices=1):
     evaluation = prepare(LISTED, rows.n, draws=64, threads=1)[1]
     chosen = [
         release_choice_of(
-            account, rows, evaluation, size=3, law="permute_and_flip", name=f"choice {number}",
-            cost=ASIDE.epsilon / choices, executor=EXECUTOR,
+            account,
+            rows,
+            evaluation,
+            size=3,
+            law="permute_and_flip",
+            name=f"choice {number}",
+            cost=ASIDE.epsilon / choices,
+            executor=EXECUTOR,
         ).index
         for number in range(choices)
-    ]  # fmt: skip
+    ]
     return chosen, rest_for_a_mean(account, rows)
 
 
@@ -410,9 +426,16 @@ def mean_of(statistic, *, draws=DIM):
         rows = private_rows(x)
         account = opened(BUDGET, draws=draws)
         total = release_statistic_sum(
-            account, rows, statistic, name="sum", dim=DIM, radius=3.0, cost=account.allowance, row_cost=DIM,
+            account,
+            rows,
+            statistic,
+            name="sum",
+            dim=DIM,
+            radius=3.0,
+            cost=account.allowance,
+            row_cost=DIM,
             executor=EXECUTOR,
-        )  # fmt: skip
+        )
         return total.value
 
     return run

@@ -134,10 +134,15 @@ def program(arguments, redirection, folder):
     )
 
 
-@pytest.mark.parametrize(("extra", "redirection", "words"), [
-    ((), "| head -1", "was closed"), (("--json", "-"), "| head -1", "was closed"),
-    ((), "> /dev/full", "No space left"), (("--json", "-"), "> /dev/full", "No space left"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("extra", "redirection", "words"),
+    [
+        ((), "| head -1", "was closed"),
+        (("--json", "-"), "| head -1", "was closed"),
+        ((), "> /dev/full", "No space left"),
+        (("--json", "-"), "> /dev/full", "No space left"),
+    ],
+)
 def test_pipes_and_full_devices_of_a_shell(files, extra, redirection, words):
     done = program([*MEAN, *extra], redirection, files)
     assert done.returncode == 1
@@ -257,8 +262,10 @@ def test_files_are_replaced_in_one_step_and_keep_their_permissions(files):
 
 
 REFUSED = {
-    "an option for a file": (("--json", "-q"), "looks like an option"), "no name": (("--json", ""), "cannot be empty"),
-    "a folder": (("--json", "."), "is a folder"), "no folder": (("--json", "nowhere/out.json"), "no folder"),
+    "an option for a file": (("--json", "-q"), "looks like an option"),
+    "no name": (("--json", ""), "cannot be empty"),
+    "a folder": (("--json", "."), "is a folder"),
+    "no folder": (("--json", "nowhere/out.json"), "no folder"),
     "the private rows": (("--json", "p.npy"), "files that are read"),
     "the public rows, by another name": (("--json", "../work/q.npy"), "files that are read"),
     "the ledger": (("--json", "l"), "or the ledger"),
@@ -270,7 +277,7 @@ REFUSED = {
     "a plot to the screen": (("--plot", "-"), "looks like an option"),
     "nothing to show": (("-q",), "--quiet prints no answer"),
     "a level that is no number": (("--level", "nan"), "not in the range"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -375,11 +382,15 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     assert "nothing was charged" in said
 
 
-@pytest.mark.parametrize(("error", "words"), [
-    (fpp.InputError("the file was cut"), "the file was cut"), (MemoryError(), "not enough memory"),
-    (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error"),
-    (ZeroDivisionError("secret"), "unexpected ZeroDivisionError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (fpp.InputError("the file was cut"), "the file was cut"),
+        (MemoryError(), "not enough memory"),
+        (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error"),
+        (ZeroDivisionError("secret"), "unexpected ZeroDivisionError"),
+    ],
+)
 def test_errors_after_the_debit_say_so(files, monkeypatch, error, words):
     def fail():
         raise error

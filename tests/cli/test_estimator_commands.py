@@ -26,13 +26,15 @@ CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
 APPROX = ("--epsilon", "1", "--delta", "1e-7")
 FILES = {
     "gaussian": ("--private", "rows.npy", "--public", "few.npy"),
-    "mixture": ("--private", "groups.npy", "--public", "few_groups.npy"), "axis-mixture": ("--private", "line.npy"),
+    "mixture": ("--private", "groups.npy", "--public", "few_groups.npy"),
+    "axis-mixture": ("--private", "line.npy"),
     "histogram": ("--private", "flights.parquet"),
     "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
     "describe": ("--private", "flights.parquet", "--public", "few.parquet"),
-    "mean": ("--private", "flights.parquet", "--public", "few.parquet"), "counts": ("--private", "flights.parquet"),
+    "mean": ("--private", "flights.parquet", "--public", "few.parquet"),
+    "counts": ("--private", "flights.parquet"),
     "persons": ("--private", "flights.parquet"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +42,21 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("commands")
     rng = np.random.default_rng(0)
     for name, rows in {
-        "rows": rng.normal(size=(20_000, 3)) @ MIX.T + 5.0, "few": rng.normal(size=(12, 3)) @ MIX.T + 5.0,
-        "one": np.zeros((1, 3)), "groups": CENTERS[np.arange(20_000) % 3] + rng.normal(size=(20_000, 2)),
+        "rows": rng.normal(size=(20_000, 3)) @ MIX.T + 5.0,
+        "few": rng.normal(size=(12, 3)) @ MIX.T + 5.0,
+        "one": np.zeros((1, 3)),
+        "groups": CENTERS[np.arange(20_000) % 3] + rng.normal(size=(20_000, 2)),
         "few_groups": CENTERS[np.arange(15) % 3] + rng.normal(size=(15, 2)),
-        "line": 1e6 + CASES["two"].draw(rng, 10_000), "few_line": 1e6 + CASES["two"].draw(rng, 60),
-    }.items():  # fmt: skip
+        "line": 1e6 + CASES["two"].draw(rng, 10_000),
+        "few_line": 1e6 + CASES["two"].draw(rng, 60),
+    }.items():
         np.save(made / f"{name}.npy", rows)
     delays = {
-        "delay": rng.exponential(20.0, 5000).round(), "name": "Alice-SSN-123",
-        "carrier": rng.choice(["UA", "B6", "EV"], 5000, p=[0.5, 0.3, 0.2]), "distance": rng.normal(1e6, 3.0, 5000),
-    }  # fmt: skip
+        "delay": rng.exponential(20.0, 5000).round(),
+        "name": "Alice-SSN-123",
+        "carrier": rng.choice(["UA", "B6", "EV"], 5000, p=[0.5, 0.3, 0.2]),
+        "distance": rng.normal(1e6, 3.0, 5000),
+    }
     pd.DataFrame(delays).to_parquet(made / "flights.parquet")
     pd.DataFrame({"delay": [7.0, 12.0], "distance": [1e6, 1e6 + 1.0]}).to_parquet(
         made / "few.parquet"
@@ -360,12 +367,17 @@ def test_numbers_of_persons_are_compared(outputs):
 
 
 THREE, BOTH, WIDE = (
-    "--components 3", "--components 2 --epsilon 1 --delta 1e-6", "--columns delay --epsilon 1 --delta 1e-7",
-)  # fmt: skip
+    "--components 3",
+    "--components 2 --epsilon 1 --delta 1e-6",
+    "--columns delay --epsilon 1 --delta 1e-7",
+)
 REFUSED = [
-    ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"), ("gaussian", "", "no privacy budget"),
-    ("mixture", "--components 16 --rho 1", "number of public rows"), ("mixture", "--rho 1", "--components"),
-    ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"), ("counts", "--columns carrier --rho 1", "a delta is needed"),
+    ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"),
+    ("gaussian", "", "no privacy budget"),
+    ("mixture", "--components 16 --rho 1", "number of public rows"),
+    ("mixture", "--rho 1", "--components"),
+    ("axis-mixture", f"{BOTH} --method dp_em", "method='auto'"),
+    ("counts", "--columns carrier --rho 1", "a delta is needed"),
     ("counts", "--columns carrier,delay --rho 1 --keys UA", "must map columns"),
     ("counts", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
     ("counts", "--columns carrier,delay --rho 1 --keys UA --keys B6", "once for each column"),
@@ -379,7 +391,7 @@ REFUSED = [
     ("histogram", f"{WIDE} --dyadic --levels 2", "belong to --width"),
     ("histogram", f"{WIDE} --width x", "not a number"),
     ("histogram", f"{WIDE} --width 1 --max-memory 1e5", "pass max_memory="),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("command", "words", "message"), REFUSED)
@@ -403,12 +415,16 @@ def visits(tmp_path_factory):
     return files, table["who"].nunique()
 
 
-@pytest.mark.parametrize("command", [
-    ("mean", "--columns", "cost", "--keep", "sum"),
-    ("mean", "--columns", "cost", "--by", "ward", "--rows-per-person", "1"),
-    ("describe", "--columns", "cost,ward", "--rows-per-person", "1"), ("quantiles", "--columns", "cost", "--keep", "mean"),
-    ("train", "--label", "cost", "--categories", "ward", "--rows-per-person", "1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("mean", "--columns", "cost", "--keep", "sum"),
+        ("mean", "--columns", "cost", "--by", "ward", "--rows-per-person", "1"),
+        ("describe", "--columns", "cost,ward", "--rows-per-person", "1"),
+        ("quantiles", "--columns", "cost", "--keep", "mean"),
+        ("train", "--label", "cost", "--categories", "ward", "--rows-per-person", "1"),
+    ],
+)
 def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, command):
     files, persons = visits
     protected = (*files, "--person", "who", "--rho", "0.3")
@@ -435,13 +451,16 @@ def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
     assert [float(entry.cost.amounts[0]) for entry in held.entries] == [0.1, 0.1]
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    (("--person", "whom", "--keep", "mean"), "no column 'whom'"),
-    (("--person", "who"), "say what stands for a person: --keep mean"),
-    (("--keep", "sum"), "--keep and --rows-per-person belong to --person"),
-    (("--person", "who", "--join-quoted-lines"), "do not go together"),
-    (("--person", "who", "--keep", "median"), "'row', 'mean', 'sum'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--person", "whom", "--keep", "mean"), "no column 'whom'"),
+        (("--person", "who"), "say what stands for a person: --keep mean"),
+        (("--keep", "sum"), "--keep and --rows-per-person belong to --person"),
+        (("--person", "who", "--join-quoted-lines"), "do not go together"),
+        (("--person", "who", "--keep", "median"), "'row', 'mean', 'sum'"),
+    ],
+)
 def test_bad_options_of_persons_are_refused_in_words(visits, more, words):
     files = (*visits[0], "--columns", "cost", "--rho", "1")
     assert words in said(runner("mean")(*files, *more, code=2))

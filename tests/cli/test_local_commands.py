@@ -51,8 +51,11 @@ def test_two_ends_of_a_pipe():
         f"cat p.csv | {sys.executable} -c '{PROGRAM}' local privatize --private - --columns age,income --public q.csv "
         f"--standardize --epsilon 6 --norm-bound 2.5 --out - | {sys.executable} -c '{PROGRAM}' local aggregate - --dim 2 "
         "--epsilon 6 --norm-bound 2.5 --standardize --public q.csv --json m.json --plot m.png",
-        shell=True, check=True, capture_output=True, timeout=PATIENCE,
-    )  # fmt: skip
+        shell=True,
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
     assert b"Wrote 3,000 reports" in out.stderr
     data = json.loads(Path("m.json").read_text())
     assert data["columns"] == ["age", "income"]
@@ -189,10 +192,16 @@ def test_hostile_inputs_are_left_out():
     half = len(good) // 2
     Path("in").mkdir()
     for name, data in {
-        "a": good[:half], "cut": good[half : len(good) - 9], "foreign": b"\x89PNG" + bytes(500), "empty": b"",
-        "changed": good[half : half + 100] + b"!" + good[half + 101 :], "newer": good[:4] + b"\x09" + good[5:],
-        "repeated": good[:half], "huge": good[:16] + b"\xff" * 7 + b"\x00" + good[24:], "other": Path("other").read_bytes(),
-    }.items():  # fmt: skip
+        "a": good[:half],
+        "cut": good[half : len(good) - 9],
+        "foreign": b"\x89PNG" + bytes(500),
+        "empty": b"",
+        "changed": good[half : half + 100] + b"!" + good[half + 101 :],
+        "newer": good[:4] + b"\x09" + good[5:],
+        "repeated": good[:half],
+        "huge": good[:16] + b"\xff" * 7 + b"\x00" + good[24:],
+        "other": Path("other").read_bytes(),
+    }.items():
         Path("in", name).write_bytes(data)
     data = answer("in")
     assert data["n_priv"] == 3000

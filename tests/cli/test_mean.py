@@ -46,10 +46,14 @@ def files(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("words", "notion"), [
-    ("--private p.parquet --public q.csv --rho 0.5", "ZCDP"), ("--private p.csv --public q.parquet --epsilon 1", "PureDP"),
-    ("--private p.csv --public q.csv --epsilon 1 --delta 1e-6", "ApproxDP"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "notion"),
+    [
+        ("--private p.parquet --public q.csv --rho 0.5", "ZCDP"),
+        ("--private p.csv --public q.parquet --epsilon 1", "PureDP"),
+        ("--private p.csv --public q.csv --epsilon 1 --delta 1e-6", "ApproxDP"),
+    ],
+)
 def test_two_files_and_a_budget_are_enough(files, words, notion):
     result = invoke("mean", *words.split(), "--json", "out.json")
     data = json.loads(Path("out.json").read_text())
@@ -195,10 +199,13 @@ def test_private_content_is_never_quoted(files):
     Path("numbers.csv").write_text("123456789,40\n1,2\n")
     Path("open.csv").write_text(f'"age,income\n{SECRET}\n')
     for name, words in (
-        ("object.npy", "cannot be read as a .npy file"), ("text.npy", "must be real numbers"),
-        ("broken.parquet", "cannot be read"), ("no_header.csv", "no numeric column occurs in both"),
-        ("numbers.csv", "holds numbers: add a header"), ("open.csv", "cannot be read as a CSV file"),
-    ):  # fmt: skip
+        ("object.npy", "cannot be read as a .npy file"),
+        ("text.npy", "must be real numbers"),
+        ("broken.parquet", "cannot be read"),
+        ("no_header.csv", "no numeric column occurs in both"),
+        ("numbers.csv", "holds numbers: add a header"),
+        ("open.csv", "cannot be read as a CSV file"),
+    ):
         public = "q.npy" if name.endswith("npy") else "q.csv"
         result = invoke("mean", "--private", name, "--public", public, "--rho", "1", code=2)
         assert words in said(result), name

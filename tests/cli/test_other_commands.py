@@ -116,10 +116,14 @@ COMMANDS = {
 }  # fmt: skip
 # What a command does not offer, and what it makes of other options.
 WITHOUT = {
-    "gaussian": {"cond_max", "require_precondition"}, "mixture": {"weight_floor"},
-    "axis-mixture": {"covariance", "min_weight"}, "weighted-mean": {"project"}, "coinpress-mean": {"bounds"},
-    "histogram": {"bins"}, "train": {"y_priv", "y_pub", "max_memory"},
-}  # fmt: skip
+    "gaussian": {"cond_max", "require_precondition"},
+    "mixture": {"weight_floor"},
+    "axis-mixture": {"covariance", "min_weight"},
+    "weighted-mean": {"project"},
+    "coinpress-mean": {"bounds"},
+    "histogram": {"bins"},
+    "train": {"y_priv", "y_pub", "max_memory"},
+}
 SHARED = {"person", "x_priv", "x_pub", "budget", "random_state", "progress"}
 
 
@@ -155,9 +159,11 @@ def test_what_is_read_in_the_source_is_what_python_says(command):
 
 def test_documented_methods_and_advised_defaults():
     for command, home in (
-        ("gaussian", "gaussians.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
-        ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"), ("train", "training.methods"),
-    ):  # fmt: skip
+        ("gaussian", "gaussians.gaussian_methods"),
+        ("mixture", "mixtures.separated.searches"),
+        ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"),
+        ("train", "training.methods"),
+    ):
         assert (
             options_of(command)["method"].type.names
             == import_module(f"fastpubpriv.{home}").METHODS.choices

@@ -202,15 +202,20 @@ def test_extreme_units(scale):
     assert scaled.eig_upper == plain.eig_upper
 
 
-@pytest.mark.parametrize(("rows", "options", "message"), [
-    (np.eye(5)[:, :5], {}, "at least 6 public rows"), (np.ones((9, 3)), {}, "subspace"),
-    (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"), (np.full((9, 3), np.nan), {}, "finite"),
-    (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
-    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
-    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),
-    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": -0.1}, "pub_priv_gap"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (np.eye(5)[:, :5], {}, "at least 6 public rows"),
+        (np.ones((9, 3)), {}, "subspace"),
+        (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"),
+        (np.full((9, 3), np.nan), {}, "finite"),
+        (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
+        (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
+        (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),
+        (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": 1.0}, "pub_priv_gap"),
+        (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": -0.1}, "pub_priv_gap"),
+    ],
+)
 def test_refusals(rows, options, message):
     raises(InputError, message, precondition, rows, **options)
 
@@ -461,9 +466,10 @@ def test_record_and_replay(budget):
     public = rng.normal(size=(5, 3))
     runs = [
         lambda x: weighted(x, public, budget, center="public"),
-        lambda x: weighted(x, public[:1], budget, row_weight="private"), lambda x: coinpress(x, budget),
+        lambda x: weighted(x, public[:1], budget, row_weight="private"),
+        lambda x: coinpress(x, budget),
         lambda x: coinpress(x, budget, variance=2.0),
-    ]  # fmt: skip
+    ]
     hostile = [
         np.full(3, 1e308),
         np.full(3, np.nan),

@@ -260,12 +260,20 @@ def test_released_results_match_the_names_of_rows():
     alone = fpp.public_only(frame(PUBLIC, NAMES), n_components=1)
     assert alone.columns == tuple(NAMES)
     for method in (
-        gaussian.log_prob, found.log_prob, found.predict, found.predict_proba, pca.transform, alone.log_prob,
-    ):  # fmt: skip
+        gaussian.log_prob,
+        found.log_prob,
+        found.predict,
+        found.predict_proba,
+        pca.transform,
+        alone.log_prob,
+    ):
         wanted = method(PUBLIC)
         for rows in (
-            table, pl.DataFrame(table.to_numpy(), schema=list(table.columns)), pa.table(table), frame(PUBLIC, NAMES),
-        ):  # fmt: skip
+            table,
+            pl.DataFrame(table.to_numpy(), schema=list(table.columns)),
+            pa.table(table),
+            frame(PUBLIC, NAMES),
+        ):
             np.testing.assert_array_equal(method(rows), wanted)
         np.testing.assert_array_equal(method(pd.DataFrame(PUBLIC)), wanted)
         raises(
@@ -489,17 +497,24 @@ def test_public_rows_beyond_the_bounds_are_named(name):
 
 
 BAD = [
-    ({"bounds": (1.0, 0.0)}, "below the highest"), ({"bounds": (0.0, 0.0)}, "below the highest"),
-    ({"bounds": (0.0, np.inf)}, "finite"), ({"bounds": (np.nan, 1.0)}, "below the highest"),
-    ({"bounds": ([0.0, 0.0], 1.0)}, "3 columns"), ({"bounds": 1.0}, "pair"), ({"bounds": ("a", 1.0)}, "numbers"),
-    ({"bounds": (0.0, 1e-300)}, "change the unit"), ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
+    ({"bounds": (1.0, 0.0)}, "below the highest"),
+    ({"bounds": (0.0, 0.0)}, "below the highest"),
+    ({"bounds": (0.0, np.inf)}, "finite"),
+    ({"bounds": (np.nan, 1.0)}, "below the highest"),
+    ({"bounds": ([0.0, 0.0], 1.0)}, "3 columns"),
+    ({"bounds": 1.0}, "pair"),
+    ({"bounds": ("a", 1.0)}, "numbers"),
+    ({"bounds": (0.0, 1e-300)}, "change the unit"),
+    ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
     ({}, "bounds="),
-]  # fmt: skip
+]
 # A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
 ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
 OPTIONAL = {
-    "estimate_gaussian": ENDLESS, "private_pca, public rows": ("bounds=",), "coinpress_covariance": ("leave them out",),
-}  # fmt: skip
+    "estimate_gaussian": ENDLESS,
+    "private_pca, public rows": ("bounds=",),
+    "coinpress_covariance": ("leave them out",),
+}
 
 
 @pytest.mark.parametrize("name", CALLS | SPREADS)
@@ -511,10 +526,16 @@ def test_bounds_are_checked(name, options, words):
         (CALLS | SPREADS)[name](ROWS, **options)
 
 
-@pytest.mark.parametrize(("name", "options", "words"), [
-    ("weighted_mean", {"norm_bound": 1.0}, "either"), ("weighted_mean", {"variance": 1.0}, "leave them out"),
-    ("coinpress_mean", {"radius": 1.0}, "leave them out"), ("private_pca", {"radius": "auto"}, "leave them out"),
-    ("coinpress_covariance", {"scale": 1.0}, "either"), ("coinpress_covariance", {"center": 0.0}, "within"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("weighted_mean", {"norm_bound": 1.0}, "either"),
+        ("weighted_mean", {"variance": 1.0}, "leave them out"),
+        ("coinpress_mean", {"radius": 1.0}, "leave them out"),
+        ("private_pca", {"radius": "auto"}, "leave them out"),
+        ("coinpress_covariance", {"scale": 1.0}, "either"),
+        ("coinpress_covariance", {"center": 0.0}, "within"),
+    ],
+)
 def test_bounds_stand_alone(name, options, words):
     raises(InputError, words, (CALLS | SPREADS)[name], ROWS, bounds=BOUNDS, **options)

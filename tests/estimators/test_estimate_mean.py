@@ -78,12 +78,17 @@ def test_a_mean_is_equivariant(kind):
         [0.1, 1.0, 5.0, 100.0]
     )
     factor = {
-        "scalar": 3.5 * np.eye(4), "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]), "matrix": triangle, "public": triangle,
-    }[kind]  # fmt: skip
+        "scalar": 3.5 * np.eye(4),
+        "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]),
+        "matrix": triangle,
+        "public": triangle,
+    }[kind]
     spread = {
-        "scalar": {"variance": 3.5**2}, "diagonal": {"variance": np.diag(factor) ** 2},
-        "matrix": {"covariance": factor @ factor.T}, "public": {"covariance": "public"},
-    }[kind]  # fmt: skip
+        "scalar": {"variance": 3.5**2},
+        "diagonal": {"variance": np.diag(factor) ** 2},
+        "matrix": {"covariance": factor @ factor.T},
+        "public": {"covariance": "public"},
+    }[kind]
     plain = mean_of(private, public, **(spread if kind == "public" else {}))
     mapped = mean_of(private @ factor.T, public @ factor.T, **spread)
     row_std = np.sqrt(np.diag(factor @ factor.T))
@@ -292,9 +297,15 @@ def squared_errors(runs, **options):
         private = bits(1000, 1000, seed)
         public = bits(50, 1000, 10**6 + seed)
         result = weighted_mean_of(
-            private, public, center=0.0, norm_bound=math.sqrt(1000), variance=250.0, project=False,
-            random_state=seed, **options,
-        )  # fmt: skip
+            private,
+            public,
+            center=0.0,
+            norm_bound=math.sqrt(1000),
+            variance=250.0,
+            project=False,
+            random_state=seed,
+            **options,
+        )
         errors.append(float(np.sum(np.square(result.mean - 0.5))))
     return np.array(errors)
 

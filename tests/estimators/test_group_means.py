@@ -76,9 +76,14 @@ def test_the_event_is_what_a_row_may_change():
     box = np.full((3, 2), 1.0)
     weight = GaussianSpending.count_weight(bound, 3)
     query = group_moments.GroupMomentsQuery(
-        codes=lambda chunk: chunk[:, 2].astype(np.int32), middle=0.0 * box, half=box, squared=False, bound=bound, weight=weight,
+        codes=lambda chunk: chunk[:, 2].astype(np.int32),
+        middle=0.0 * box,
+        half=box,
+        squared=False,
+        bound=bound,
+        weight=weight,
         shape=(3, 2, 3),
-    )  # fmt: skip
+    )
     found = []
     for chunk in (rows, other):
         totals = query.zeros()
@@ -158,8 +163,14 @@ def test_values_beyond_bounds_count_as_their_ends():
     group = rng.integers(0, 3, 12_030)
     rows = np.column_stack([rng.normal(50.0, 10.0, 12_030), group])
     result = means(
-        rows[30:], fpp.ZCDP(1), x_pub=np.array([[50.0, 0.0]]), by=-1, groups=[0, 1, 2], bounds=(45, 52), random_state=9
-    )  # fmt: skip
+        rows[30:],
+        fpp.ZCDP(1),
+        x_pub=np.array([[50.0, 0.0]]),
+        by=-1,
+        groups=[0, 1, 2],
+        bounds=(45, 52),
+        random_state=9,
+    )
     truth = [np.clip(rows[30:][group[30:] == k, 0], 45.0, 52.0).mean() for k in range(3)]
     np.testing.assert_allclose(result.mean[:3, 0], truth, atol=0.2)
 

@@ -252,8 +252,12 @@ KINDS = {
     "intervals": {"columns": "age", "keys": AGES},
     "bins": {"columns": "age", "bins": EDGES},
     "bins by dates": {"columns": "age", "bins": EDGES, "by": "admitted", "groups": MONTHS},
-    "truth and bins": {"columns": ["night", "age"], "keys": {"night": [True, False]}, "bins": {"age": EDGES}},
-}  # fmt: skip
+    "truth and bins": {
+        "columns": ["night", "age"],
+        "keys": {"night": [True, False]},
+        "bins": {"age": EDGES},
+    },
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -346,9 +350,13 @@ def test_groups_of_means_quantiles_and_persons_are_of_every_kind():
 
 # ---- privacy ---------------------------------------------------------------------------------------------------------
 HOSTILE = [
-    (True, "2024-01-31", 25.0), (False, "2024-02-01", -math.inf), (False, "NaT", math.nan), (True, "2024-02-01", math.inf),
-    (True, "1677-09-22", 1e308), (False, "2023-12-31", -5e-324),
-]  # fmt: skip
+    (True, "2024-01-31", 25.0),
+    (False, "2024-02-01", -math.inf),
+    (False, "NaT", math.nan),
+    (True, "2024-02-01", math.inf),
+    (True, "1677-09-22", 1e308),
+    (False, "2023-12-31", -5e-324),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -473,11 +481,17 @@ def test_bins_are_the_values_of_a_series_or_an_index():
         assert seeded(table, columns="age", bins=bins).counts.tolist() == expected
 
 
-@pytest.mark.parametrize(("given", "source"), [
-    ({"keys": {"ward": ["north"], "age": [20]}}, "argument"),
-    ({"x_pub": PUBLIC}, "public rows"),
-    ({"keys": {"ward": ["north"]}, "bins": {"age": 5}, "x_pub": PUBLIC}, "argument and public rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ({"keys": {"ward": ["north"], "age": [20]}}, "argument"),
+        ({"x_pub": PUBLIC}, "public rows"),
+        (
+            {"keys": {"ward": ["north"]}, "bins": {"age": 5}, "x_pub": PUBLIC},
+            "argument and public rows",
+        ),
+    ],
+)
 def test_results_say_where_keys_are_from(given, source):
     result = counted(visits(60), columns=["ward", "age"], **given)
     assert dict(result.provenance) == {"keys": source}
@@ -554,9 +568,13 @@ def test_pandas_is_not_imported_for_other_keys():
 
 # ---- columns without a table -----------------------------------------------------------------------------------------
 LINES = {
-    "list": list, "tuple": tuple, "objects": lambda cells: np.array(cells, dtype=object), "Arrow": pa.array, "Series": pd.Series,
+    "list": list,
+    "tuple": tuple,
+    "objects": lambda cells: np.array(cells, dtype=object),
+    "Arrow": pa.array,
+    "Series": pd.Series,
     "polars": pl.Series,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", LINES)

@@ -280,9 +280,15 @@ def test_reasons_of_the_ends_of_an_interval(ends, bounds, reasons):
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"q": ()}, "1 to 16"), ({"q": (0.5, 0.5)}, "ascending"), ({"q": (0.5, 1.0)}, "q must"), ({"q": "median"}, "1 to 16"),
-     ({"bounds": (1, 0)}, "bounds"), ({"x_pub": None}, "one public row")],
-)  # fmt: skip
+    [
+        ({"q": ()}, "1 to 16"),
+        ({"q": (0.5, 0.5)}, "ascending"),
+        ({"q": (0.5, 1.0)}, "q must"),
+        ({"q": "median"}, "1 to 16"),
+        ({"bounds": (1, 0)}, "bounds"),
+        ({"x_pub": None}, "one public row"),
+    ],
+)
 def test_refusals_cost_nothing(given, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))
     options = {"x_pub": np.zeros(1), "budget": fpp.ZCDP(1), "ledger": ledger, **given}

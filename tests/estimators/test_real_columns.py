@@ -98,10 +98,12 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
         expected = getattr(here, name) * abs(factor)
         assert np.allclose(getattr(there, name), expected, **rounding), name
     for name, mirrored, unit in (
-        ("clipping_std", "clipping_std", abs(factor)), ("tail_below", "tail_above", abs(factor)),
-        ("tail_above", "tail_below", abs(factor)), ("resolved_from", "resolved_to", factor),
+        ("clipping_std", "clipping_std", abs(factor)),
+        ("tail_below", "tail_above", abs(factor)),
+        ("tail_above", "tail_below", abs(factor)),
+        ("resolved_from", "resolved_to", factor),
         ("resolved_to", "resolved_from", factor),
-    ):  # fmt: skip
+    ):
         other = getattr(here.report, name if sign > 0.0 else mirrored)
         assert np.allclose(getattr(there.report, name), other * unit, **rounding), name
     assert there.part_reasons == here.part_reasons
@@ -134,10 +136,16 @@ def test_costs_add_up_to_the_budget(budget, dim):
 
 
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
-@pytest.mark.parametrize(("n", "dim", "n_pub", "runs", "limit"), [
-    (2000, 1, 5, 160, 1.1 * 1.17), (20_000, 1, 5, 160, 1.1 * 1.17), (2000, 4, 5, 40, 1.1 * 1.17),
-    (2000, 10, 5, 24, 1.1 * 1.1), (2000, 10, 1, 24, 1.2 * 1.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "dim", "n_pub", "runs", "limit"),
+    [
+        (2000, 1, 5, 160, 1.1 * 1.17),
+        (20_000, 1, 5, 160, 1.1 * 1.17),
+        (2000, 4, 5, 40, 1.1 * 1.17),
+        (2000, 10, 5, 24, 1.1 * 1.1),
+        (2000, 10, 1, 24, 1.2 * 1.1),
+    ],
+)
 def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(
     budget, n, dim, n_pub, runs, limit
 ):
@@ -291,10 +299,14 @@ RUNS = 40
 
 
 RARE = [  # rows, share, value, the usual value, budget, allowed error over that of sampling
-    (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5), (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
-    (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0), (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
-    (200, 0.3, SENTINEL, 7.0, ZCDP(0.05), 2.0), (1000, 0.2, 99.0, 7.0, PureDP(0.3), 2.5), (100, 0.5, 1.0, 0.0, PureDP(1), 1.5),
-]  # fmt: skip
+    (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5),
+    (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
+    (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0),
+    (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
+    (200, 0.3, SENTINEL, 7.0, ZCDP(0.05), 2.0),
+    (1000, 0.2, 99.0, 7.0, PureDP(0.3), 2.5),
+    (100, 0.5, 1.0, 0.0, PureDP(1), 1.5),
+]
 
 
 def rare_error(n, share, value, usual, budget, public_rows=5):
@@ -685,9 +697,14 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
         counts[1, end] += 20_000.0
         variances = np.full((2, size), divided.count_std**2)
         column = support.SignedCounts(
-            center=0.0, values=counts, variances=variances, zero=0.0, missing=0.0,
-            public_above=none, public_below=none,
-        )  # fmt: skip
+            center=0.0,
+            values=counts,
+            variances=variances,
+            zero=0.0,
+            missing=0.0,
+            public_above=none,
+            public_below=none,
+        )
         (found,) = support.scales_of([column], [divided])
         far += max(found.above or 0, found.below or 0) >= end + 2 * divided.parts
     assert far <= 10

@@ -234,14 +234,19 @@ def test_the_sum_of_a_mean_holds_the_sum():
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
 REFUSED = [
-    ({"keys": "north"}, InputError, "list of texts"), ({"keys": []}, InputError, "at least one"),
-    ({"keys": ["a", 1]}, InputError, "of one kind"), ({"keys": ["a", " a"]}, InputError, "twice"),
-    ({"keys": ["(other)"]}, InputError, "stand for"), ({"keys": [1, np.nan]}, InputError, "keys"),
-    ({"keys": [0, 1]}, InputError, "ward"), ({"keys": ["a"], "columns": "no"}, InputError, "no column"),
+    ({"keys": "north"}, InputError, "list of texts"),
+    ({"keys": []}, InputError, "at least one"),
+    ({"keys": ["a", 1]}, InputError, "of one kind"),
+    ({"keys": ["a", " a"]}, InputError, "twice"),
+    ({"keys": ["(other)"]}, InputError, "stand for"),
+    ({"keys": [1, np.nan]}, InputError, "keys"),
+    ({"keys": [0, 1]}, InputError, "ward"),
+    ({"keys": ["a"], "columns": "no"}, InputError, "no column"),
     ({"keys": range(2_000_000), "columns": "night"}, InputError, "too many"),
-    ({"keys": ["a"], "top": 0}, InputError, "top"), ({}, BudgetError, "delta"),
+    ({"keys": ["a"], "top": 0}, InputError, "top"),
+    ({}, BudgetError, "delta"),
     ({"budget": ApproxDP(1, 1e-6), "max_bytes": 10_000}, InputError, "max_bytes"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=lambda each: str(each)[:40])
@@ -285,9 +290,15 @@ def test_a_column_must_be_named_and_needs_keys():
 
 
 HOSTILE = [
-    ("north", 1.0), ("", np.nan), (None, np.inf), ("x" * 999, 1e308), ("\ud800", -0.0), ("(other)", 5e-324),
-    (" south\t", 0.0), ("nul\0", -np.inf),
-]  # fmt: skip
+    ("north", 1.0),
+    ("", np.nan),
+    (None, np.inf),
+    ("x" * 999, 1e308),
+    ("\ud800", -0.0),
+    ("(other)", 5e-324),
+    (" south\t", 0.0),
+    ("nul\0", -np.inf),
+]
 CROSSED = {
     "columns": ["ward", "night"],
     "keys": {"ward": WARDS, "night": [0, 1]},
@@ -344,16 +355,24 @@ def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
 # ---- columns without a table ----------------------------------------------------------------------------------------
 TEXTS = ["north"] * 50 + [" south"] * 30 + [None] * 5 + ["x"] * 3
 COLUMNS = {
-    "Series": pd.Series(TEXTS), "polars": pl.Series(TEXTS), "list": TEXTS, "tuple": tuple(TEXTS),
-    "objects": np.array(TEXTS, dtype=object), "NumPy text": np.array([cell or "" for cell in TEXTS]),
+    "Series": pd.Series(TEXTS),
+    "polars": pl.Series(TEXTS),
+    "list": TEXTS,
+    "tuple": tuple(TEXTS),
+    "objects": np.array(TEXTS, dtype=object),
+    "NumPy text": np.array([cell or "" for cell in TEXTS]),
     "NumPy strings": np.array([cell or "" for cell in TEXTS], dtype=np.dtypes.StringDType()),
-    "Arrow": pa.array(TEXTS), "Arrow chunks": pa.chunked_array([TEXTS[:7], TEXTS[7:]]),
+    "Arrow": pa.array(TEXTS),
+    "Arrow chunks": pa.chunked_array([TEXTS[:7], TEXTS[7:]]),
     "dictionary": pa.array(TEXTS).dictionary_encode(),
-}  # fmt: skip
+}
 KEYS = [
-    {"keys": ["north", "south"]}, {"keys": np.array(["north", "south"])}, {"x_pub": ["south", "north"]},
-    {"x_pub": pd.Series(["south", "north"])}, {"x_pub": pa.array(["south", "north"])},
-]  # fmt: skip
+    {"keys": ["north", "south"]},
+    {"keys": np.array(["north", "south"])},
+    {"x_pub": ["south", "north"]},
+    {"x_pub": pd.Series(["south", "north"])},
+    {"x_pub": pa.array(["south", "north"])},
+]
 
 
 @pytest.mark.parametrize("kind", COLUMNS)

@@ -146,12 +146,15 @@ def far_rows(n, seed, shift=100.0):
     return rng.standard_t(4, size=(n, 4)) * [5.0, 2.0, 1.0, 1.0] + [shift, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("options", "center", "radius"), [
-    ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
-    ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
-    ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
-    ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "center", "radius"),
+    [
+        ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
+        ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
+        ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
+        ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
+    ],
+)
 def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
     assert {name: result.provenance[name] for name in ("center", "radius")} == {
@@ -253,16 +256,22 @@ def test_without_a_count_public_rows_give_the_radius():
     assert result.noise_norm < 0.5 * result.eigenvalues[0]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({}, "center="), ({"center": "mean"}, "center"),
-    ({"center": 0.0}, "radius="), ({"center": 0.0, "radius": 0.0}, "radius"), ({"center": 0.0, "radius": 1e200}, "radius"),
-    ({"center": 0.0, "radius": 1.0, "n_components": 0}, "n_components"),
-    ({"center": 0.0, "radius": 1.0, "n_components": 5}, "n_components"),
-    ({"center": 0.0, "radius": "wide"}, "radius"),
-    ({"center": 0.0, "radius": "auto"}, "too few private rows"),
-    ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
-    ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "center="),
+        ({"center": "mean"}, "center"),
+        ({"center": 0.0}, "radius="),
+        ({"center": 0.0, "radius": 0.0}, "radius"),
+        ({"center": 0.0, "radius": 1e200}, "radius"),
+        ({"center": 0.0, "radius": 1.0, "n_components": 0}, "n_components"),
+        ({"center": 0.0, "radius": 1.0, "n_components": 5}, "n_components"),
+        ({"center": 0.0, "radius": "wide"}, "radius"),
+        ({"center": 0.0, "radius": "auto"}, "too few private rows"),
+        ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
+        ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
+    ],
+)
 def test_refused_balls_cost_nothing(options, message):
     refused(
         private_pca,
@@ -328,12 +337,16 @@ PREDICTED = [
     (law, *each)
     for law in LAWS
     for each in (
-        (2, 2_000, 5.0, 1, "practical", "right"), (2, 10_000, 0.5, 1, "theory", "bounds"),
-        (5, 10_000, 5.0, 1, "practical", "bounds"), (5, 50_000, 0.05, 3, "practical", "loose"),
-        (5, 50_000, 5.0, 1, "practical", "loose"), (10, 50_000, 5.0, 2, "theory", "right"),
-        (10, 50_000, 0.5, 4, "practical", "bounds"), (10, 50_000, 5.0, 1, "practical", "right"),
+        (2, 2_000, 5.0, 1, "practical", "right"),
+        (2, 10_000, 0.5, 1, "theory", "bounds"),
+        (5, 10_000, 5.0, 1, "practical", "bounds"),
+        (5, 50_000, 0.05, 3, "practical", "loose"),
+        (5, 50_000, 5.0, 1, "practical", "loose"),
+        (10, 50_000, 5.0, 2, "theory", "right"),
+        (10, 50_000, 0.5, 4, "practical", "bounds"),
+        (10, 50_000, 5.0, 1, "practical", "right"),
     )
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")

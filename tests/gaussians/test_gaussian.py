@@ -79,9 +79,15 @@ def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
     assert many < 1.2 * enough
 
 
-@pytest.mark.parametrize(("budget", "dim", "n"), [
-    (ZCDP(0.5), 4, 20_000), (ApproxDP(2.0, 1e-6), 4, 40_000), (PureDP(4.0), 3, 200_000),
-], ids=["zcdp", "approx", "pure"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("budget", "dim", "n"),
+    [
+        (ZCDP(0.5), 4, 20_000),
+        (ApproxDP(2.0, 1e-6), 4, 40_000),
+        (PureDP(4.0), 3, 200_000),
+    ],
+    ids=["zcdp", "approx", "pure"],
+)
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_every_notion_and_learner(budget, dim, n, method):
     found = [fit(dim, n, 30.0, seed, budget=budget, method=method) for seed in range(5)]
@@ -196,8 +202,15 @@ def test_public_rows_with_missing_cells_are_left_out():
     ledger = Ledger(ZCDP(1))
     few = public.copy()
     few[:4, 1] = few[5, 0] = np.nan
-    raises(InputError, "at least 2 public rows without missing cells, and 1 of 6", estimate_gaussian, private,
-           x_pub=few, budget=RHO_HALF, ledger=ledger)  # fmt: skip
+    raises(
+        InputError,
+        "at least 2 public rows without missing cells, and 1 of 6",
+        estimate_gaussian,
+        private,
+        x_pub=few,
+        budget=RHO_HALF,
+        ledger=ledger,
+    )
     assert not ledger.entries
 
 

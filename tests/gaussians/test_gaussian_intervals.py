@@ -58,9 +58,11 @@ def truth(rows):
     covariance = np.cov(rows.T, ddof=0)
     scale = np.sqrt(np.diag(covariance))
     return {
-        "mean": rows.mean(axis=0), "standard_deviation": scale, "covariance": covariance,
+        "mean": rows.mean(axis=0),
+        "standard_deviation": scale,
+        "covariance": covariance,
         "correlation": covariance / np.outer(scale, scale),
-    }  # fmt: skip
+    }
 
 
 def pieces_of(rows, radius_sq):

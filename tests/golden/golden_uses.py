@@ -55,11 +55,13 @@ GAUSSIAN: dict[str, Use] = {
     ],
 }
 MIXTURE: dict[str, Use] = {
-    "n_components": lambda result: result.n_components, "variances": lambda result: result.variances,
+    "n_components": lambda result: result.n_components,
+    "variances": lambda result: result.variances,
     "log_prob": lambda result: result.log_prob(points(result.means[0])),
     "predict_proba": lambda result: result.predict_proba(result.means),
-    "predict": lambda result: result.predict(result.means), "sample": lambda result: result.sample(4, random_state=3),
-}  # fmt: skip
+    "predict": lambda result: result.predict(result.means),
+    "sample": lambda result: result.sample(4, random_state=3),
+}
 # A result with a mixture does with it what MixtureResult does, which is recorded.
 SAME = {"SelectionResult": MIXTURE.keys()}
 

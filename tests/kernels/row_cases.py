@@ -47,12 +47,15 @@ def make_map(
         MatrixKind.FULL: lambda: rng.standard_normal((out_dim, dim)),
     }[kind]()
     return RowMap(
-        dim=dim, quant_bound=quant_bound, inv_step=scale,
+        dim=dim,
+        quant_bound=quant_bound,
+        inv_step=scale,
         limit=float(limit or max(1.0, quant_bound - np.ceil(np.sqrt(out_dim) / 2) - 1)),
-        matrix=matrix, lower=kind is MatrixKind.LOWER,
+        matrix=matrix,
+        lower=kind is MatrixKind.LOWER,
         center=rng.standard_normal(dim) if center else None,
         offset=rng.standard_normal(out_dim) if offset else None,
-    )  # fmt: skip
+    )
 
 
 def make_rows(rng, n, dim, bits=()):
@@ -113,11 +116,15 @@ def cases(draw, dims=DIMS, kinds=KINDS, max_rows=90):
     n = draw(st.one_of(st.sampled_from((0, 1, 7, 8, 9, 17)), st.integers(0, max_rows)))
     bound = draw(st.integers(20, 2896))
     row_map = make_map(
-        rng, dim, draw(st.sampled_from(kinds)), quant_bound=bound,
+        rng,
+        dim,
+        draw(st.sampled_from(kinds)),
+        quant_bound=bound,
         limit=draw(st.sampled_from((None, 0.5 * bound, bound + 0.3, 3.0 * bound))),
-        scale=draw(st.sampled_from((300.0, 1.0, 1e-300, 1e300, 0.1))), center=draw(st.booleans()),
+        scale=draw(st.sampled_from((300.0, 1.0, 1e-300, 1e300, 0.1))),
+        center=draw(st.booleans()),
         offset=draw(st.booleans()),
-    )  # fmt: skip
+    )
     x = make_rows(rng, n, dim, draw(st.lists(hostile_float64(), max_size=6)))
     if draw(st.booleans()):
         with np.errstate(all="ignore"):

@@ -31,8 +31,18 @@ def hostile_rows(rng, n, dim, dtype=np.float64):
     special = rng.random((n, dim)) < 0.2
     largest = np.finfo(dtype).max
     notorious = [
-        0.0, -0.0, np.finfo(dtype).smallest_subnormal, 1.0, 1.25, 2.0, np.inf, -np.inf, np.nan, largest, -largest,
-    ]  # fmt: skip
+        0.0,
+        -0.0,
+        np.finfo(dtype).smallest_subnormal,
+        1.0,
+        1.25,
+        2.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        largest,
+        -largest,
+    ]
     rows[special] = rng.choice(np.array(notorious, dtype=dtype), size=int(special.sum()))
     return rows
 
@@ -421,15 +431,53 @@ def test_what_is_no_argument_of_groups_is_refused():
 up = math.inf
 down = -math.inf
 HOSTILE = np.array(
-    [0.0, -0.0, 5e-324, -5e-324, 2.0**-1074 * 3, 2.0**-1023, 2.0**-1022, np.nextafter(2.0**-1022, 1), 1.0, 2.0, 3.0, 0.5,
-     -0.5, 1.5, -1.5, 2.5, 2.0**1023, np.nextafter(2.0**1023, up), 1.7976931348623157e308, np.inf, -np.inf, np.nan,
-     2.0**51, 2.0**51 + 0.5, -(2.0**51) - 0.5, 2.0**52 - 0.5, 2.0**52, 2.0**52 + 1, 2.0**53, 2.0**53 + 2, -(2.0**53),
-     -(2.0**53) - 2, 1e300, -1e300]
-)  # fmt: skip
+    [
+        0.0,
+        -0.0,
+        5e-324,
+        -5e-324,
+        2.0**-1074 * 3,
+        2.0**-1023,
+        2.0**-1022,
+        np.nextafter(2.0**-1022, 1),
+        1.0,
+        2.0,
+        3.0,
+        0.5,
+        -0.5,
+        1.5,
+        -1.5,
+        2.5,
+        2.0**1023,
+        np.nextafter(2.0**1023, up),
+        1.7976931348623157e308,
+        np.inf,
+        -np.inf,
+        np.nan,
+        2.0**51,
+        2.0**51 + 0.5,
+        -(2.0**51) - 0.5,
+        2.0**52 - 0.5,
+        2.0**52,
+        2.0**52 + 1,
+        2.0**53,
+        2.0**53 + 2,
+        -(2.0**53),
+        -(2.0**53) - 2,
+        1e300,
+        -1e300,
+    ]
+)
 RULES = [
-    BinRule(), BinRule(1.0), BinRule(0.1), BinRule(0.1, 0.3), BinRule(3.0, -1e9), BinRule(2.0**-1074), BinRule(1e308),
+    BinRule(),
+    BinRule(1.0),
+    BinRule(0.1),
+    BinRule(0.1, 0.3),
+    BinRule(3.0, -1e9),
+    BinRule(2.0**-1074),
+    BinRule(1e308),
     BinRule(1.0, 0.5),
-]  # fmt: skip
+]
 
 
 def columns():

@@ -295,8 +295,10 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
 ])  # fmt: skip
 def test_bad_points_and_numbers_are_refused(points):
     for search, more in (
-        (geometry.most_isolated, ()), (geometry.first_terrific, (1.0, 3, 1)), (geometry.widest_gap, (1,)),
-    ):  # fmt: skip
+        (geometry.most_isolated, ()),
+        (geometry.first_terrific, (1.0, 3, 1)),
+        (geometry.widest_gap, (1,)),
+    ):
         raises(InputError, "points must be", search, points, *more)
     for name, number in (
         ("radius_max", 0.0),
@@ -329,10 +331,14 @@ def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_com
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize(("search", "n", "dim", "options"), [
-    (geometry.most_isolated, 80_000, 200, ()), (geometry.first_terrific, 200_000, 16, (1.0, 12, 2)),
-    (geometry.widest_gap, 40_000, 4, (5,)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("search", "n", "dim", "options"),
+    [
+        (geometry.most_isolated, 80_000, 200, ()),
+        (geometry.first_terrific, 200_000, 16, (1.0, 12, 2)),
+        (geometry.widest_gap, 40_000, 4, (5,)),
+    ],
+)
 def test_an_interrupt_returns_at_once(search, n, dim, options):
     """From half a minute of work."""
     x = np.random.default_rng(0).standard_normal((n, dim))

@@ -77,9 +77,15 @@ def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
 def residual_map_of(rng, dim, residual, *, radius=0.8, bound=BOUND):
     spread = rng.random(dim) + 0.01
     return ResidualMap(
-        weights=rng.standard_normal(dim) / math.sqrt(dim), spread=spread / np.linalg.norm(spread), residual=residual,
-        scale=1.7, clip=1.25, clip_norm=radius, inv_step=(bound - math.isqrt(dim) - 2) / radius, quant_bound=bound,
-    )  # fmt: skip
+        weights=rng.standard_normal(dim) / math.sqrt(dim),
+        spread=spread / np.linalg.norm(spread),
+        residual=residual,
+        scale=1.7,
+        clip=1.25,
+        clip_norm=radius,
+        inv_step=(bound - math.isqrt(dim) - 2) / radius,
+        quant_bound=bound,
+    )
 
 
 def each_map(rng, dim, **options):
@@ -218,9 +224,12 @@ def test_wrong_arguments():
     chosen = map_of(rng, (3,), squared_residual)
     other = residual_map_of(rng, 3, squared_residual)
     for rows, sums in (
-        (np.zeros((2, 3)), good), (np.zeros((2, 4), dtype=np.int64), good), (np.zeros((2, 4)), good.astype(np.int32)),
-        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
-    ):  # fmt: skip
+        (np.zeros((2, 3)), good),
+        (np.zeros((2, 4), dtype=np.int64), good),
+        (np.zeros((2, 4)), good.astype(np.int32)),
+        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
+        (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
+    ):
         raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
         raises(KernelError, None, kernels.gradient_sum, rows, other, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):

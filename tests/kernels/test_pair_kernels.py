@@ -237,9 +237,11 @@ HALF_LOG_TWO = 0.34657359027997264
 def table_of(components, dim, panels=1):
     """Hypotheses that are nowhere, to be filled in."""
     return MixtureTable(
-        np.zeros((panels, components, dim, PANEL)), np.zeros((panels, components, dim, PANEL)),
-        np.full((panels, components, PANEL), -1e300), False,
-    )  # fmt: skip
+        np.zeros((panels, components, dim, PANEL)),
+        np.zeros((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300),
+        False,
+    )
 
 
 @pytest.mark.parametrize("components", [1, 2])
@@ -424,10 +426,12 @@ def test_a_row_is_the_same_alone_and_in_company(monkeypatch, loops, compiled):
 
 def test_parts_are_roots_of_responsibilities_times_clipped_white_rows():
     weights, roots, table, rows = case(3, 5)
-    share = np.array([
-        np.log(weight) + multivariate_normal(mean, root @ root.T).logpdf(rows)
-        for weight, mean, root in zip(weights, table.means, roots, strict=True)
-    ])  # fmt: skip
+    share = np.array(
+        [
+            np.log(weight) + multivariate_normal(mean, root @ root.T).logpdf(rows)
+            for weight, mean, root in zip(weights, table.means, roots, strict=True)
+        ]
+    )
     share = np.exp(share - logsumexp(share, axis=0))
     assert np.allclose(mixture_rows.whitened(rows, table)[2], share, atol=1e-12)
     found = parts_of(rows, table, inv_step=1e9)

@@ -22,9 +22,15 @@ def law(
     dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8
 ):
     return ReportLaw(
-        dim=dim, gaussian=gaussian, log2_grid=log2_grid, ball=ball, threshold=threshold, miss=miss, radius=radius,
+        dim=dim,
+        gaussian=gaussian,
+        log2_grid=log2_grid,
+        ball=ball,
+        threshold=threshold,
+        miss=miss,
+        radius=radius,
         tail=tail,
-    )  # fmt: skip
+    )
 
 
 LAWS = [
@@ -63,10 +69,15 @@ BOOKS = [
 CASES = [
     *(("report_integers", each) for each in LAWS),
     *(("report_codes", each) for each in BOOKS),
-    *(("report_seeds", law(*shape, **more)) for shape, more in (
-        ((1, 0.0), {"tail": 0.4}), ((3, 0.4), {"tail": 0.2}), ((20, 1.0), {"gaussian": True, "tail": 0.3}),
-    )),
-]  # fmt: skip
+    *(
+        ("report_seeds", law(*shape, **more))
+        for shape, more in (
+            ((1, 0.0), {"tail": 0.4}),
+            ((3, 0.4), {"tail": 0.2}),
+            ((20, 1.0), {"gaussian": True, "tail": 0.3}),
+        )
+    ),
+]
 each_case = pytest.mark.parametrize(("name", "case"), CASES)
 READERS = {"report_codes": "code_integers", "report_seeds": "seed_integers"}
 

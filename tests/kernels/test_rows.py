@@ -181,9 +181,13 @@ def test_labeled_rows_become_scores(dim, residual, kind):
         x[:, dim + 1 :] = rng.choice([0.0, 0.25, 1.0, 1.0, 7.0, -1.0], size=(203, int(weighted)))
         x[5, 0] = np.nan
         score = RowScore(
-            residual=residual, slope=np.rint(rng.normal(size=dim) * 2.0**20), unit=2.0**-30, step=2.0**-10,
-            weighted=weighted, curvature=curvature,
-        )  # fmt: skip
+            residual=residual,
+            slope=np.rint(rng.normal(size=dim) * 2.0**20),
+            unit=2.0**-30,
+            step=2.0**-10,
+            weighted=weighted,
+            curvature=curvature,
+        )
         row_map = replace(
             make_map(rng, dim, kind, limit=900.0), center=None, offset=None, score=score
         )
@@ -220,12 +224,19 @@ def dyadic_cases(draw):
     matrix = np.array(draw(st.lists(eighths, min_size=shape, max_size=shape)))
     vector = st.lists(eighths, min_size=dim, max_size=dim)
     return {
-        "rows": draw(st.lists(vector, min_size=1, max_size=12)), "center": draw(vector),
+        "rows": draw(st.lists(vector, min_size=1, max_size=12)),
+        "center": draw(vector),
         "offset": draw(st.lists(eighths, min_size=out_dim, max_size=out_dim)),
-        "matrix": None if not shape else matrix if kind is MatrixKind.DIAGONAL else matrix.reshape(out_dim, dim),
-        "kind": kind, "out_dim": out_dim, "inv_step": draw(st.sampled_from((0.25, 1.0, 16.0))),
+        "matrix": None
+        if not shape
+        else matrix
+        if kind is MatrixKind.DIAGONAL
+        else matrix.reshape(out_dim, dim),
+        "kind": kind,
+        "out_dim": out_dim,
+        "inv_step": draw(st.sampled_from((0.25, 1.0, 16.0))),
         "limit": draw(st.sampled_from((1e7, 50.0))),
-    }  # fmt: skip
+    }
 
 
 def exact_steps(row, case):
@@ -252,10 +263,15 @@ def test_equals_exact_fractions(case):
     """Unclipped rows: round half to even of the exact value. Clipped rows: within rounding of the exactly clipped value."""
     bound = 2**20
     row_map = RowMap(
-        dim=len(case["center"]), quant_bound=bound, inv_step=case["inv_step"],
-        limit=case["limit"], lower=case["kind"] is MatrixKind.LOWER, center=case["center"], matrix=case["matrix"],
+        dim=len(case["center"]),
+        quant_bound=bound,
+        inv_step=case["inv_step"],
+        limit=case["limit"],
+        lower=case["kind"] is MatrixKind.LOWER,
+        center=case["center"],
+        matrix=case["matrix"],
         offset=case["offset"],
-    )  # fmt: skip
+    )
     got = integers_of(np.array(case["rows"]), row_map).tolist()
     for row, q in zip(case["rows"], got, strict=True):
         steps = exact_steps(row, case)

@@ -121,9 +121,13 @@ def boundary_case(rng, dim):
     for j in range(3):
         distance = distance + (y[:, j] - ball.centers[0, j]) ** 2
     on_ball = Split(
-        rule=Rule.BALL, origin=ball.origin, projection=ball.projection, centers=ball.centers, first_child=1,
+        rule=Rule.BALL,
+        origin=ball.origin,
+        projection=ball.projection,
+        centers=ball.centers,
+        first_child=1,
         radius_sq=float(np.sort(distance)[1500]),
-    )  # fmt: skip
+    )
     return x, distance, RowTree(dim, [on_ball, None, None], [1, 2])
 
 
@@ -211,9 +215,14 @@ def test_targets_may_be_inner_nodes_and_grouped_rows_are_a_partition():
 
 def ball(**changes):
     return {
-        "rule": Rule.BALL, "origin": np.zeros(3), "projection": None, "centers": np.zeros((1, 3)), "first_child": 1,
-        "radius_sq": 1.0, **changes,
-    }  # fmt: skip
+        "rule": Rule.BALL,
+        "origin": np.zeros(3),
+        "projection": None,
+        "centers": np.zeros((1, 3)),
+        "first_child": 1,
+        "radius_sq": 1.0,
+        **changes,
+    }
 
 
 @pytest.mark.parametrize("changes", [
@@ -285,9 +294,13 @@ def test_lineage_names_what_decides():
         names[node] = lineage
     assert len({name[-1] for name in names.values()}) == len(splits)
     moved = Split(
-        rule=splits[0].rule, origin=splits[0].origin, projection=splits[0].projection, centers=splits[0].centers, first_child=1,
+        rule=splits[0].rule,
+        origin=splits[0].origin,
+        projection=splits[0].projection,
+        centers=splits[0].centers,
+        first_child=1,
         radius_sq=splits[0].radius_sq + 1.0,
-    )  # fmt: skip
+    )
     assert RowTree(3, [moved, *splits[1:]], [1]).lineage[0] == names[0][0]
     assert RowTree(3, [moved, *splits[1:]], [1]).lineage[1] != names[1][1]
     both, swapped = (

@@ -29,9 +29,12 @@ from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 RANDOMIZERS = [
-    PrivUnit(6, 2.0), PrivUnitG(6, 2.0, norm_bound=3.0), Duchi(6, 2.0, 1.5), PrivUnit(6, 2.0, form="selection"),
+    PrivUnit(6, 2.0),
+    PrivUnitG(6, 2.0, norm_bound=3.0),
+    Duchi(6, 2.0, 1.5),
+    PrivUnit(6, 2.0, form="selection"),
     SubsetSelection(6, 2.0, words=32),
-]  # fmt: skip
+]
 
 
 def some_reports(randomizer, n=500):
@@ -268,13 +271,19 @@ def test_the_result_says_what_a_user_paid():
     assert np.array_equal(result.mean, estimate_mean(reports).mean)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: estimate_mean([]), lambda: estimate_mean([1]), lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
-    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
-    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
-    lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
-    lambda: mean_error(RANDOMIZERS[0], n_reports=0), lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: estimate_mean([]),
+        lambda: estimate_mean([1]),
+        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
+        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
+        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
+        lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
+        lambda: mean_error(RANDOMIZERS[0], n_reports=0),
+        lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
+    ],
+)
 def test_bad_arguments_are_refused(call):
     raises(InputError, None, call)
 
@@ -344,17 +353,23 @@ def test_small_batches_may_be_equal_by_chance():
     assert found.total.count == 3 + 40 + module.REPEAT_NUMBERS - 1
 
 
-@pytest.mark.parametrize(("data", "reason", "taken"), [
-    (lambda a, b: a + b[:70], module.CUT_SHORT, 10), (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
-    (lambda a, b: a + b[:-1], module.CUT_SHORT, 10), (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
-    (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10), (lambda a, b: a + b"G", module.FOREIGN, 10),
-    (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
-    (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
-    (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
-    (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
-    (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
-    (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "reason", "taken"),
+    [
+        (lambda a, b: a + b[:70], module.CUT_SHORT, 10),
+        (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
+        (lambda a, b: a + b[:-1], module.CUT_SHORT, 10),
+        (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
+        (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10),
+        (lambda a, b: a + b"G", module.FOREIGN, 10),
+        (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
+        (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+        (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+        (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
+        (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
+        (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
+    ],
+)
 def test_what_is_wrong_ends_its_own_stream_only(data, reason, taken):
     first, second = batches(FIVE, [10, 20])
     found = Collector(FIVE)

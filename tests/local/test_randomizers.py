@@ -84,9 +84,14 @@ def test_a_planted_fault_is_caught(monkeypatch):
 
     def greedy(rows, law, key, out, *, first=0):
         honest(
-            rows, type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
-            key, out, first=first,
-        )  # fmt: skip
+            rows,
+            type(law)(
+                **{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}
+            ),
+            key,
+            out,
+            first=first,
+        )
 
     monkeypatch.setattr(door.kernels, "report_integers", greedy)
     assert off(randomizer, row) > 6.0
@@ -124,9 +129,14 @@ def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
-@pytest.mark.parametrize("randomizer", [
-    PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
-], ids=["unit", "words"])  # fmt: skip
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        PrivUnit(3, 4.0, norm_bound=2.0),
+        SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
+    ],
+    ids=["unit", "words"],
+)
 def test_rows_of_a_ball_keep_their_length(norm, randomizer):
     n = 20_000
     row = norm * np.array([0.6, 0.0, 0.8])
@@ -176,8 +186,13 @@ def test_one_row_has_the_same_report_in_every_form(randomizer):
     apart = np.zeros((5, 2))
     apart[:, 1] = row
     for other in (
-        row.reshape(1, 5), row.tolist(), row.astype(np.float32), row.astype(">f8"), apart[:, 1], [row.tolist()],
-    ):  # fmt: skip
+        row.reshape(1, 5),
+        row.tolist(),
+        row.astype(np.float32),
+        row.astype(">f8"),
+        apart[:, 1],
+        [row.tolist()],
+    ):
         assert np.array_equal(randomizer.privatize(other, random_state=3).payload, plain.payload)
     assert plain.to_bytes() == randomizer.privatize(row.tolist(), random_state=3).to_bytes()
     with pytest.raises(ValueError, match="read-only"):
@@ -318,14 +333,22 @@ def test_the_best_number_of_words_and_more_of_them():
 
 # ---- Caps of local randomizers: the known table, closed forms, and stability from one column to a million -----------
 TABLE = [
-    (2, 1.0, 0.3082871299, 0.644638, 9.5217799), (10, 2.0, 0.2508000053, 0.686344, 14.898089),
-    (100, 4.0, 0.1510682140, 0.793571, 42.818127), (1000, 8.0, 0.08659815913, 0.901397, 132.34683),
-    (1000, 64.0, 0.3255224789, 0.991776, 8.4370886), (10**6, 1.0, 3.974630942e-4, 0.589326, 6330037.9),
-]  # fmt: skip
+    (2, 1.0, 0.3082871299, 0.644638, 9.5217799),
+    (10, 2.0, 0.2508000053, 0.686344, 14.898089),
+    (100, 4.0, 0.1510682140, 0.793571, 42.818127),
+    (1000, 8.0, 0.08659815913, 0.901397, 132.34683),
+    (1000, 64.0, 0.3255224789, 0.991776, 8.4370886),
+    (10**6, 1.0, 3.974630942e-4, 0.589326, 6330037.9),
+]
 TAILS = [
-    (0.1, 0.0398927299), (1, 0.3974630105), (2, 0.7864802550), (4, 1.5156376592), (8, 2.7429447906), (16, 4.5613263599),
+    (0.1, 0.0398927299),
+    (1, 0.3974630105),
+    (2, 0.7864802550),
+    (4, 1.5156376592),
+    (8, 2.7429447906),
+    (16, 4.5613263599),
     (64, 10.5809168905),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("dim", "epsilon", "threshold", "probability", "error"), TABLE)

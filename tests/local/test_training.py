@@ -382,15 +382,18 @@ def test_the_bound_has_four_digits(longest, bound):
         assert public_norm_bound(np.array([[longest * last, 0.0], [0.0, 0.1 * longest]])) == bound
 
 
-@pytest.mark.parametrize(("arguments", "why"), [
-    ({"norm_bound": "largest"}, "'public'"),
-    ({"norm_bound": "public"}, "x_pub"),
-    ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
-    ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
-    ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
-    ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
-    ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"norm_bound": "largest"}, "'public'"),
+        ({"norm_bound": "public"}, "x_pub"),
+        ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
+        ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
+        ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
+        ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
+        ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
+    ],
+)
 def test_a_bound_that_cannot_be_told(arguments, why):
     raises(InputError, why, local.PrivUnit, 3, 2.0, **arguments)
 
@@ -445,11 +448,18 @@ def test_the_empirical_error_in_a_ball():
     predicted = local.mean_error(randomizer, **sizes, mean_square=square)
     errors = [
         np.sum(
-            (local.estimate_mean(randomizer.privatize(private, random_state=run), x_pub=public, target="empirical").mean
-             - rows.mean(axis=0)) ** 2
+            (
+                local.estimate_mean(
+                    randomizer.privatize(private, random_state=run),
+                    x_pub=public,
+                    target="empirical",
+                ).mean
+                - rows.mean(axis=0)
+            )
+            ** 2
         )
         for run in range(runs)
-    ]  # fmt: skip
+    ]
     doubt = np.std(errors) / math.sqrt(runs)
     assert abs(np.mean(errors) - predicted.mean_squared_error) < 4.0 * doubt
     assert local.mean_error(randomizer, **sizes).mean_squared_error > predicted.mean_squared_error

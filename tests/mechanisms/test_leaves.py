@@ -223,11 +223,16 @@ def test_no_row_is_no_problem():
         assert not call.query.any()
 
 
-@pytest.mark.parametrize(("affines", "radii"), [
-    (leaf_cases.maps()[:2], RADII), (leaf_cases.maps(), RADII[:2]),
-    ([*leaf_cases.maps()[:2], leaf_cases.maps(out_dim=4)[2]], RADII),
-    (leaf_cases.maps(), [1.0, 0.0, 1.0]), (leaf_cases.maps(), [1.0, math.nan, 1.0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("affines", "radii"),
+    [
+        (leaf_cases.maps()[:2], RADII),
+        (leaf_cases.maps(), RADII[:2]),
+        ([*leaf_cases.maps()[:2], leaf_cases.maps(out_dim=4)[2]], RADII),
+        (leaf_cases.maps(), [1.0, 0.0, 1.0]),
+        (leaf_cases.maps(), [1.0, math.nan, 1.0]),
+    ],
+)
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows, routes = leaf_cases.stage(np.zeros((4, leaf_cases.DIM)), ZCDP(10))
     for release in (leaf_cases.leaf_sums, leaf_cases.leaf_second_moments):
@@ -436,9 +441,11 @@ def test_codes_outside_are_ignored_and_several_codings_share_the_price():
     # Several codings share the price.
     rows = np.arange(12.0)[:, None] % 3
     found, call, released = exact(
-        coded, rows, codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
+        coded,
+        rows,
+        codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
         sizes=(3, 2),
-    )  # fmt: skip
+    )
     assert np.allclose(found, [4, 4, 4, 4, 8])
     assert call.event.l1_sensitivity == 4 * round(1.0 / call.unit)
     assert call.event.epsilon <= 1

@@ -61,9 +61,11 @@ def bins(query):
 RELEASES = {
     "release, Gaussian": lambda query: numbers(opened(ZCDP(1)), GaussianEvent(4, 20, SIZE), query),
     "release, Laplace": lambda query: numbers(opened(PureDP(2)), LaplaceEvent(4, 20, SIZE), query),
-    "release, a node of a tree": node, "release_choice, exponential": lambda query: choice("exponential", query),
-    "release_choice, permute-and-flip": lambda query: choice("permute_and_flip", query), "release_stable": bins,
-}  # fmt: skip
+    "release, a node of a tree": node,
+    "release_choice, exponential": lambda query: choice("exponential", query),
+    "release_choice, permute-and-flip": lambda query: choice("permute_and_flip", query),
+    "release_stable": bins,
+}
 
 
 class Fork:

@@ -24,7 +24,7 @@ from leaf_cases import (
     shell_counts,
     stage,
     three_leaves,
-)  # fmt: skip
+)
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
@@ -55,10 +55,13 @@ def test_the_worse_case_is_the_sensitivity():
     assert gaussian(3, 5).rho == unit(5)
     for bad in (
         lambda: GaussianEvent(4, 8, 1, clusters=Clusters(3, 5, HERE)),
-        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)), lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
-        lambda: Clusters(-1, 5, HERE), lambda: Clusters(1.0, 5, HERE), lambda: Clusters(1, 5, ()),
+        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)),
+        lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
+        lambda: Clusters(-1, 5, HERE),
+        lambda: Clusters(1.0, 5, HERE),
+        lambda: Clusters(1, 5, ()),
         lambda: Clusters(1, 5, (7,)),
-    ):  # fmt: skip
+    ):
         raises(BudgetError, None, bad)
 
 
@@ -168,12 +171,23 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     only = tree.only(node)
     cost = payer.allowance * share
     gram = second_moment(
-        payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10),
+        payer,
+        rows,
+        affine,
+        name=f"gram {node}",
+        radius=10.0,
+        cost=cost * Fraction(7, 10),
         only=only,
-    )  # fmt: skip
+    )
     shells = shell_counts(
-        payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10), only=only,
-    )  # fmt: skip
+        payer,
+        rows,
+        affine,
+        name=f"shells {node}",
+        edges=np.array([1.0, 50.0]),
+        cost=cost * Fraction(3, 10),
+        only=only,
+    )
     return gram.value, shells.value
 
 
@@ -394,9 +408,15 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
             cost = scope.share
             answers.append(
                 second_moment(
-                    scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost, only=tree.only(node),
+                    scope.node(level),
+                    rows,
+                    affine,
+                    name=f"gram {node}",
+                    radius=0.5,
+                    cost=cost,
+                    only=tree.only(node),
                 ).value
-            )  # fmt: skip
+            )
         return answers
 
     # Orthogonal rows that walk down together to the last node: each payer is used up.

@@ -58,11 +58,17 @@ def ran(name, folder, **options):
     return report, read(report.csv)
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ("figure-9", "invalid choice"), ("a-figure-1 --quick", "no smaller problem"),
-    ("a-figure-1 --cell 0.5:4", "made as a whole"), ("b-beyond --cell half", "--cell"),
-    ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"), ("a-figure-1 --runs 1", "runs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("figure-9", "invalid choice"),
+        ("a-figure-1 --quick", "no smaller problem"),
+        ("a-figure-1 --cell 0.5:4", "made as a whole"),
+        ("b-beyond --cell half", "--cell"),
+        ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"),
+        ("a-figure-1 --runs 1", "runs"),
+    ],
+)
 def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
     raises(SystemExit, r"^2$", main, [*words.split(), "--out", str(tmp_path)])
     assert said in capsys.readouterr().err
@@ -364,9 +370,17 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
     )
     seen = []
     found = sweep(
-        settings, x, y, x_pub=shown, y_pub=labels, draws=Fixed(), start=start, preconditioner=by if turned else None,
-        on_step=lambda step, w: seen.append(step), dtype=np.float64,
-    )  # fmt: skip
+        settings,
+        x,
+        y,
+        x_pub=shown,
+        y_pub=labels,
+        draws=Fixed(),
+        start=start,
+        preconditioner=by if turned else None,
+        on_step=lambda step, w: seen.append(step),
+        dtype=np.float64,
+    )
 
     def clipped(rows, targets, w):
         predicted = rows @ w if loss == "squared" else 1.0 / (1.0 + np.exp(-rows @ w))
@@ -422,9 +436,13 @@ def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
         rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")}
     )
     for name, value in {
-        "load_delays": lambda: table, "N_TRAIN": 6000, "N_TEST": 2900, "STEP_SIZES": (0.1, 0.5, 2.0),
-        "PRIV_WEIGHTS": (0.0, 0.3, 0.7, 1.0), "QUICK_STEPS": 150,
-    }.items():  # fmt: skip
+        "load_delays": lambda: table,
+        "N_TRAIN": 6000,
+        "N_TEST": 2900,
+        "STEP_SIZES": (0.1, 0.5, 2.0),
+        "PRIV_WEIGHTS": (0.0, 0.3, 0.7, 1.0),
+        "QUICK_STEPS": 150,
+    }.items():
         monkeypatch.setattr(figures, name, value)
     _, rows = ran("b-figures-15-18", tmp_path, runs=2, quick=True)
     assert len(rows) == 2 * 2 * 3
@@ -471,11 +489,14 @@ def test_adassp_without_noise_is_ridge(monkeypatch):
 
 
 # ---- Tables 11 and 12 of paper B: the printed noise multipliers, and what they cost under the paper's own definition.
-@pytest.mark.parametrize("cells", [
-    # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
-    ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
-    pytest.param(noise_tables.CELLS, marks=pytest.mark.audit, id="all 18"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "cells",
+    [
+        # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
+        ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
+        pytest.param(noise_tables.CELLS, marks=pytest.mark.audit, id="all 18"),
+    ],
+)
 def test_printed_values_are_met_and_cost_twice_their_epsilon(cells, tmp_path, monkeypatch):
     monkeypatch.setattr(noise_tables, "CELLS", cells)
     report, rows = ran("b-tables-11-12", tmp_path)

@@ -96,9 +96,14 @@ def test_an_unresolvable_covariance_has_no_finite_error():
 def test_more_public_rows_save_rounds_and_a_gap_costs_some():
     def rounds(n_pub, gap=0.0):
         return plan(
-            "gaussian", method="lifted_coinpress", dim=10, n_pub=n_pub, n_priv=50_000, budget=ZCDP(0.5),
+            "gaussian",
+            method="lifted_coinpress",
+            dim=10,
+            n_pub=n_pub,
+            n_priv=50_000,
+            budget=ZCDP(0.5),
             pub_priv_gap=gap,
-        ).details["rounds"]  # fmt: skip
+        ).details["rounds"]
 
     assert rounds(11) > rounds(30) >= rounds(1000)
     assert rounds(30, gap=0.9) > rounds(30)
@@ -170,9 +175,16 @@ def test_dp_em_says_what_its_noise_says_and_is_near_what_happens():
     errors = []
     for run in range(8):
         result = seeded(
-            fpp.learn_axis_aligned_mixture, truth.draw(rng, 20_000), n_components=2, x_pub=truth.draw(rng, 60),
-            budget=ZCDP(0.01), method="dp_em", threads=1, progress=False, random_state=run,
-        )  # fmt: skip
+            fpp.learn_axis_aligned_mixture,
+            truth.draw(rng, 20_000),
+            n_components=2,
+            x_pub=truth.draw(rng, 60),
+            budget=ZCDP(0.01),
+            method="dp_em",
+            threads=1,
+            progress=False,
+            random_state=run,
+        )
         order = np.argsort(result.means[:, 0])
         errors.append(np.linalg.norm(result.means[order] - truth.means, axis=1).mean())
     predicted = predict_dp_em(20_000, 8, 2, 60, ZCDP(0.01))[0]
@@ -263,10 +275,11 @@ def test_a_search_costs_and_public_clustering_does_not():
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
 RHO = fpp.ZCDP(0.5)
 SAID = [
-    ("mean", fpp.estimate_mean, {}), ("gaussian", fpp.estimate_gaussian, {}),
+    ("mean", fpp.estimate_mean, {}),
+    ("gaussian", fpp.estimate_gaussian, {}),
     ("weighted_mean", fpp.weighted_mean, {"norm_bound": 3.0}),
     ("axis_aligned_mixture", fpp.learn_axis_aligned_mixture, {"n_components": 2, "method": "auto"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -435,16 +448,21 @@ def test_names_that_are_taken_and_arguments_of_other_tasks_are_refused():
 
 # ---- `plan`: solving forwards and backwards agree, and hostile arguments are refused --------------------------------
 TASKS = {
-    "mean": {"n_pub": 2, "dim": 20, "clipping": "gaussian"}, "mean by counts": {"n_pub": 2, "dim": 20},
+    "mean": {"n_pub": 2, "dim": 20, "clipping": "gaussian"},
+    "mean by counts": {"n_pub": 2, "dim": 20},
     "mean in any steps": {"n_pub": 2, "dim": 20, "clipping": "gaussian", "steps": "auto"},
     "coinpress_mean": {"radius": 100.0, "dim": 20},
     "coinpress_mean in any steps": {"radius": 100.0, "dim": 20, "steps": "auto"},
-    "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0}, "select_hypothesis": {"dim": 1, "candidates": 500},
-    "mean by groups": {"n_pub": 2, "dim": 2, "groups": 10}, "quantiles as means": {"n_pub": 2, "dim": 2, "groups": 3},
-    "counts as means": {"cells": 20}, "gaussian": {"dim": 3, "n_pub": 4, "method": "lifted_coinpress"},
-    "separated_mixture": TASK_OF_MIXTURE, "axis_aligned_mixture": {"dim": 1, "n_components": 2},
+    "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0},
+    "select_hypothesis": {"dim": 1, "candidates": 500},
+    "mean by groups": {"n_pub": 2, "dim": 2, "groups": 10},
+    "quantiles as means": {"n_pub": 2, "dim": 2, "groups": 3},
+    "counts as means": {"cells": 20},
+    "gaussian": {"dim": 3, "n_pub": 4, "method": "lifted_coinpress"},
+    "separated_mixture": TASK_OF_MIXTURE,
+    "axis_aligned_mixture": {"dim": 1, "n_components": 2},
     "train": {"dim": 3, "n_pub": 20},
-}  # fmt: skip
+}
 BUDGETS_OF_PLAN = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 MEANS = [task for task in TASKS if "mean" in task or task == "select_hypothesis"]
 

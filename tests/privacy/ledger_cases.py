@@ -12,8 +12,12 @@ from fastpubpriv.privacy import ZCDP, Ledger
 
 UNIT = 1024
 HEADER = {
-    "format": "fastpubpriv-ledger", "version": 1, "label": "set A", "relation": "replace_one", "total": ZCDP(1).to_dict(),
-}  # fmt: skip
+    "format": "fastpubpriv-ledger",
+    "version": 1,
+    "label": "set A",
+    "relation": "replace_one",
+    "total": ZCDP(1).to_dict(),
+}
 DEBIT = {
     "number": 1,
     "name": "x",

@@ -81,10 +81,15 @@ NO_NUMBERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("part", "make", "beyond"), [
-    ("epsilon", PureDP, (1e-12, 5000)), ("epsilon", lambda value: ApproxDP(value, 1e-6), (1e-12, 5000)),
-    ("rho", ZCDP, (2.0**-61, 1e6 + 1)), ("delta", lambda value: ApproxDP(1, value), (1, 1.5, 1e-31)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("part", "make", "beyond"),
+    [
+        ("epsilon", PureDP, (1e-12, 5000)),
+        ("epsilon", lambda value: ApproxDP(value, 1e-6), (1e-12, 5000)),
+        ("rho", ZCDP, (2.0**-61, 1e6 + 1)),
+        ("delta", lambda value: ApproxDP(1, value), (1, 1.5, 1e-31)),
+    ],
+)
 def test_what_is_no_number_in_range_is_refused(part, make, beyond):
     for value in (*NO_NUMBERS, *beyond):
         raises(BudgetError, part, make, value)
@@ -202,8 +207,12 @@ def test_frozen_and_short_repr():
 
 def test_cost_is_checked():
     for notion, amounts in (
-        (ZCDP, (Fraction(-1),)), (ZCDP, (0.5,)), (ApproxDP, (Fraction(1),)), (Budget, ()), (int, (1,)),
-    ):  # fmt: skip
+        (ZCDP, (Fraction(-1),)),
+        (ZCDP, (0.5,)),
+        (ApproxDP, (Fraction(1),)),
+        (Budget, ()),
+        (int, (1,)),
+    ):
         raises(BudgetError, None, Cost, notion, amounts)
     raises(BudgetError, "bits", Cost, ZCDP, (Fraction(1, 3**9000),))
 

@@ -151,9 +151,12 @@ GRIDS = {
     gaussian_gram_grid: (2, lambda dim, q: 2 * q**4, lambda dim: dim * dim, 2896),
     laplace_sum_grid: (1, lambda dim, q: math.isqrt(4 * dim * q * q), lambda dim: dim, 2**26),
     laplace_gram_grid: (
-        2, lambda dim, q: math.isqrt(dim * (dim + 3) // 2 * q**4), lambda dim: dim * (dim + 1) // 2, 2**26,
+        2,
+        lambda dim, q: math.isqrt(dim * (dim + 3) // 2 * q**4),
+        lambda dim: dim * (dim + 1) // 2,
+        2**26,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("make", GRIDS)
@@ -337,9 +340,13 @@ def test_what_is_refused(call, words):
 
 def event(**changes):
     fields = {
-        "sampling": Poisson(Fraction(1, 20)), "squared_sensitivity": 4 * 128**2, "log2_scale": 9, "draws": 2,
-        "steps": 30, "delta": Fraction(1, 10**6),
-    }  # fmt: skip
+        "sampling": Poisson(Fraction(1, 20)),
+        "squared_sensitivity": 4 * 128**2,
+        "log2_scale": 9,
+        "draws": 2,
+        "steps": 30,
+        "delta": Fraction(1, 10**6),
+    }
     return SampledGaussianEvent(**(fields | changes))
 
 
@@ -417,9 +424,11 @@ def exact(kind, epsilon, q, z):
 
 def profile(kind, q, z):
     return {
-        "replace": lambda: pld.poisson_replace(q, z).above, "remove": lambda: pld.poisson_remove(q, z).above,
-        "add": lambda: pld.poisson_remove(q, z).below, "fixed size": lambda: pld.fixed_size_replace(q, z).below,
-    }[kind]()  # fmt: skip
+        "replace": lambda: pld.poisson_replace(q, z).above,
+        "remove": lambda: pld.poisson_remove(q, z).above,
+        "add": lambda: pld.poisson_remove(q, z).below,
+        "fixed size": lambda: pld.fixed_size_replace(q, z).below,
+    }[kind]()
 
 
 @pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
@@ -565,13 +574,19 @@ def test_calibration_matches_known_numbers():
 
 
 EVENTS = [
-    ("laplace", 1, 128, 8 * 128, 1.0), ("laplace", 1, 128, 3 * 128 + 17, 1.0), ("laplace", 1, 300, 900, 2 * 300 / STEPS),
+    ("laplace", 1, 128, 8 * 128, 1.0),
+    ("laplace", 1, 128, 3 * 128 + 17, 1.0),
+    ("laplace", 1, 300, 900, 2 * 300 / STEPS),
     # -log(1 - delta_0) exceeds epsilon_0
-    ("laplace", 1, 128, 8 * 128, 1.7), ("laplace", 1, 128, 129, 1.0),
+    ("laplace", 1, 128, 8 * 128, 1.7),
+    ("laplace", 1, 128, 129, 1.0),
     ("laplace", 1, 200, 1000, 0.9),  # epsilon does not cover two moved counts
-    ("laplace", 2, 64, 640, 1.0), ("laplace", 2, 100, 700, 1.0), ("gaussian", 1, 128, 700, 1.0),
-    ("gaussian", 1, 400, 1000, 1.0), ("gaussian", 2, 90, 900, 1.0),
-]  # fmt: skip
+    ("laplace", 2, 64, 640, 1.0),
+    ("laplace", 2, 100, 700, 1.0),
+    ("gaussian", 1, 128, 700, 1.0),
+    ("gaussian", 1, 400, 1000, 1.0),
+    ("gaussian", 2, 90, 900, 1.0),
+]
 
 
 def neighbors(bins, rows):
@@ -711,8 +726,15 @@ def test_refusals():
     }
     StableHistogramEvent(**good)
     bad = [
-        {"law": "x"}, {"histograms": 0}, {"step": 0}, {"threshold": 5}, {"log2_scale": 7}, {"log2_scale": 41}, {"epsilon": 0},
-        {"draws": -1}, {"relation": Neighbors.ADD_REMOVE_ONE},
-    ]  # fmt: skip
+        {"law": "x"},
+        {"histograms": 0},
+        {"step": 0},
+        {"threshold": 5},
+        {"log2_scale": 7},
+        {"log2_scale": 41},
+        {"epsilon": 0},
+        {"draws": -1},
+        {"relation": Neighbors.ADD_REMOVE_ONE},
+    ]
     for change in bad:
         raises(BudgetError, None, StableHistogramEvent, **{**good, **change})

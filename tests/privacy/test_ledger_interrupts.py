@@ -174,9 +174,15 @@ def one_short_write(wanted):
 
 
 INTERRUPTED = {  # at each instruction, or at each line
-    "debit": True, "full disk": False, "spent": False, "entries": False, "open": False, "create": False, "from_file": False,
+    "debit": True,
+    "full disk": False,
+    "spent": False,
+    "entries": False,
+    "open": False,
+    "create": False,
+    "from_file": False,
     "repair": False,
-}  # fmt: skip
+}
 ASKED = {"debit": False, "full disk": False, "spent": True, "remaining": False, "entries": False}
 
 

@@ -26,11 +26,16 @@ def words(pattern, rng, shape):
         flat[rng.integers(size)] = rng.choice([TOP, BOTTOM, 2**62, -(2**62)])
         return flat.reshape(shape)
     return {
-        "zeros": lambda: np.zeros(shape), "minus one": lambda: np.full(shape, -1), "top": lambda: np.full(shape, TOP),
-        "bottom": lambda: np.full(shape, BOTTOM), "signs": lambda: rng.choice([-(2**62), 2**62], size=shape),
+        "zeros": lambda: np.zeros(shape),
+        "minus one": lambda: np.full(shape, -1),
+        "top": lambda: np.full(shape, TOP),
+        "bottom": lambda: np.full(shape, BOTTOM),
+        "signs": lambda: rng.choice([-(2**62), 2**62], size=shape),
         "anything": lambda: rng.integers(BOTTOM, TOP, size=shape, endpoint=True),
-        "all scales": lambda: rng.choice([-1, 1], size=shape) * 2 ** rng.integers(0, 62, size=shape),
-    }[pattern]()  # fmt: skip
+        "all scales": lambda: (
+            rng.choice([-1, 1], size=shape) * 2 ** rng.integers(0, 62, size=shape)
+        ),
+    }[pattern]()
 
 
 PATTERNS = (

@@ -244,10 +244,15 @@ def passes_below(dim):
     yield (
         "combinations",
         lambda: release_code_counts(
-            account, rows, partial(column_modes.codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
-            row_cost=1, **options,
+            account,
+            rows,
+            partial(column_modes.codes, chosen=chosen, columns=[column] * dim),
+            [4 ** len(chosen)],
+            name="a",
+            row_cost=1,
+            **options,
         ),
-    )  # fmt: skip
+    )
     randomizer = local.PrivUnit(dim + 1, 4.0)
     reports = randomizer.privatize(rng.normal(size=(N, dim + 1)))
     yield "reports", lambda: local.Aggregator(randomizer).add(reports)

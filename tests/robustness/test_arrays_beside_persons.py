@@ -82,9 +82,13 @@ def test_a_named_weight_is_the_number_that_an_array_says():
     }
     given = fpp.linear_regression(rows, x_pub=PUBLIC, **arrays, **FEW)
     apart = fpp.linear_regression(
-        rows.drop(columns="y"), rows["y"], x_pub=PUBLIC.drop(columns="y"), y_pub=PUBLIC["y"],
-        **{**BY_NAME, "label": None}, **FEW,
-    )  # fmt: skip
+        rows.drop(columns="y"),
+        rows["y"],
+        x_pub=PUBLIC.drop(columns="y"),
+        y_pub=PUBLIC["y"],
+        **{**BY_NAME, "label": None},
+        **FEW,
+    )
     chosen = fpp.linear_regression(
         rows.assign(z=1.0), x_pub=PUBLIC, columns=["x"], **BY_NAME, **FEW
     )

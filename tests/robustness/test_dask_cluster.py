@@ -46,10 +46,14 @@ def client():
         yield found
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.serial if name in FAMILIES else pytest.mark.audit)
-    for name, call in CALLS.items() if not call.named
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.serial if name in FAMILIES else pytest.mark.audit)
+        for name, call in CALLS.items()
+        if not call.named
+    ],
+)
 def test_families(client, name):
     check_bits(CALLS[name], CHUNKS)
 

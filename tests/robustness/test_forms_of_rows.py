@@ -33,32 +33,53 @@ PUBLIC = np.concatenate([RNG.normal(size=12), RNG.normal(size=12) + 40.0])
 PLANE = RNG.normal(size=(300, 2))
 PUBLIC_PLANE = RNG.normal(size=(24, 2))
 LINES = {
-    "array": lambda x: x, "list": lambda x: x.tolist(), "tuple": lambda x: tuple(x.tolist()),
-    "strided": lambda x: np.repeat(x, 2)[::2], "list of lists": lambda x: x.reshape(-1, 1).tolist(),
+    "array": lambda x: x,
+    "list": lambda x: x.tolist(),
+    "tuple": lambda x: tuple(x.tolist()),
+    "strided": lambda x: np.repeat(x, 2)[::2],
+    "list of lists": lambda x: x.reshape(-1, 1).tolist(),
     "pandas Series": pd.Series,
-    "pandas Series with a name": lambda x: pd.Series(x, name="delay", index=np.arange(len(x))[::-1]),
-    "pandas frame": lambda x: pd.DataFrame({"delay": x}), "polars Series": pl.Series,
+    "pandas Series with a name": lambda x: pd.Series(
+        x, name="delay", index=np.arange(len(x))[::-1]
+    ),
+    "pandas frame": lambda x: pd.DataFrame({"delay": x}),
+    "polars Series": pl.Series,
     "polars Series with a name": lambda x: pl.Series("delay", x),
-}  # fmt: skip
+}
 PLANES = {
-    "list of lists": lambda x: x.tolist(), "list of arrays": list,
+    "list of lists": lambda x: x.tolist(),
+    "list of arrays": list,
     "pandas frame": lambda x: pd.DataFrame(x, columns=["a", "b"]),
     "polars frame": lambda x: pl.DataFrame(x, schema=["a", "b"]),
-}  # fmt: skip
+}
 GAUSSIAN = {"budget": ZCDP(0.5)}
 SEEDED = {"random_state": 3, "threads": 1, "progress": False}
 # Calls of the table, on these rows.
 WITH_PUBLIC = (
-    "estimate_mean", "describe", "estimate_mean, public covariance", "quantiles", "weighted_mean",
-    "estimate_gaussian, auto", "learn_separated_mixture, one shot",
-)  # fmt: skip
+    "estimate_mean",
+    "describe",
+    "estimate_mean, public covariance",
+    "quantiles",
+    "weighted_mean",
+    "estimate_gaussian, auto",
+    "learn_separated_mixture, one shot",
+)
 PRIVATE_ONLY = (
-    "coinpress_mean", "coinpress_covariance", "private_pca", "no_public_baseline", "stable_histogram, grid",
-    "decode_variances", "decode_means", "decode_axis_aligned",
-)  # fmt: skip
+    "coinpress_mean",
+    "coinpress_covariance",
+    "private_pca",
+    "no_public_baseline",
+    "stable_histogram, grid",
+    "decode_variances",
+    "decode_means",
+    "decode_axis_aligned",
+)
 LINE_ONLY = (
-    "decode_gaussians, exact", "select_hypothesis, roots", "value_counts", "learn_axis_aligned_mixture, cells",
-)  # fmt: skip
+    "decode_gaussians, exact",
+    "select_hypothesis, roots",
+    "value_counts",
+    "learn_axis_aligned_mixture, cells",
+)
 LABELED = ("linear_regression, newton", "logistic_regression, newton", "train, newton")
 PUBLIC_ONLY = {
     "precondition": lambda p: fpp.precondition(p),
@@ -266,11 +287,17 @@ def csv_file(folder, x, names):
 
 
 NAMED = {
-    "Parquet file": parquet_file, "Parquet files": parquet_list, "folders of key=value": parquet_folders,
-    "Arrow dataset": lambda folder, x, names: pyarrow.dataset.dataset(parquet_list(folder, x, names)),
-    "Arrow file": arrow_file, "Arrow stream": arrow_stream, "CSV file": csv_file,
+    "Parquet file": parquet_file,
+    "Parquet files": parquet_list,
+    "folders of key=value": parquet_folders,
+    "Arrow dataset": lambda folder, x, names: pyarrow.dataset.dataset(
+        parquet_list(folder, x, names)
+    ),
+    "Arrow file": arrow_file,
+    "Arrow stream": arrow_stream,
+    "CSV file": csv_file,
     "polars plan": lambda folder, x, names: pl.scan_parquet(parquet_file(folder, x, names)),
-}  # fmt: skip
+}
 
 
 def npy_file(folder, x):
@@ -299,10 +326,14 @@ def named_arguments(call, names):
     )
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=() if name in FAMILIES else pytest.mark.audit)
-    for name, call in CALLS.items() if not (call.heavy or call.named)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FAMILIES else pytest.mark.audit)
+        for name, call in CALLS.items()
+        if not (call.heavy or call.named)
+    ],
+)
 def test_families(name, tmp_path):
     call = CALLS[name]
     x = call.rows
@@ -409,11 +440,15 @@ SITUATIONS = {
 }
 # Calls of the table, and what they are given otherwise.
 WILD_CALLS = {
-    "estimate_mean": {}, "estimate_mean, public covariance": {},
-    "weighted_mean": {"norm_bound": 200.0, "center": "public"}, "estimate_gaussian, auto": {},
-    "estimate_gaussian, pairs": {}, "learn_separated_mixture, one shot": {"method": "auto"},
-    "learn_separated_mixture, public": {}, "learn_axis_aligned_mixture, dp_em": {},
-}  # fmt: skip
+    "estimate_mean": {},
+    "estimate_mean, public covariance": {},
+    "weighted_mean": {"norm_bound": 200.0, "center": "public"},
+    "estimate_gaussian, auto": {},
+    "estimate_gaussian, pairs": {},
+    "learn_separated_mixture, one shot": {"method": "auto"},
+    "learn_separated_mixture, public": {},
+    "learn_axis_aligned_mixture, dp_em": {},
+}
 # What an error must hold to be of use.
 ADVICE = ("pass", "drop", "fill", "give", "choose", "fewer", "needed here")
 
@@ -483,11 +518,14 @@ def estimated(function, situation):
     return quiet(function, private, x_pub=public, **GAUSSIAN, **SEEDED), private.to_numpy()
 
 
-@pytest.mark.parametrize(("situation", "name"), [
-    ("a constant column", "angle"),
-    ("a constant column on both sides", "angle"),
-    ("a rare event that no public row saw", "share"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("situation", "name"),
+    [
+        ("a constant column", "angle"),
+        ("a constant column on both sides", "angle"),
+        ("a rare event that no public row saw", "share"),
+    ],
+)
 def test_a_gaussian_names_the_columns_that_borrow_a_scale(situation, name):
     result, _ = estimated(fpp.estimate_gaussian, situation)
     assert list(result.diagnostics["fallback_columns"]) == [name]
@@ -598,9 +636,17 @@ SMALL = ("ball", "narrowed", "weighted")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
 def test_where_memory_is_short_nothing_is_debited():
-    child = subprocess.run([sys.executable, "-c", WIDE], env={
-        **os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1",
-    }, capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+    child = subprocess.run(
+        [sys.executable, "-c", WIDE],
+        env={
+            **os.environ,
+            "PYTHONPATH": ":".join(sys.path),
+            "OPENBLAS_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert child.returncode == 0, child.stderr
     found = {
         name: (said, spent)

@@ -277,13 +277,27 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
 
 # Calls that take a row without numbers for one at a center, and so one row of each person.
 ONE_ROW_EACH = {
-    name for name in CALLS
-    if name.startswith(("weighted_mean", "coinpress", "private_pca", "learn_separated", "no_public", "select_hypothesis"))
+    name
+    for name in CALLS
+    if name.startswith(
+        (
+            "weighted_mean",
+            "coinpress",
+            "private_pca",
+            "learn_separated",
+            "no_public",
+            "select_hypothesis",
+        )
+    )
     or (name.startswith("learn_axis") and not name.endswith(("dp_em", "public")))
 } | {
-    "estimate_mean, public covariance", "estimate_gaussian, ladder, mean", "estimate_gaussian, ladder, diagonal",
-    "estimate_gaussian, lifted", "estimate_gaussian, lifted from two public rows", "estimate_gaussian, pairs",
-}  # fmt: skip
+    "estimate_mean, public covariance",
+    "estimate_gaussian, ladder, mean",
+    "estimate_gaussian, ladder, diagonal",
+    "estimate_gaussian, lifted",
+    "estimate_gaussian, lifted from two public rows",
+    "estimate_gaussian, pairs",
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -367,12 +381,17 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
     assert "n=60" in repr(rows)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"person": "nobody"}, "no column 'nobody'"), ({"person": "town", "keep": "median"}, "'row', 'mean'"),
-    ({"person": np.full(400, np.nan)}, "no row has an identifier"),
-    ({"person": [1, 2, 3]}, "one identifier for each row"), ({"person": None}, "person"),
-    ({"person": np.zeros((400, 2))}, "one identifier for each row"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"person": "nobody"}, "no column 'nobody'"),
+        ({"person": "town", "keep": "median"}, "'row', 'mean'"),
+        ({"person": np.full(400, np.nan)}, "no row has an identifier"),
+        ({"person": [1, 2, 3]}, "one identifier for each row"),
+        ({"person": None}, "person"),
+        ({"person": np.zeros((400, 2))}, "one identifier for each row"),
+    ],
+)
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
@@ -485,9 +504,12 @@ def test_a_share_of_the_budget_chooses_how_many_rows():
         table = pd.DataFrame({"who": who, "a": rng.normal(size=len(who))})
         ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
         given = {
-            "x_pub": pd.DataFrame({"a": [0.1]}), "columns": ["a"], "person": "who", "rows_per_person": "auto",
+            "x_pub": pd.DataFrame({"a": [0.1]}),
+            "columns": ["a"],
+            "person": "who",
+            "rows_per_person": "auto",
             "ledger": ledger,
-        }  # fmt: skip
+        }
         raises(
             InputError,
             "'gaussian'",
@@ -530,9 +552,19 @@ def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     table = visits()
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})
     raises(
-        FastPubPrivError, words, fpp.estimate_mean, table,
-        **{"x_pub": public, "columns": ["a"], "person": "who", "rows_per_person": 1, "budget": ZCDP(1), **given},
-    )  # fmt: skip
+        FastPubPrivError,
+        words,
+        fpp.estimate_mean,
+        table,
+        **{
+            "x_pub": public,
+            "columns": ["a"],
+            "person": "who",
+            "rows_per_person": 1,
+            "budget": ZCDP(1),
+            **given,
+        },
+    )
 
 
 def test_identifiers_of_several_types_are_those_of_persons():

@@ -84,10 +84,13 @@ def test_columns_of_rows(columns):
 def test_ranges_of_rows(number):
     rows = private_rows(X)
     for call in (
-        lambda: list(rows.chunks(number, 9)), lambda: list(rows.chunks(0, number)),
-        lambda: list(rows.chunks(0, 9, number)), lambda: rows.slice(0, number),
-        lambda: Rows.from_chunks(lambda: [], n=number, dim=2), lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
-    ):  # fmt: skip
+        lambda: list(rows.chunks(number, 9)),
+        lambda: list(rows.chunks(0, number)),
+        lambda: list(rows.chunks(0, 9, number)),
+        lambda: rows.slice(0, number),
+        lambda: Rows.from_chunks(lambda: [], n=number, dim=2),
+        lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
+    ):
         raises(InputError, None, call)
 
 
@@ -163,9 +166,14 @@ def test_results_at_what_are_no_rows(rows):
     found = made("MixtureResult")
     tree = made("ClusterTree")
     for method in (
-        made("GaussianResult").log_prob, found.predict, found.predict_proba, found.log_prob,
-        made("PCAResult").transform, tree.assign, lambda x: tree.members(x, 0),
-    ):  # fmt: skip
+        made("GaussianResult").log_prob,
+        found.predict,
+        found.predict_proba,
+        found.log_prob,
+        made("PCAResult").transform,
+        tree.assign,
+        lambda x: tree.members(x, 0),
+    ):
         assert SECRET not in str(raises(InputError, None, method, rows))
 
 

@@ -207,13 +207,21 @@ def values(rows):
 
 
 def test_pandas_number_types():
-    frame = pd.DataFrame({
-        "f8": [1.5, NAN, 3.0], "f4": np.array([1, 2, 3], "f4"), "i8": [2**62, 2, 3], "bool": [True, False, True],
-        "Int64": pd.array([2**62, None, 3], dtype="Int64"), "Float32": pd.array([1.5, None, 3], dtype="Float32"),
-        "boolean": pd.array([True, None, False], dtype="boolean"),
-        "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
-        "decimal": pd.array([Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "f8": [1.5, NAN, 3.0],
+            "f4": np.array([1, 2, 3], "f4"),
+            "i8": [2**62, 2, 3],
+            "bool": [True, False, True],
+            "Int64": pd.array([2**62, None, 3], dtype="Int64"),
+            "Float32": pd.array([1.5, None, 3], dtype="Float32"),
+            "boolean": pd.array([True, None, False], dtype="boolean"),
+            "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
+            "decimal": pd.array(
+                [Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))
+            ),
+        }
+    )
     rows = silently(lambda: private_rows(frame))
     assert rows.columns == tuple(frame.columns)
     assert values(rows).dtype == np.float64
@@ -230,10 +238,15 @@ def test_pandas_number_types():
 
 
 def test_polars_number_types():
-    frame = pl.DataFrame({
-        "f8": [1.5, None, NAN], "i8": [2**62 + 1, None, 3], "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
-        "bool": [True, None, False], "decimal": [Decimal("1.25"), None, Decimal(3)],
-    })  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "f8": [1.5, None, NAN],
+            "i8": [2**62 + 1, None, 3],
+            "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
+            "bool": [True, None, False],
+            "decimal": [Decimal("1.25"), None, Decimal(3)],
+        }
+    )
     rows = silently(lambda: private_rows(frame))
     expected = [[1.5, 2.0**62, 1, 1, 1.25], [NAN, NAN, 2, NAN, NAN], [NAN, 3, NAN, 0, 3]]
     np.testing.assert_array_equal(values(rows), expected)
@@ -241,13 +254,18 @@ def test_polars_number_types():
 
 
 def arrow_table():
-    return pa.table({
-        "f8": [1.5, None, 3.0], "f2": pa.array(np.array([1, 2, 3], np.float16)), "i8": pa.array([2**62 + 1, None, 3]),
-        "u8": pa.array([2**64 - 1, None, 3], pa.uint64()), "bool": [True, None, False],
-        "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
-        "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
-        "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "f8": [1.5, None, 3.0],
+            "f2": pa.array(np.array([1, 2, 3], np.float16)),
+            "i8": pa.array([2**62 + 1, None, 3]),
+            "u8": pa.array([2**64 - 1, None, 3], pa.uint64()),
+            "bool": [True, None, False],
+            "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
+            "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
+            "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
+        }
+    )
 
 
 @pytest.mark.parametrize("kind", ["table", "batch", "parquet"])
@@ -321,9 +339,12 @@ def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
 def test_columns_that_cannot_be_chosen(make):
     table = make({"a": [1.0], "b": [2.0]})
     for columns, words in (
-        (["a", "z"], "no column 'z'.*'a', 'b'"), ("z", "no column 'z'.*'a', 'b'"), ([], "at least one"),
-        (["a", "a"], "twice"), (lambda: 0, "a name, or a list of names"),
-    ):  # fmt: skip
+        (["a", "z"], "no column 'z'.*'a', 'b'"),
+        ("z", "no column 'z'.*'a', 'b'"),
+        ([], "at least one"),
+        (["a", "a"], "twice"),
+        (lambda: 0, "a name, or a list of names"),
+    ):
         raises(InputError, words, private_rows, table, columns=columns)
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
     np.testing.assert_array_equal(values(private_rows(table, columns="b")), [[2.0]])
@@ -336,10 +357,13 @@ def test_labels_indexes_and_things_that_are_almost_tables(tmp_path):
     # Things that are almost tables.
     table = pa.table({"a": [1.0]})
     for source, words in (
-        (pd.Series(["x"]), "numeric"), (pl.Series(["x"]), "numeric"), (table.to_reader(), "from_stream"),
-        (pd.DataFrame({"a": []}, dtype=float), "no rows"), (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
+        (pd.Series(["x"]), "numeric"),
+        (pl.Series(["x"]), "numeric"),
+        (table.to_reader(), "from_stream"),
+        (pd.DataFrame({"a": []}, dtype=float), "no rows"),
+        (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
         (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
-    ):  # fmt: skip
+    ):
         raises(InputError, words, private_rows, source)
     # The index that pandas stores is not data.
     pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "t.parquet")
@@ -411,11 +435,13 @@ OBJECT_SOURCES = {
     "array": lambda cells: np.column_stack([objects(cells), objects(ONES)]),
     "pandas": lambda cells: pd.DataFrame({"a": pd.Series(cells, dtype=object), "b": ONES}),
     "polars": lambda cells: pl.DataFrame({"a": pl.Series(cells, dtype=pl.Object), "b": ONES}),
-    "dask array": lambda cells: da.from_array(np.column_stack([objects(cells), objects(ONES)]), chunks=(4, 2), name=False),
+    "dask array": lambda cells: da.from_array(
+        np.column_stack([objects(cells), objects(ONES)]), chunks=(4, 2), name=False
+    ),
     "pieces": lambda cells: Rows.from_chunks(
         lambda: [np.column_stack([objects(cells), objects(ONES)])], n=len(cells), dim=2
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", OBJECT_SOURCES)

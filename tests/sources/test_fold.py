@@ -57,8 +57,10 @@ def test_same_bits_for_all_sources_threads_and_chunks(tmp_path):
         for threads in (None, 1, 2, 4):
             for chunk_rows in (None, 1, 3, 7, 60, 61, 1000):
                 assert column_sums(rows, threads=threads, chunk_rows=chunk_rows) == expected, (
-                    name, threads, chunk_rows,
-                )  # fmt: skip
+                    name,
+                    threads,
+                    chunk_rows,
+                )
 
 
 def test_the_comparison_of_bits_sees_floating_point_sums():
@@ -419,9 +421,19 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         )
         big[7, 3] = 1.0
         del big
-    done = subprocess.run([
-        sys.executable, "-c", MEMORY, str(path),
-    ], capture_output=True, text=True, timeout=PATIENCE, check=False, env=here())  # fmt: skip
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            MEMORY,
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=here(),
+    )
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())
     assert found == n + (kind != "parquet")
@@ -438,9 +450,14 @@ def slow_pass(monkeypatch, stderr, threads, rows, **options):
     monkeypatch.setattr("fastpubpriv.threads.pool.DELAY_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", stderr)
     fold(
-        rows, make_sums(5), lambda c, a: time.sleep(0.02), threads=threads, chunk_rows=10,
-        row_cost=10**6, **options,
-    )  # fmt: skip
+        rows,
+        make_sums(5),
+        lambda c, a: time.sleep(0.02),
+        threads=threads,
+        chunk_rows=10,
+        row_cost=10**6,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -129,10 +129,15 @@ def test_wrong_forms_quote_nothing(name, tmp_path):
     assert not MARKERS.search(text), text
 
 
-@pytest.mark.parametrize("source", [
-    pd.Series([NUMBER, TEXT], dtype=object), np.array([[NUMBER], [TEXT]], dtype=object),
-    pl.Series([NUMBER, TEXT], dtype=pl.Object),
-], ids=["pandas", "array", "polars"])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        pd.Series([NUMBER, TEXT], dtype=object),
+        np.array([[NUMBER], [TEXT]], dtype=object),
+        pl.Series([NUMBER, TEXT], dtype=pl.Object),
+    ],
+    ids=["pandas", "array", "polars"],
+)
 def test_objects_are_read_in_silence(source):
     text = scrape(
         lambda: [private_rows(source), sum(len(chunk) for chunk in private_rows(source).chunks())]
@@ -151,9 +156,17 @@ def test_no_source_lets_a_marker_out_of_a_pass(step, threads, tmp_path):
         assert ("withheld" in text) == (step is failing_step), (name, text)
         assert not MARKERS.search(text), (name, text)
         looks = [
-            repr, str, pickle.dumps, np.asarray, list, bool, lambda r: r == r, "{:.3f}".format, np.sum,
+            repr,
+            str,
+            pickle.dumps,
+            np.asarray,
+            list,
+            bool,
+            lambda r: r == r,
+            "{:.3f}".format,
+            np.sum,
             lambda r: r @ r,
-        ]  # fmt: skip
+        ]
         for look in looks:
             assert not MARKERS.search(scrape(lambda rows=rows, look=look: str(look(rows)))), (
                 name,
@@ -167,8 +180,10 @@ def test_text_that_turns_up_while_reading(threads, tmp_path):
     changed = private_rows(csv_file(tmp_path, "a,b\n1,2\n3,4\n"))
     csv_file(tmp_path, f"a,b\n{TEXT},{NUMBER}\n{TEXT}\n{NUMBER}\n")
     for rows in (
-        Rows.from_chunks(failing_factory, n=9, dim=3), Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3), changed,
-    ):  # fmt: skip
+        Rows.from_chunks(failing_factory, n=9, dim=3),
+        Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3),
+        changed,
+    ):
         for run in (
             lambda rows=rows: fold(
                 rows, make_sums(rows.dim), add_sums, threads=threads, chunk_rows=2

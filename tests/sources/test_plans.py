@@ -24,10 +24,13 @@ from fastpubpriv.sources import array_plans, private_rows, rescanned
 SECRET = "Alice-SSN-123"
 N = 12
 HELD = {
-    "a": np.linspace(-2.0, 3.0, N), "b": np.arange(N), "f": np.linspace(0.0, 1.0, N).astype(np.float32),
-    "t": [SECRET if i == 3 else f"{i}" for i in range(N)], "d": [datetime.date(2020, 1, 1)] * N,
+    "a": np.linspace(-2.0, 3.0, N),
+    "b": np.arange(N),
+    "f": np.linspace(0.0, 1.0, N).astype(np.float32),
+    "t": [SECRET if i == 3 else f"{i}" for i in range(N)],
+    "d": [datetime.date(2020, 1, 1)] * N,
     "m": [decimal.Decimal("1.5")] * N,
-}  # fmt: skip
+}
 FRAME = pl.DataFrame(HELD)
 A = pl.col("a")
 B = pl.col("b")
@@ -128,10 +131,12 @@ def test_scans_of_files(tmp_path):
     place = tmp_path / "x.parquet"
     assert private_rows(pl.scan_parquet(place).select(A * 2)).n == N
     for plan in (
-        pl.scan_parquet(place, n_rows=3), pl.scan_parquet(place, row_index_name="k"),
-        pl.scan_parquet(place).filter(A > 0), pl.scan_pyarrow_dataset(ds.dataset(place)),
+        pl.scan_parquet(place, n_rows=3),
+        pl.scan_parquet(place, row_index_name="k"),
+        pl.scan_parquet(place).filter(A > 0),
+        pl.scan_pyarrow_dataset(ds.dataset(place)),
         pl.scan_pyarrow_dataset(ds.dataset(place)).filter(A > 0),
-    ):  # fmt: skip
+    ):
         raises(InputError, "not known to make each row of one row", private_rows, plan)
     for plan in (pl.scan_csv(tmp_path / "x.csv"), pl.scan_ndjson(tmp_path / "x.ndjson")):
         raises(InputError, "is of text", private_rows, plan)
@@ -185,11 +190,16 @@ TABLE = pa.table({"a": HELD["a"]})
 ABOVE = ds.field("a") > 0
 
 
-@pytest.mark.parametrize("source", [
-    lambda: ds.dataset(TABLE).filter(ABOVE), lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
-    lambda: ds.dataset(TABLE).scanner(filter=ABOVE), lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
-    lambda: next(ds.dataset(TABLE).get_fragments()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: ds.dataset(TABLE).filter(ABOVE),
+        lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
+        lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
+        lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
+        lambda: next(ds.dataset(TABLE).get_fragments()),
+    ],
+)
 def test_arrow_plans_are_refused(source):
     raises(InputError, None, private_rows, source())
 
@@ -197,14 +207,18 @@ def test_arrow_plans_are_refused(source):
 PANDAS = pd.DataFrame({"a": HELD["a"], "b": HELD["b"], "f": HELD["f"]})
 
 DASK_TAKEN = {
-    "columns": lambda d: d[["b", "a"]], "assign": lambda d: d.assign(c=d.a * 2 + d.b, e=d.a > 1),
-    "arithmetic": lambda d: (d[["a"]] + 1) / 2 - abs(d[["a"]]), "fill": lambda d: d.fillna(0).clip(0, 1),
-    "where": lambda d: d[["a"]].where(d.a > 1, 0.0), "to a float": lambda d: d.astype("float32"),
-    "rename": lambda d: d.rename(columns={"a": "z"}), "repartition": lambda d: d.repartition(npartitions=1),
+    "columns": lambda d: d[["b", "a"]],
+    "assign": lambda d: d.assign(c=d.a * 2 + d.b, e=d.a > 1),
+    "arithmetic": lambda d: (d[["a"]] + 1) / 2 - abs(d[["a"]]),
+    "fill": lambda d: d.fillna(0).clip(0, 1),
+    "where": lambda d: d[["a"]].where(d.a > 1, 0.0),
+    "to a float": lambda d: d.astype("float32"),
+    "rename": lambda d: d.rename(columns={"a": "z"}),
+    "repartition": lambda d: d.repartition(npartitions=1),
     "persist": lambda d: d[d.a > 0].persist(),
     "delayed": lambda d: dd.from_delayed([dask.delayed(PANDAS)], meta=PANDAS.iloc[:0]),
     "map": lambda d: dd.from_map(lambda i: PANDAS, [0, 1], meta=PANDAS.iloc[:0]),
-}  # fmt: skip
+}
 DASK_REFUSED = {
     "filter": lambda d: d[d.a > 0], "query": lambda d: d.query("a > 0"),
     "drop_duplicates": lambda d: d.drop_duplicates(), "dropna": lambda d: d.dropna(),
@@ -306,7 +320,7 @@ ARRAY_TAKEN = {
     "fused": lambda z: dask.optimize(z[:, ::-1] * 2 + 1)[0],
     "persisted": lambda z: (z - z.mean(axis=0)).persist(),
     "a filter that was run": lambda z: z[z[:, 0] > 0].persist().compute_chunk_sizes(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chunks", MANY)
@@ -344,7 +358,9 @@ ARRAY_REFUSED = {
     "a filter": lambda z: z[z[:, 0] > 0].compute_chunk_sizes(),
     "one row often": lambda z: z[[0] * 200],
     "one row in a chunk": lambda z: z[[0] * 50 + list(range(50, 200))],
-    "matmul": lambda z: da.map_blocks(np.matmul, np.ones((len(z) // z.numblocks[0],) * 2), z, dtype=float),
+    "matmul": lambda z: da.map_blocks(
+        np.matmul, np.ones((len(z) // z.numblocks[0],) * 2), z, dtype=float
+    ),
     "operator.matmul": lambda z: z.map_blocks(
         lambda block, weights: operator.matmul(weights, block), np.eye(z.chunksize[0]), dtype=float
     ),
@@ -372,7 +388,7 @@ ARRAY_REFUSED = {
     "integer powers": lambda z: z.astype("f4") ** z,
     "a fused mean": lambda z: dask.optimize(z - z.mean(axis=0))[0],
     "a delayed step": lambda z: da.from_delayed(dask.delayed(np.sort)(z), z.shape, float),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chunks", MANY)
@@ -400,9 +416,11 @@ def test_arrays_that_are_loaded(tmp_path):
         da.concatenate([da.from_delayed(part, (50, 2), float) for part in parts]),
         da.from_npy_stack(str(tmp_path / "stack")),
         da.from_array(np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 1)),
-        da.from_array(np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 2), inline_array=True),
+        da.from_array(
+            np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 2), inline_array=True
+        ),
         da.from_array(Table(ROWS), chunks=(50, 2)),
-    ):  # fmt: skip
+    ):
         assert np.array_equal(content(private_rows(plan)), ROWS)
         assert np.array_equal(content(private_rows((plan - 1)[:, ::-1])), ROWS[:, ::-1] - 1)
         raises(

@@ -21,9 +21,14 @@ def test_public_rows_are_a_float64_copy(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     sources = [
-        X, np.asfortranarray(X), X.tolist(), frame, pl.DataFrame(X), tmp_path / "t.csv",
+        X,
+        np.asfortranarray(X),
+        X.tolist(),
+        frame,
+        pl.DataFrame(X),
+        tmp_path / "t.csv",
         str(tmp_path / "t.parquet"),
-    ]  # fmt: skip
+    ]
     for source in [*sources, Rows.from_chunks(lambda: [X[:7], X[7:]], n=30, dim=3)]:
         found = public_rows(source, dim=3)
         np.testing.assert_array_equal(found, X)
@@ -122,13 +127,20 @@ def test_the_same_data_is_refused(tmp_path):
     rows = private_rows(X)
     (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
     for ours, theirs, words in (
-        (X, X, "same object"), (rows, rows, "same object"),
-        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"), (X, X[:5], "share memory"),
-        (X[::2], X[2:], "share memory"), (X, X.T[:, :2], "share memory"), (rows, X[3:4], "share memory"),
-        (X, rows, "share memory"), (frame, frame.iloc[:, :1], "share memory"),
-        (frame, frame["a"].to_frame(), "share memory"), (plain, plain.clone(), "share memory"),
-        (table, table.slice(3, 4), "share memory"), (table, table["a"].chunk(0).to_numpy(), "share memory"),
-    ):  # fmt: skip
+        (X, X, "same object"),
+        (rows, rows, "same object"),
+        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"),
+        (X, X[:5], "share memory"),
+        (X[::2], X[2:], "share memory"),
+        (X, X.T[:, :2], "share memory"),
+        (rows, X[3:4], "share memory"),
+        (X, rows, "share memory"),
+        (frame, frame.iloc[:, :1], "share memory"),
+        (frame, frame["a"].to_frame(), "share memory"),
+        (plain, plain.clone(), "share memory"),
+        (table, table.slice(3, 4), "share memory"),
+        (table, table["a"].chunk(0).to_numpy(), "share memory"),
+    ):
         raises(InputError, words, refuse_shared_memory, ours, theirs)
 
 
@@ -138,10 +150,17 @@ def test_data_kept_apart_are_accepted_and_doubt_counts_as_shared(tmp_path, monke
     frame = pd.DataFrame(X, columns=list("abc"))
     table = pa.table({"a": X[:, 0].copy(), "t": ["x"] * 30})
     for ours, theirs in (
-        (X, X.copy()), (X[:20], X[20:]), (X[::2], X[1::2]), (X[:, :2], X[:, 2:]), (frame, frame.copy()),
-        (tmp_path / "x.npy", tmp_path / "y.npy"), (tmp_path / "x.npy", X), (X, None), (X, X.tolist()),
+        (X, X.copy()),
+        (X[:20], X[20:]),
+        (X[::2], X[1::2]),
+        (X[:, :2], X[:, 2:]),
+        (frame, frame.copy()),
+        (tmp_path / "x.npy", tmp_path / "y.npy"),
+        (tmp_path / "x.npy", X),
+        (X, None),
+        (X, X.tolist()),
         (X, "no such file"),
-    ):  # fmt: skip
+    ):
         refuse_shared_memory(ours, theirs)
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
     raises(

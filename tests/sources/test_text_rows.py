@@ -79,9 +79,12 @@ def test_numbers_are_rounded_to_the_nearest_double_by_each_parser(monkeypatch):
     ]
     # Half way between two doubles, and a little beyond: parsers that stop reading round these wrongly.
     texts += [
-        b"9007199254740993", b"9007199254740993." + b"0" * 800 + b"1", b"2.4703282292062328e-324", b"1e400",
+        b"9007199254740993",
+        b"9007199254740993." + b"0" * 800 + b"1",
+        b"2.4703282292062328e-324",
+        b"1e400",
         b"1" * 400,
-    ]  # fmt: skip
+    ]
     expected = [float(text) for text in texts]
     assert same(numbers(texts), expected)
     assert same(numbers([*texts, b"nan", b"Infinity"]), [*expected, NAN, np.inf])
@@ -100,10 +103,14 @@ def test_a_file_of_one_column_keeps_its_empty_lines(tmp_path):
 def test_each_line_counts_and_none_is_lost(tmp_path):
     """Empty lines, also the last ones, are rows; what follows the last line feed is a row if it is not empty."""
     for text, expected in (
-        ("a,b\n1,2\n\n3,4\n", [[1, 2], [NAN, NAN], [3, 4]]), ("a,b\n1,2\n\n\n", [[1, 2], [NAN, NAN], [NAN, NAN]]),
-        ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]), ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]), ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
-        ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]), ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
-    ):  # fmt: skip
+        ("a,b\n1,2\n\n3,4\n", [[1, 2], [NAN, NAN], [3, 4]]),
+        ("a,b\n1,2\n\n\n", [[1, 2], [NAN, NAN], [NAN, NAN]]),
+        ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]),
+        ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]),
+        ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
+        ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]),
+        ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
+    ):
         np.testing.assert_array_equal(
             values_of(private_rows(write(tmp_path / "t.csv", text))), expected
         )
@@ -360,10 +367,14 @@ def test_a_replaced_record_changes_its_own_row_only(read, tmp_path):
 
 
 LONG_OF_TEXT = {
-    "digits": b"7" * MIB, "commas": b"," * MIB, "quotes": b'"' * MIB, "odd quotes": b'"' * (MIB - 1),
-    "returns": b"\r" * MIB, "blanks": b" " * MIB,
+    "digits": b"7" * MIB,
+    "commas": b"," * MIB,
+    "quotes": b'"' * MIB,
+    "odd quotes": b'"' * (MIB - 1),
+    "returns": b"\r" * MIB,
+    "blanks": b" " * MIB,
     "bytes": bytes(code for code in range(256) if code != text_files.LINE_FEED) * (MIB // 255),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -441,10 +452,15 @@ def long_lines_that_are_no_rows(monkeypatch):
     monkeypatch.setattr(text_files, "_lines", without_long_ones)
 
 
-@pytest.mark.parametrize(("record", "fault"), [
-    (b"Alice,x,Alice", blanks_of_two_kinds), (b"Alice,x,Alice", a_filter_that_knows_too_little),
-    (b'1,"x,2', quotes_that_join_lines), (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("record", "fault"),
+    [
+        (b"Alice,x,Alice", blanks_of_two_kinds),
+        (b"Alice,x,Alice", a_filter_that_knows_too_little),
+        (b'1,"x,2', quotes_that_join_lines),
+        (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
+    ],
+)
 def test_planted_faults_are_caught(record, fault, tmp_path, monkeypatch):
     read = TEXT_READERS[".csv"]
     records = [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]

@@ -102,9 +102,18 @@ def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
     scores = {}
     for weight in (0.5, 1.0):
         net, training = prepare(
-            private, public=public, net=convolutional(), loss=entropy, budget=fpp.ApproxDP(2, 1e-5), steps=60,
-            batch_rows=128, public_batch_rows=50, priv_weight=weight, lr=0.2, momentum=0.9,
-        )  # fmt: skip
+            private,
+            public=public,
+            net=convolutional(),
+            loss=entropy,
+            budget=fpp.ApproxDP(2, 1e-5),
+            steps=60,
+            batch_rows=128,
+            public_batch_rows=50,
+            priv_weight=weight,
+            lr=0.2,
+            momentum=0.9,
+        )
         training.run()
         with torch.no_grad():
             scores[weight] = float((net.eval()(test[0]).argmax(1) == test[1]).float().mean())
@@ -193,11 +202,13 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
         raise ValueError("a secret")
 
     bad = {
-        3: fail, 4: lambda: (torch.full((3,), torch.nan), torch.tensor(1.0)),
-        5: lambda: (torch.zeros(4), torch.tensor(1.0)), 6: lambda: "nothing",
+        3: fail,
+        4: lambda: (torch.full((3,), torch.nan), torch.tensor(1.0)),
+        5: lambda: (torch.zeros(4), torch.tensor(1.0)),
+        6: lambda: "nothing",
         7: lambda: (torch.zeros(3), torch.tensor(torch.inf)),
         8: lambda: (torch.zeros(3, dtype=torch.float64), torch.tensor(1.0)),
-    }  # fmt: skip
+    }
     table = TensorTable(torch, Broken(bad), "private")
     net = line()
     kind = RowGradients(torch, net, squared, (torch.zeros(3), torch.tensor(0.0)))
