@@ -94,7 +94,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "a lock that stays": "test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
         "a reader that believes its file": "test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",
         "an error after the debit": "test_spending.py::test_control_an_error_after_the_debit_is_caught",
-        "a table that lets a debit through": "test_bad_inputs.py::test_a_table_that_lets_a_debit_through_is_caught",
+        "a table that lets a debit through": "test_bad_arguments.py::test_a_table_that_lets_a_debit_through_is_caught",
     },
     "rows see only themselves": {
         "a step of a Dask array that looks at other rows": "test_plans.py"

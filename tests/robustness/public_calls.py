@@ -73,6 +73,11 @@ class Call:
     named: bool = False
 
     @property
+    def parameters(self):
+        """The parameters of the function, by name."""
+        return inspect.signature(self.function).parameters
+
+    @property
     def slow(self):
         """True where a search goes through what was released."""
         return self.function is fpp.learn_axis_aligned_mixture
@@ -390,6 +395,15 @@ CALLS = {
         )
     },
 }  # fmt: skip
+
+
+# Functions of public rows alone, which spend nothing.
+PUBLIC_ONLY = {
+    "precondition": fpp.precondition,
+    "public_only": functools.partial(fpp.public_only, n_components=2),
+    "supercluster": functools.partial(fpp.supercluster, n_components=2),
+    "terrific_ball": functools.partial(fpp.terrific_ball, min_count=2, radius_max=1e3),
+}
 
 
 @functools.cache
