@@ -104,7 +104,6 @@ def test_one_public_row_says_what_it_assumes(files):
     assert "1 public row is too few" in said(quiet)
     data = json.loads(Path("out.json").read_text())
     assert any("standard deviation of 1" in text for text in data["warnings"])
-    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
     asked = invoke(
         "mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--variance", "1"
     )

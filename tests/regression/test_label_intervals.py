@@ -18,6 +18,8 @@ from fastpubpriv import (
 )
 from fastpubpriv.results.models import TrainingResult
 
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+
 BUDGET_OF_PREDICTION = ApproxDP(2, 1e-5)
 
 

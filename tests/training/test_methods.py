@@ -22,6 +22,8 @@ from fastpubpriv.mechanisms.sums import MappedQuery
 from fastpubpriv.regression.problem import TrainingMethod
 from fastpubpriv.training.methods import METHODS as RECORDS
 
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+
 ISSUED = {
     "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation", "exponential",
 }  # fmt: skip
