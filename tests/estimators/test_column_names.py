@@ -14,6 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
@@ -496,18 +497,17 @@ def test_public_rows_beyond_the_bounds_are_named(name):
         calls[name](ROWS, bounds=BOUNDS)
 
 
-BAD = [
-    ({"bounds": (1.0, 0.0)}, "below the highest"),
-    ({"bounds": (0.0, 0.0)}, "below the highest"),
-    ({"bounds": (0.0, np.inf)}, "finite"),
-    ({"bounds": (np.nan, 1.0)}, "below the highest"),
-    ({"bounds": ([0.0, 0.0], 1.0)}, "3 columns"),
-    ({"bounds": 1.0}, "pair"),
-    ({"bounds": ("a", 1.0)}, "numbers"),
-    ({"bounds": (0.0, 1e-300)}, "change the unit"),
-    ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
-    ({}, "bounds="),
-]
+BAD = Refusals()
+BAD.add("below the highest", bounds=(1.0, 0.0))
+BAD.add("below the highest", bounds=(0.0, 0.0))
+BAD.add("finite", bounds=(0.0, np.inf))
+BAD.add("below the highest", bounds=(np.nan, 1.0))
+BAD.add("3 columns", bounds=([0.0, 0.0], 1.0))
+BAD.add("pair", bounds=1.0)
+BAD.add("numbers", bounds=("a", 1.0))
+BAD.add("change the unit", bounds=(0.0, 1e-300))
+BAD.add("leave them out", bounds=BOUNDS, center=0.0)
+BAD.add("bounds=")
 # A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
 ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
 OPTIONAL = {
@@ -526,16 +526,15 @@ def test_bounds_are_checked(name, options, words):
         (CALLS | SPREADS)[name](ROWS, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("weighted_mean", {"norm_bound": 1.0}, "either"),
-        ("weighted_mean", {"variance": 1.0}, "leave them out"),
-        ("coinpress_mean", {"radius": 1.0}, "leave them out"),
-        ("private_pca", {"radius": "auto"}, "leave them out"),
-        ("coinpress_covariance", {"scale": 1.0}, "either"),
-        ("coinpress_covariance", {"center": 0.0}, "within"),
-    ],
-)
+REFUSED = Refusals()
+REFUSED.add("either", "weighted_mean", norm_bound=1.0)
+REFUSED.add("leave them out", "weighted_mean", variance=1.0)
+REFUSED.add("leave them out", "coinpress_mean", radius=1.0)
+REFUSED.add("leave them out", "private_pca", radius="auto")
+REFUSED.add("either", "coinpress_covariance", scale=1.0)
+REFUSED.add("within", "coinpress_covariance", center=0.0)
+
+
+@pytest.mark.parametrize(("name", "options", "words"), REFUSED)
 def test_bounds_stand_alone(name, options, words):
     raises(InputError, words, (CALLS | SPREADS)[name], ROWS, bounds=BOUNDS, **options)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
+from helpers.refusals import Refusals
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
@@ -203,18 +204,24 @@ def test_deviations_are_those_of_the_groups_and_rows_far_out_are_said():
 
 
 # ---- arguments and results ------------------------------------------------------------------------------------------
-REFUSED = [
-    ({"by": 0}, "by must be the name"), ({"by": "county", "columns": ["age"]}, "county"),
-    ({"by": None}, "groups= needs by="), ({"groups": "ME"}, "groups must be a list"),
-    ({"groups": []}, "groups must have at least one"),
-    ({"groups": ["ME", "ME "]}, "groups must not have an entry twice"),
-    ({"groups": [f"g{k}" for k in range(10_001)]}, "at most 10,000 groups"), ({"groups": [1.0, 2.0]}, None),
-    ({"missing": "neutral"}, "defaults of all other settings"),
-    ({"clipping": "gaussian"}, "defaults of all other settings"),
-    ({"variance": 1.0}, "defaults of all other settings"), ({"steps": 3}, "defaults of all other settings"),
-    ({"x_pub": survey(40, seed=9).assign(age=np.nan)}, "number in every column, and all cells of column 'age'"),
-    ({"columns": ["state"]}, None),
-]  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("by must be the name", by=0)
+REFUSED.add("county", by="county", columns=["age"])
+REFUSED.add("groups= needs by=", by=None)
+REFUSED.add("groups must be a list", groups="ME")
+REFUSED.add("groups must have at least one", groups=[])
+REFUSED.add("groups must not have an entry twice", groups=["ME", "ME "])
+REFUSED.add("at most 10,000 groups", groups=[f"g{k}" for k in range(10_001)])
+REFUSED.add(None, groups=[1.0, 2.0])
+REFUSED.add("defaults of all other settings", missing="neutral")
+REFUSED.add("defaults of all other settings", clipping="gaussian")
+REFUSED.add("defaults of all other settings", variance=1.0)
+REFUSED.add("defaults of all other settings", steps=3)
+REFUSED.add(
+    "number in every column, and all cells of column 'age'",
+    x_pub=survey(40, seed=9).assign(age=np.nan),
+)
+REFUSED.add(None, columns=["state"])
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")

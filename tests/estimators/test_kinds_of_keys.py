@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from gaussian_cases import held
 from helpers.errors import raises
+from helpers.refusals import Refusals
 
 from fastpubpriv import (
     ZCDP,
@@ -499,46 +500,83 @@ def test_results_say_where_keys_are_from(given, source):
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
 TOKYO = datetime.timezone(datetime.timedelta(hours=9))
-REFUSED = [
-    ({"bins": [35, 25]}, "edges that ascend"), ({"bins": [25, 25]}, "edges that ascend"), ({"bins": []}, "edges that ascend"),
-    ({"bins": [25, math.nan]}, "finite"), ({"bins": [25, math.inf]}, "finite"), ({"bins": True}, "bins"),
-    ({"bins": 1}, "at least 2"),
-    ({"bins": 10**9, "x_pub": PUBLIC}, "at most 1000000"), ({"bins": 10}, "needs public rows"), ({"bins": 2.5}, "bins"),
-    ({"bins": "10"}, "bins"), ({"bins": [25, "35"]}, "bins"), ({"bins": [True, 3]}, "bins"), ({"bins": DAYS}, "bins"),
-    ({"bins": 3, "x_pub": PUBLIC[:1]}, "fewer than two values"), ({"bins": range(2_000_000)}, "too many"),
-    ({"bins": 3, "x_pub": PUBLIC[["ward"]]}, "no column 'age'"), ({"bins": [25], "keys": [1]}, "keys= or bins="),
-    ({"bins": [25], "x_pub": PUBLIC}, "not both"), ({"bins": {"ward": [25]}}, "must map columns"),
-    ({"columns": "ward", "bins": [25]}, "not numeric"), ({"columns": ["age", "ward"], "bins": [25]}, "must map columns"),
-    ({"keys": [True, 0]}, "of one kind"), ({"keys": [True, "a"]}, "of one kind"),
-    ({"keys": [DAYS[0], "2024-01-31"]}, "of one kind"), ({"keys": [DAYS[0], MONTHS[0]]}, "of one kind"),
-    ({"keys": [AGES[0], 3]}, "of one kind"), ({"keys": [True, True]}, "twice"),
-    ({"keys": DAYS}, "holds no dates"), ({"columns": "admitted", "keys": ["2024-01-31"]}, "pass datetime.date"),
-    ({"columns": "admitted", "keys": [datetime.datetime(2024, 1, 31, tzinfo=TOKYO)]}, "without a time zone"),
-    ({"columns": "admitted", "keys": [pd.Timestamp("2024-01-31", tz="UTC")]}, "without a time zone"),
-    ({"columns": "admitted", "keys": [datetime.datetime(2024, 1, 31, 10)]}, "without a time of day"),
-    ({"columns": "admitted", "keys": [np.datetime64("NaT")]}, "one is none"),
-    ({"columns": "admitted", "keys": [pd.NaT]}, "must not hold None"),
-    ({"columns": "admitted", "keys": [np.datetime64("NaT", "M")]}, "one is none"),
-    ({"keys": [True, None]}, "must not hold None"), ({"keys": [math.nan]}, "must not hold None"),
-    ({"keys": [object()]}, "and one is a object"), ({"keys": [b"north"]}, "and one is a bytes"),
-    ({"bins": "auto"}, "number of bins, or a list of edges"), ({"bins": {20, 30}}, "number of bins, or a list of edges"),
-    ({"bins": [-math.inf, 25]}, "leave out infinite ones"),
-    ({"columns": ["age", "ward"], "bins": {"Ward": [25]}}, r"'Ward' is none of them \(did you mean 'ward'\?\)"),
-    ({"columns": "ward", "keys": [1]}, "list keys of the kind that the column holds"),
-    ({"columns": "admitted", "keys": [*DAYS, DAYS[0]]}, "twice"), ({"columns": "admitted", "keys": [1, 2]}, "not numeric"),
-    ({"columns": "admitted", "keys": [pd.Period("2024-01-31")]}, "for days pass datetime.date"),
-    ({"columns": "admitted", "keys": [pd.Period("2024-01-31", "W")]}, "calendar years, quarters or months"),
-    ({"columns": "admitted", "keys": [pd.Period("2024Q1", "Q-NOV")]}, "calendar years, quarters or months"),
-    ({"columns": "admitted", "keys": [MONTHS[0], pd.Period("2024")]}, "all of one length"),
-    ({"keys": [pd.Interval(0, 5, closed="both")]}, "closed on one side"),
-    ({"keys": [pd.Interval(0, 5, closed="neither")]}, "closed on one side"),
-    ({"keys": [pd.Interval(0, 5, closed="left"), pd.Interval(5, 9, closed="right")]}, "all on the same"),
-    ({"keys": [pd.Interval(0, 5, closed="left"), pd.Interval(4, 9, closed="left")]}, "disjoint, ascending"),
-    ({"keys": AGES[::-1]}, "disjoint, ascending"), ({"keys": [pd.Interval(5, 5, closed="left")]}, "not empty"),
-    ({"keys": [pd.Interval(pd.Timestamp(0), pd.Timestamp(1), closed="left")]}, "ends of keys"),
-    ({"keys": {"age": [1]}, "columns": ["age", "age"]}, "each once"), ({"columns": True, "keys": [1]}, "columns must be"),
-    ({"columns": [], "keys": [1]}, "columns must be"), ({"columns": ["age", 1], "keys": [1]}, "columns must be"),
-]  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("edges that ascend", bins=[35, 25])
+REFUSED.add("edges that ascend", bins=[25, 25])
+REFUSED.add("edges that ascend", bins=[])
+REFUSED.add("finite", bins=[25, math.nan])
+REFUSED.add("finite", bins=[25, math.inf])
+REFUSED.add("bins", bins=True)
+REFUSED.add("at least 2", bins=1)
+REFUSED.add("at most 1000000", bins=10**9, x_pub=PUBLIC)
+REFUSED.add("needs public rows", bins=10)
+REFUSED.add("bins", bins=2.5)
+REFUSED.add("bins", bins="10")
+REFUSED.add("bins", bins=[25, "35"])
+REFUSED.add("bins", bins=[True, 3])
+REFUSED.add("bins", bins=DAYS)
+REFUSED.add("fewer than two values", bins=3, x_pub=PUBLIC[:1])
+REFUSED.add("too many", bins=range(2_000_000))
+REFUSED.add("no column 'age'", bins=3, x_pub=PUBLIC[["ward"]])
+REFUSED.add("keys= or bins=", bins=[25], keys=[1])
+REFUSED.add("not both", bins=[25], x_pub=PUBLIC)
+REFUSED.add("must map columns", bins={"ward": [25]})
+REFUSED.add("not numeric", columns="ward", bins=[25])
+REFUSED.add("must map columns", columns=["age", "ward"], bins=[25])
+REFUSED.add("of one kind", keys=[True, 0])
+REFUSED.add("of one kind", keys=[True, "a"])
+REFUSED.add("of one kind", keys=[DAYS[0], "2024-01-31"])
+REFUSED.add("of one kind", keys=[DAYS[0], MONTHS[0]])
+REFUSED.add("of one kind", keys=[AGES[0], 3])
+REFUSED.add("twice", keys=[True, True])
+REFUSED.add("holds no dates", keys=DAYS)
+REFUSED.add("pass datetime.date", columns="admitted", keys=["2024-01-31"])
+REFUSED.add(
+    "without a time zone", columns="admitted", keys=[datetime.datetime(2024, 1, 31, tzinfo=TOKYO)]
+)
+REFUSED.add("without a time zone", columns="admitted", keys=[pd.Timestamp("2024-01-31", tz="UTC")])
+REFUSED.add("without a time of day", columns="admitted", keys=[datetime.datetime(2024, 1, 31, 10)])
+REFUSED.add("one is none", columns="admitted", keys=[np.datetime64("NaT")])
+REFUSED.add("must not hold None", columns="admitted", keys=[pd.NaT])
+REFUSED.add("one is none", columns="admitted", keys=[np.datetime64("NaT", "M")])
+REFUSED.add("must not hold None", keys=[True, None])
+REFUSED.add("must not hold None", keys=[math.nan])
+REFUSED.add("and one is a object", keys=[object()])
+REFUSED.add("and one is a bytes", keys=[b"north"])
+REFUSED.add("number of bins, or a list of edges", bins="auto")
+REFUSED.add("number of bins, or a list of edges", bins={20, 30})
+REFUSED.add("leave out infinite ones", bins=[-math.inf, 25])
+REFUSED.add(
+    r"'Ward' is none of them \(did you mean 'ward'\?\)",
+    columns=["age", "ward"],
+    bins={"Ward": [25]},
+)
+REFUSED.add("list keys of the kind that the column holds", columns="ward", keys=[1])
+REFUSED.add("twice", columns="admitted", keys=[*DAYS, DAYS[0]])
+REFUSED.add("not numeric", columns="admitted", keys=[1, 2])
+REFUSED.add("for days pass datetime.date", columns="admitted", keys=[pd.Period("2024-01-31")])
+REFUSED.add(
+    "calendar years, quarters or months", columns="admitted", keys=[pd.Period("2024-01-31", "W")]
+)
+REFUSED.add(
+    "calendar years, quarters or months", columns="admitted", keys=[pd.Period("2024Q1", "Q-NOV")]
+)
+REFUSED.add("all of one length", columns="admitted", keys=[MONTHS[0], pd.Period("2024")])
+REFUSED.add("closed on one side", keys=[pd.Interval(0, 5, closed="both")])
+REFUSED.add("closed on one side", keys=[pd.Interval(0, 5, closed="neither")])
+REFUSED.add(
+    "all on the same", keys=[pd.Interval(0, 5, closed="left"), pd.Interval(5, 9, closed="right")]
+)
+REFUSED.add(
+    "disjoint, ascending", keys=[pd.Interval(0, 5, closed="left"), pd.Interval(4, 9, closed="left")]
+)
+REFUSED.add("disjoint, ascending", keys=AGES[::-1])
+REFUSED.add("not empty", keys=[pd.Interval(5, 5, closed="left")])
+REFUSED.add("ends of keys", keys=[pd.Interval(pd.Timestamp(0), pd.Timestamp(1), closed="left")])
+REFUSED.add("each once", keys={"age": [1]}, columns=["age", "age"])
+REFUSED.add("columns must be", columns=True, keys=[1])
+REFUSED.add("columns must be", columns=[], keys=[1])
+REFUSED.add("columns must be", columns=["age", 1], keys=[1])
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=[words for _, words in REFUSED])

@@ -10,6 +10,7 @@ import pytest
 from gaussian_cases import column, held
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
+from helpers.refusals import Refusals
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
@@ -278,17 +279,16 @@ def test_reasons_of_the_ends_of_an_interval(ends, bounds, reasons):
 
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"q": ()}, "1 to 16"),
-        ({"q": (0.5, 0.5)}, "ascending"),
-        ({"q": (0.5, 1.0)}, "q must"),
-        ({"q": "median"}, "1 to 16"),
-        ({"bounds": (1, 0)}, "bounds"),
-        ({"x_pub": None}, "one public row"),
-    ],
-)
+REFUSED = Refusals()
+REFUSED.add("1 to 16", q=())
+REFUSED.add("ascending", q=(0.5, 0.5))
+REFUSED.add("q must", q=(0.5, 1.0))
+REFUSED.add("1 to 16", q="median")
+REFUSED.add("bounds", bounds=(1, 0))
+REFUSED.add("one public row", x_pub=None)
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED)
 def test_refusals_cost_nothing(given, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))
     options = {"x_pub": np.zeros(1), "budget": fpp.ZCDP(1), "ledger": ledger, **given}

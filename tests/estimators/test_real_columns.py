@@ -8,6 +8,7 @@ import pytest
 from gaussian_cases import column, held
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from helpers.refusals import Refusals
 from robustness.adversary import forcing
 from spies import seeded
 
@@ -262,15 +263,24 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
     assert mean_of(rows, public, ZCDP(5), public_only="auto").spent == ZCDP(5)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"clipping": "box"}, "clipping"), ({"missing": "drop"}, "missing"), ({"public_only": True}, "public_only"),
-    ({"bounds": 3.0}, "bounds"), ({"bounds": (1.0, 1.0)}, "lowest"), ({"bounds": (0.0, np.nan)}, "bounds"),
-    ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"), ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
-    ({"mode": "theory"}, "mode= belongs"), ({"failure_prob": 0.1}, "failure_prob= belongs"),
-    ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"), ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
-    ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
-    ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("clipping", clipping="box")
+REFUSED.add("missing", missing="drop")
+REFUSED.add("public_only", public_only=True)
+REFUSED.add("bounds", bounds=3.0)
+REFUSED.add("lowest", bounds=(1.0, 1.0))
+REFUSED.add("bounds", bounds=(0.0, np.nan))
+REFUSED.add("bounds", bounds=([0.0], [1.0, 2.0, 3.0]))
+REFUSED.add("steps= belongs to clipping='gaussian'", steps=3)
+REFUSED.add("mode= belongs", mode="theory")
+REFUSED.add("failure_prob= belongs", failure_prob=0.1)
+REFUSED.add("pub_priv_gap= belongs", pub_priv_gap=0.1)
+REFUSED.add("bounds= belongs", variance=1.0, bounds=(0, 1))
+REFUSED.add("missing= belongs", clipping="gaussian", missing="neutral")
+REFUSED.add("public_only= belongs", clipping="gaussian", public_only="auto")
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_arguments_are_checked(options, message):
     ledger = Ledger(ZCDP(1))
     raises(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from gaussian_cases import held
 from helpers.errors import raises
+from helpers.refusals import Refusals
 
 from fastpubpriv import (
     ZCDP,
@@ -233,23 +234,22 @@ def test_the_sum_of_a_mean_holds_the_sum():
 
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
-REFUSED = [
-    ({"keys": "north"}, InputError, "list of texts"),
-    ({"keys": []}, InputError, "at least one"),
-    ({"keys": ["a", 1]}, InputError, "of one kind"),
-    ({"keys": ["a", " a"]}, InputError, "twice"),
-    ({"keys": ["(other)"]}, InputError, "stand for"),
-    ({"keys": [1, np.nan]}, InputError, "keys"),
-    ({"keys": [0, 1]}, InputError, "ward"),
-    ({"keys": ["a"], "columns": "no"}, InputError, "no column"),
-    ({"keys": range(2_000_000), "columns": "night"}, InputError, "too many"),
-    ({"keys": ["a"], "top": 0}, InputError, "top"),
-    ({}, BudgetError, "delta"),
-    ({"budget": ApproxDP(1, 1e-6), "max_bytes": 10_000}, InputError, "max_bytes"),
-]
+REFUSED = Refusals()
+REFUSED.add("list of texts", InputError, keys="north")
+REFUSED.add("at least one", InputError, keys=[])
+REFUSED.add("of one kind", InputError, keys=["a", 1])
+REFUSED.add("twice", InputError, keys=["a", " a"])
+REFUSED.add("stand for", InputError, keys=["(other)"])
+REFUSED.add("keys", InputError, keys=[1, np.nan])
+REFUSED.add("ward", InputError, keys=[0, 1])
+REFUSED.add("no column", InputError, keys=["a"], columns="no")
+REFUSED.add("too many", InputError, keys=range(2_000_000), columns="night")
+REFUSED.add("top", InputError, keys=["a"], top=0)
+REFUSED.add("delta", BudgetError)
+REFUSED.add("max_bytes", InputError, budget=ApproxDP(1, 1e-6), max_bytes=10_000)
 
 
-@pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("kind", "given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, kind, words):
     ledger = Ledger(ZCDP(1) if "budget" not in given else ApproxDP(2, 1e-5))
     raises(

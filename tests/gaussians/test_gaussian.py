@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, ratios
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from scipy import stats
 from spies import refused, seeded
 
@@ -169,18 +170,26 @@ def test_a_few_hostile_rows_change_little():
     assert result.releases == clean.releases  # everything public is the same
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"x_pub": None}, "needs public rows"), ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
-    ({"x_pub": np.ones((9, 3))}, "all public rows are equal"),
-    ({"x_pub": np.eye(3), "require_precondition": True}, "at least 4 public rows"),
-    ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
-    ({"failure_prob": 1e-200}, "failure_prob"),
-    ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
-    ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"), ({"rounds": 0}, "rounds"), ({"rounds": 25}, "rounds"),
-    ({"cond_max": math.nan}, "cond_max"), ({"cond_max": -1.0}, "cond_max"),
-    ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
-    ({"x_priv": np.zeros(5)}, "public rows have 3 columns and private rows have 1"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("needs public rows", x_pub=None)
+REFUSED.add("at least two public rows", x_pub=np.ones((1, 3)))
+REFUSED.add("all public rows are equal", x_pub=np.ones((9, 3)))
+REFUSED.add("at least 4 public rows", x_pub=np.eye(3), require_precondition=True)
+REFUSED.add(
+    "subspace", x_pub=np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), require_precondition=True
+)
+REFUSED.add("failure_prob", failure_prob=1e-200)
+REFUSED.add("pass a larger failure_prob", x_pub=np.eye(3)[:2], failure_prob=1e-90)
+REFUSED.add("smaller pub_priv_gap", pub_priv_gap=1.0 - 1e-15)
+REFUSED.add("rounds", rounds=0)
+REFUSED.add("rounds", rounds=25)
+REFUSED.add("cond_max", cond_max=math.nan)
+REFUSED.add("cond_max", cond_max=-1.0)
+REFUSED.add("at least 2 private rows", x_priv=np.zeros((1, 3)), method="pairs")
+REFUSED.add("public rows have 3 columns and private rows have 1", x_priv=np.zeros(5))
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from own_losses import Squared
 from regression.test_regression import split
 from spies import SpyLedger, SpyRows, refused, seeded
@@ -284,16 +285,18 @@ def test_a_choice_among_public_models(budget):
     np.testing.assert_array_equal(again.weights, listed[1])
 
 
+REFUSED = Refusals()
+REFUSED.add("candidates", Exponential(candidates=np.zeros((3, 9))))
+REFUSED.add("candidates", Exponential(candidates="many"))
+REFUSED.add("finite", Exponential(candidates=np.full((2, 4), np.nan)))
+REFUSED.add("same loss", Exponential(candidates=np.zeros((2, 4))))
+REFUSED.add("one prediction", Exponential(), loss=Squared())
+REFUSED.add("public rows", Exponential(), loss="softmax", classes=[1, 2, 3])
+
+
 @pytest.mark.parametrize(
     ("method", "options", "words"),
-    [
-        (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
-        (Exponential(candidates="many"), {}, "candidates"),
-        (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
-        (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
-        (Exponential(), {"loss": Squared()}, "one prediction"),
-        (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
-    ],
+    REFUSED,
     ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"],
 )
 def test_choices_that_are_refused(method, options, words):

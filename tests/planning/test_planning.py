@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -387,12 +388,19 @@ def test_what_the_paper_says_about_its_theorems():
     assert math.isfinite(found.n_priv)
 
 
-@pytest.mark.parametrize(("theorem", "options", "message"), [
-    ("B.3", {}, "theorem"), ("B.1", {}, "range"), ("B.2", {"accuracy": 0.0}, "accuracy"), ("B.2", {"dim": 0}, "dim"),
-    ("B.2", {"constant": 0.0}, "constant"), ("B.12", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    ("C.24", {"n_components": 2, "min_weight": 0.1}, "ranges"), ("C.29", {}, "mixtures"),
-    ("C.29", {"n_components": 4, "min_weight": 0.3}, "min_weight"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("theorem", "B.3")
+REFUSED.add("range", "B.1")
+REFUSED.add("accuracy", "B.2", accuracy=0.0)
+REFUSED.add("dim", "B.2", dim=0)
+REFUSED.add("constant", "B.2", constant=0.0)
+REFUSED.add("pub_priv_gap", "B.12", pub_priv_gap=1.0)
+REFUSED.add("ranges", "C.24", n_components=2, min_weight=0.1)
+REFUSED.add("mixtures", "C.29")
+REFUSED.add("min_weight", "C.29", n_components=4, min_weight=0.3)
+
+
+@pytest.mark.parametrize(("theorem", "options", "message"), REFUSED)
 def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
     given = {"dim": 5, "accuracy": 0.1, "budget": ZCDP(0.5), **options}
     raises(InputError, message, order_bounds, theorem, **given)
@@ -557,39 +565,62 @@ def test_alternatives_json_and_what_is_out_of_reach():
     )
 
 
-@pytest.mark.parametrize(("task", "options", "message"), [
-    ("median", {}, "task"),
-    ("mean", {"n_pub": 0}, "n_pub of at least 1"), ("mean", {"dim": 0}, "dim"), ("mean", {"dim": 2.0}, "dim"),
-    ("mean", {"n_priv": None}, "exactly two"), ("mean", {"error": 0.1}, "exactly two"), ("mean", {"n_priv": 0}, "n_priv"),
-    ("mean", {"n_priv": True}, "n_priv"), ("mean", {"budget": 0.5}, "budget"),
-    ("mean", {"budget": None, "error": math.nan}, "error"),
-    ("mean", {"budget": None, "error": 0.1, "notion": "approx"}, "delta"),
-    ("mean", {"budget": None, "error": 0.1, "delta": 1e-6}, "delta"),
-    ("mean", {"steps": 0}, "steps"), ("mean", {"steps": "some"}, "steps"), ("mean", {"mode": "fast"}, "mode"),
-    ("mean", {"failure_prob": 1.0}, "failure_prob"), ("mean", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    ("coinpress_mean", {"radius": None}, "radius"), ("coinpress_mean", {"radius": math.inf}, "radius"),
-    ("weighted_mean", {"norm_bound": None}, "norm_bound"), ("weighted_mean", {"norm_bound": 1e200}, "norm_bound"),
-    ("weighted_mean", {"row_weight": 0.5, "n_priv": 10}, "row_weight"),
-    ("weighted_mean", {"row_weight": "throw_away", "n_pub": 0}, "throw_away"),
-    ("gaussian", {"n_pub": 1}, "n_pub"), ("gaussian", {"cond_max": 0.0}, "cond_max"),
-    ("gaussian", {"pub_priv_gap": 1.0}, "pub_priv_gap"), ("gaussian", {"failure_prob": 2.0}, "failure_prob"),
-    ("gaussian", {"dim": 0}, "dim"), ("gaussian", {"error": 0.1}, "exactly two"),
-    ("axis_aligned_mixture", {"n_components": None}, "n_components"),
-    ("axis_aligned_mixture", {"n_components": 0}, "n_components"), ("axis_aligned_mixture", {"budget": PureDP(1)}, "need a delta"),
-    ("axis_aligned_mixture", {"method": "dp_em"}, "dp_em"), ("axis_aligned_mixture", {"method": "guess"}, "method"),
-    ("axis_aligned_mixture", {"candidates": 1}, "no argument 'candidates'"),
-    ("axis_aligned_mixture", {"accuracy": 2.0}, "accuracy"),
-    ("separated_mixture", {"n_components": None}, "needs n_components="),
-    ("separated_mixture", {"min_weight": 0.6}, "min_weight must be at most"),
-    ("separated_mixture", {"n_pub": 1}, "n_pub of at least 2"), ("separated_mixture", {"method": "forest"}, "method"),
-    ("separated_mixture", {"n_components": 31, "min_weight": 0.01}, "31 with 30 public rows"),
-    ("train", {"n_pub": 1}, "n_pub of at least 2"), ("train", {"n_pub": 2**24}, "2\\^24 cells"),
-    ("train", {"loss": "poisson"}, "loss"), ("train", {"method": "exponentials"}, "method"),
-    ("train", {"method": "output_perturbation"}, "bounded"), ("train", {"r_squared": 1.0}, "r_squared"),
-    ("train", {"r_squared": -0.1}, "r_squared"), ("train", {"mean_weight": 0.0}, "mean_weight"),
-    ("train", {"mean_weight": 2.0}, "units of weight_cap"), ("train", {"radius": 3.0}, "no argument 'radius'"),
-    ("train", {"mean_weight": 0.5, "method": "semi_dp"}, "not for this loss or method"),
-])  # fmt: skip
+NOT_PLANNED = Refusals()
+NOT_PLANNED.add("task", "median")
+NOT_PLANNED.add("n_pub of at least 1", "mean", n_pub=0)
+NOT_PLANNED.add("dim", "mean", dim=0)
+NOT_PLANNED.add("dim", "mean", dim=2.0)
+NOT_PLANNED.add("exactly two", "mean", n_priv=None)
+NOT_PLANNED.add("exactly two", "mean", error=0.1)
+NOT_PLANNED.add("n_priv", "mean", n_priv=0)
+NOT_PLANNED.add("n_priv", "mean", n_priv=True)
+NOT_PLANNED.add("budget", "mean", budget=0.5)
+NOT_PLANNED.add("error", "mean", budget=None, error=math.nan)
+NOT_PLANNED.add("delta", "mean", budget=None, error=0.1, notion="approx")
+NOT_PLANNED.add("delta", "mean", budget=None, error=0.1, delta=1e-6)
+NOT_PLANNED.add("steps", "mean", steps=0)
+NOT_PLANNED.add("steps", "mean", steps="some")
+NOT_PLANNED.add("mode", "mean", mode="fast")
+NOT_PLANNED.add("failure_prob", "mean", failure_prob=1.0)
+NOT_PLANNED.add("pub_priv_gap", "mean", pub_priv_gap=1.0)
+NOT_PLANNED.add("radius", "coinpress_mean", radius=None)
+NOT_PLANNED.add("radius", "coinpress_mean", radius=math.inf)
+NOT_PLANNED.add("norm_bound", "weighted_mean", norm_bound=None)
+NOT_PLANNED.add("norm_bound", "weighted_mean", norm_bound=1e200)
+NOT_PLANNED.add("row_weight", "weighted_mean", row_weight=0.5, n_priv=10)
+NOT_PLANNED.add("throw_away", "weighted_mean", row_weight="throw_away", n_pub=0)
+NOT_PLANNED.add("n_pub", "gaussian", n_pub=1)
+NOT_PLANNED.add("cond_max", "gaussian", cond_max=0.0)
+NOT_PLANNED.add("pub_priv_gap", "gaussian", pub_priv_gap=1.0)
+NOT_PLANNED.add("failure_prob", "gaussian", failure_prob=2.0)
+NOT_PLANNED.add("dim", "gaussian", dim=0)
+NOT_PLANNED.add("exactly two", "gaussian", error=0.1)
+NOT_PLANNED.add("n_components", "axis_aligned_mixture", n_components=None)
+NOT_PLANNED.add("n_components", "axis_aligned_mixture", n_components=0)
+NOT_PLANNED.add("need a delta", "axis_aligned_mixture", budget=PureDP(1))
+NOT_PLANNED.add("dp_em", "axis_aligned_mixture", method="dp_em")
+NOT_PLANNED.add("method", "axis_aligned_mixture", method="guess")
+NOT_PLANNED.add("no argument 'candidates'", "axis_aligned_mixture", candidates=1)
+NOT_PLANNED.add("accuracy", "axis_aligned_mixture", accuracy=2.0)
+NOT_PLANNED.add("needs n_components=", "separated_mixture", n_components=None)
+NOT_PLANNED.add("min_weight must be at most", "separated_mixture", min_weight=0.6)
+NOT_PLANNED.add("n_pub of at least 2", "separated_mixture", n_pub=1)
+NOT_PLANNED.add("method", "separated_mixture", method="forest")
+NOT_PLANNED.add("31 with 30 public rows", "separated_mixture", n_components=31, min_weight=0.01)
+NOT_PLANNED.add("n_pub of at least 2", "train", n_pub=1)
+NOT_PLANNED.add("2\\^24 cells", "train", n_pub=2**24)
+NOT_PLANNED.add("loss", "train", loss="poisson")
+NOT_PLANNED.add("method", "train", method="exponentials")
+NOT_PLANNED.add("bounded", "train", method="output_perturbation")
+NOT_PLANNED.add("r_squared", "train", r_squared=1.0)
+NOT_PLANNED.add("r_squared", "train", r_squared=-0.1)
+NOT_PLANNED.add("mean_weight", "train", mean_weight=0.0)
+NOT_PLANNED.add("units of weight_cap", "train", mean_weight=2.0)
+NOT_PLANNED.add("no argument 'radius'", "train", radius=3.0)
+NOT_PLANNED.add("not for this loss or method", "train", mean_weight=0.5, method="semi_dp")
+
+
+@pytest.mark.parametrize(("task", "options", "message"), NOT_PLANNED)
 def test_what_cannot_be_planned_is_refused(task, options, message):
     budget = APPROX if task == "axis_aligned_mixture" else ZCDP(0.5)
     arguments = {"n_priv": 1000, "budget": budget, **TASKS.get(task, {"dim": 2}), **options}

@@ -15,6 +15,7 @@ import pyarrow
 import pyarrow.feather
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers.tables import forms_of
 from public_calls import CALLS
 
@@ -381,17 +382,16 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
     assert "n=60" in repr(rows)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"person": "nobody"}, "no column 'nobody'"),
-        ({"person": "town", "keep": "median"}, "'row', 'mean'"),
-        ({"person": np.full(400, np.nan)}, "no row has an identifier"),
-        ({"person": [1, 2, 3]}, "one identifier for each row"),
-        ({"person": None}, "person"),
-        ({"person": np.zeros((400, 2))}, "one identifier for each row"),
-    ],
-)
+REFUSED = Refusals()
+REFUSED.add("no column 'nobody'", person="nobody")
+REFUSED.add("'row', 'mean'", person="town", keep="median")
+REFUSED.add("no row has an identifier", person=np.full(400, np.nan))
+REFUSED.add("one identifier for each row", person=[1, 2, 3])
+REFUSED.add("person", person=None)
+REFUSED.add("one identifier for each row", person=np.zeros((400, 2)))
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
@@ -535,19 +535,25 @@ def test_the_local_model_takes_one_row_of_each():
     raises(InputError, "one report", fpp.local.PrivUnit(dim=1, epsilon=1.0).privatize, several)
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"person": None, "rows_per_person": 2}, "belong to person="),
-    ({"person": None, "keep": "mean"}, "belong to person="), ({"rows_per_person": None}, "say what stands for a person"),
-    ({"rows_per_person": None, "keep": "row"}, "say what stands for a person"),
-    ({"rows_per_person": 2, "keep": "sum"}, "makes one row of each person"),
-    ({"rows_per_person": "auto", "keep": "mean"}, "makes one row of each person"),
-    ({"keep": "median"}, "'row', 'mean', 'sum'"),
-    ({"rows_per_person": 0}, "at least 1|>= 1"),
-    ({"rows_per_person": 10**6}, "4096"), ({"rows_per_person": 2.5}, "rows_per_person"),
-    ({"columns": ["who", "a"]}, "says whose row it is"), ({"rows_per_person": "all"}, "'auto'"),
-    ({"person": "nobody"}, "no column 'nobody'"), ({"by": "who"}, "says whose row it is"),
-    ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
-])  # fmt: skip
+REFUSED_BY_CALLS = Refusals()
+REFUSED_BY_CALLS.add("belong to person=", person=None, rows_per_person=2)
+REFUSED_BY_CALLS.add("belong to person=", person=None, keep="mean")
+REFUSED_BY_CALLS.add("say what stands for a person", rows_per_person=None)
+REFUSED_BY_CALLS.add("say what stands for a person", rows_per_person=None, keep="row")
+REFUSED_BY_CALLS.add("makes one row of each person", rows_per_person=2, keep="sum")
+REFUSED_BY_CALLS.add("makes one row of each person", rows_per_person="auto", keep="mean")
+REFUSED_BY_CALLS.add("'row', 'mean', 'sum'", keep="median")
+REFUSED_BY_CALLS.add("at least 1|>= 1", rows_per_person=0)
+REFUSED_BY_CALLS.add("4096", rows_per_person=10**6)
+REFUSED_BY_CALLS.add("rows_per_person", rows_per_person=2.5)
+REFUSED_BY_CALLS.add("says whose row it is", columns=["who", "a"])
+REFUSED_BY_CALLS.add("'auto'", rows_per_person="all")
+REFUSED_BY_CALLS.add("no column 'nobody'", person="nobody")
+REFUSED_BY_CALLS.add("says whose row it is", by="who")
+REFUSED_BY_CALLS.add("REPLACE_PERSON", ledger=Ledger(ZCDP(1)))
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED_BY_CALLS)
 def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     table = visits()
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})

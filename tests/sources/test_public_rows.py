@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import content, streamed
 
 from fastpubpriv.errors import InputError
@@ -269,12 +270,24 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     )
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({}, "labels once"), ({"y": Y, "label": "y"}, "labels once"), ({"y": Y[:5]}, "8 rows and y_priv has 5"),
-    ({"y": BOTH[:, :2]}, "one number for each row"), ({"y": "secret"}, "y_priv"), ({"label": "z"}, "'z'"),
-    ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"), ({"x": X_OF_LABELED, "label": "y"}, "no names"),
-    ({"x": FRAME[["y"]], "label": "y"}, "beside the label"), ({"x": X_OF_LABELED[:, :1], "label": -1}, "beside the label"),
-], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("labels once")
+REFUSED.add("labels once", y=Y, label="y")
+REFUSED.add("8 rows and y_priv has 5", y=Y[:5])
+REFUSED.add("one number for each row", y=BOTH[:, :2])
+REFUSED.add("y_priv", y="secret")
+REFUSED.add("'z'", label="z")
+REFUSED.add("-1", label=0)
+REFUSED.add("-1", label=True)
+REFUSED.add("-1", label=-1)
+REFUSED.add("no names", x=X_OF_LABELED, label="y")
+REFUSED.add("beside the label", x=FRAME[["y"]], label="y")
+REFUSED.add("beside the label", x=X_OF_LABELED[:, :1], label=-1)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), REFUSED, ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_what_is_refused(given, words):
     raises(
         InputError,
