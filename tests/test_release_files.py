@@ -216,7 +216,9 @@ def test_an_archive_says_nothing_of_when_and_where_it_was_made(tmp_path):
         with tarfile.open(path, "w:gz") as archive:
             for number, member in enumerate(("p/a.py", "p/b.py")[::order]):
                 entry = tarfile.TarInfo(member)
-                entry.uname, entry.mtime, entry.size = owner, number + 7, 4
+                entry.uname = owner
+                entry.mtime = number + 7
+                entry.size = 4
                 archive.addfile(entry, io.BytesIO(member[2:].encode()))
         before = path.read_bytes()
         release.normalize(path, 1_700_000_000)

@@ -35,7 +35,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
 
-DIM, K = 3, 3
+DIM = 3
+K = 3
 CENTERS = np.array([[0.0, 0.0, 0.0], [400.0, 0.0, 0.0], [0.0, 400.0, 100.0]])
 RNG = np.random.default_rng(17)
 LABELS = np.arange(360) % K
@@ -78,7 +79,9 @@ class Recording:
     """One run, and its comparison with neighbors that are replayed against it."""
 
     def __init__(self, run, rows, budget):
-        self.run, self.rows, self.budget = run, rows, budget
+        self.run = run
+        self.rows = rows
+        self.budget = budget
         with recording() as transcript:
             self.result = run(rows)
         self.calls = transcript.calls

@@ -136,7 +136,8 @@ def test_second_moment_and_counts(pure):
         record_replay(run, rows, other, budget=budget)
     orthogonal = np.zeros((5, DIM))
     turned = np.zeros((5, DIM))
-    orthogonal[0, 0], turned[0, 1] = 1e9, 1e-3  # also from the outermost shell to the innermost
+    orthogonal[0, 0] = 1e9  # also from the outermost shell to the innermost
+    turned[0, 1] = 1e-3
     assert record_replay(run, orthogonal, turned, budget=budget).tightness > 0.5
     turned[0] = [0.0, 1e9, 0.0]
     report = record_replay(run, orthogonal, turned, budget=budget)

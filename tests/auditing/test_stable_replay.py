@@ -364,7 +364,8 @@ def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monk
 
 
 # ---- Learners with planted faults that record and replay must reject, beside the honest learner that it lets pass.
-DIM, GROUPS = 2, 12
+DIM = 2
+GROUPS = 12
 ASIDE = ApproxDP(Fraction(1, 8), BUDGET.delta / 8)
 EXECUTOR = Executor(threads=1, progress=False)
 ROWS_OF_CONTROLS = np.random.default_rng(3).standard_normal((240, DIM))

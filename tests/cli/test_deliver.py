@@ -38,7 +38,9 @@ class Stream(io.StringIO):
 
     def __init__(self, bad=None, number=errno.EPIPE):
         super().__init__()
-        self.left, self.number, self.failed = bad, number, False
+        self.left = bad
+        self.number = number
+        self.failed = False
 
     def write(self, text):
         if self.left is not None:

@@ -366,11 +366,9 @@ def test_replay_on_hostile_neighbors_costs_what_keys_cost(kind, budget):
     for night, admitted, age in HOSTILE:
         rows = visits(200)
         other = rows.copy()
-        other.loc[7, "night"], other.loc[7, "admitted"], other.loc[7, "age"] = (
-            night,
-            np.datetime64(admitted),
-            age,
-        )
+        other.loc[7, "night"] = night
+        other.loc[7, "admitted"] = np.datetime64(admitted)
+        other.loc[7, "age"] = age
         report = record_replay(
             lambda x: counted(x, BUDGETS[budget], **KINDS[kind]),
             rows,

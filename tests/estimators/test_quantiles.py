@@ -457,7 +457,8 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             ((_, anchor),) = support.find([each], 0.01, shares)
             best = -math.inf, -1
             below, above = each.values
-            one, both = shares.count_std, math.sqrt(2.0) * shares.count_std
+            one = shares.count_std
+            both = math.sqrt(2.0) * shares.count_std
             for counts, std in ((above, one), (below, one), (above + below, both)):
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))

@@ -55,7 +55,8 @@ class Shifted(transcripts.Transcript):
 
     def __init__(self, calls_there, change):
         super().__init__()
-        self.calls_there, self.change = calls_there, change
+        self.calls_there = calls_there
+        self.change = change
 
     def forced(self, name, shape, event, unit):
         return self.change(name, self.calls_there[len(self.calls)].answer.copy())

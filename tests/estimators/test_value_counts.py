@@ -319,7 +319,8 @@ def test_replay_on_hostile_neighbors(name):
     for ward, night in HOSTILE:
         rows = visits(300)
         other = visits(300)
-        other.loc[7, "ward"], other.loc[7, "night"] = ward, night
+        other.loc[7, "ward"] = ward
+        other.loc[7, "night"] = night
         report = record_replay(lambda x: counted(x, budget, **given), rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
@@ -327,7 +328,8 @@ def test_replay_on_hostile_neighbors(name):
 def replayed(budget=BUDGETS["zcdp"]):
     rows = visits(300)
     other = visits(300)
-    rows.loc[7, "ward"], other.loc[7, "ward"] = "north", "ward 3"
+    rows.loc[7, "ward"] = "north"
+    other.loc[7, "ward"] = "ward 3"
     return record_replay(
         lambda x: counted(x, budget, columns="ward", keys=WARDS), rows, other, budget=budget
     )

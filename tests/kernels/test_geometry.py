@@ -104,7 +104,9 @@ def test_equals_the_twin(name, rows_are):
 def adversarial(seed):
     """Few rows with ties, copies, tails, heaps within heaps, and scales nine decades apart or where squares leave the range."""
     rng = np.random.default_rng(seed)
-    m, dim, kind = int(rng.integers(1, 50)), int(rng.integers(1, 9)), seed % 8
+    m = int(rng.integers(1, 50))
+    dim = int(rng.integers(1, 9))
+    kind = seed % 8
     if kind == 0:
         x = rng.integers(0, int(rng.integers(1, 4)), (m, dim)).astype(float)
     elif kind == 1:
@@ -271,7 +273,8 @@ def test_a_reordered_sum_differs():
 
 
 def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
-    x, wide = mixture(300, 6, apart=300.0), np.zeros((300, 12))
+    x = mixture(300, 6, apart=300.0)
+    wide = np.zeros((300, 12))
     wide[:, ::2] = x
     frozen = x.copy()
     frozen.flags.writeable = False

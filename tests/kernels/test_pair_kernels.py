@@ -290,7 +290,8 @@ def test_many_hypotheses_near_each_other():
     rows[::100] = [np.nan, 1e308, 5e-324]
     every_set(rows, kernels.mixture_table(weights, means, spreads))
     # two equal components: every row is taken again
-    spreads[11, 1], weights[11] = spreads[11, 0], 0.5
+    spreads[11, 1] = spreads[11, 0]
+    weights[11] = 0.5
     every_set(rows, kernels.mixture_table(weights, means, spreads))
     far = 1e150
     with np.errstate(over="ignore"):
@@ -366,8 +367,14 @@ def case(k, dim, n=700, apart=3.0):
 
 def hostile(rows):
     rows = rows.copy()
-    rows[1], rows[2, -1], rows[3, 0], rows[4, -1] = np.nan, np.inf, -np.inf, np.nan
-    rows[5], rows[6], rows[7], rows[8] = 1e200, -1e308, 1e9, 5e-324
+    rows[1] = np.nan
+    rows[2, -1] = np.inf
+    rows[3, 0] = -np.inf
+    rows[4, -1] = np.nan
+    rows[5] = 1e200
+    rows[6] = -1e308
+    rows[7] = 1e9
+    rows[8] = 5e-324
     rows[9:60] *= 100.0
     return rows
 

@@ -23,7 +23,8 @@ from fastpubpriv.kernels._cext import lib
 from fastpubpriv.rowwise.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
-FEW, MANY = 2_000, 200_000
+FEW = 2_000
+MANY = 200_000
 
 
 def moved_sum(kernel, x, x_other, row_map):

@@ -218,7 +218,11 @@ def test_one_column_shows_its_sign_alone(family):
 
 def test_no_row_raises():
     rows = np.full((6, 4), 1.0)
-    rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
+    rows[0] = 0.0
+    rows[1, 2] = np.nan
+    rows[2, 0] = np.inf
+    rows[3] = 1e308
+    rows[4] = 1e-320
     for norm_bound in (None, 3.0):
         made = [
             PrivUnit(4, 1.0, norm_bound=norm_bound, form=form) for form in ("direct", "selection")

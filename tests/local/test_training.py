@@ -200,7 +200,8 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
 
     monkeypatch.setattr(local.PrivUnit, "_reported", forced)
     first = local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
-    mine, records[:] = list(records), []
+    mine = list(records)
+    records[:] = []
     second = local.train(
         other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0
     ).coefficients
@@ -211,7 +212,10 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
 
 def test_hostile_rows_do_not_raise():
     x, y = regression(200, 0)
-    x[3], x[4], x[5, 1], y[6] = 1e308, 0.0, np.nan, np.inf
+    x[3] = 1e308
+    x[4] = 0.0
+    x[5, 1] = np.nan
+    y[6] = np.inf
     assert np.isfinite(local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0).coefficients).all()
     found = local.train(
         x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic"

@@ -516,15 +516,13 @@ def test_it_is_recorded_debited_composed_and_replayed():
 
 def test_what_is_no_event_is_refused_before_anything_changes():
     class NoEvent:
-        draws, relation, law, gdp, clusters, candidates, histograms = (
-            2,
-            Neighbors.REPLACE_ONE,
-            "gaussian",
-            True,
-            None,
-            2,
-            1,
-        )
+        draws = 2
+        relation = Neighbors.REPLACE_ONE
+        law = "gaussian"
+        gdp = True
+        clusters = None
+        candidates = 2
+        histograms = 1
 
         def price(self, notion):
             return Fraction(0)

@@ -322,7 +322,8 @@ def test_entering_or_leaving_a_node_costs_half():
     affine = AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1])
     x = np.tile(leaf_cases.CENTERS[1], (3, 1))
     y = x.copy()
-    y[0], x[0] = leaf_cases.CENTERS[2], leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
+    y[0] = leaf_cases.CENTERS[2]
+    x[0] = leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
     for notion in ("zcdp", "pure"):
         found = [of_node(rows, tree.only(3), notion, affine, [1.0]) for rows in (x, y)]
         for one, two in zip(*found, strict=True):

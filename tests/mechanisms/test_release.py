@@ -512,7 +512,8 @@ def rows_of(n=3000, dim=3, seed=0):
 
 def test_partitions_levels_and_labels_are_counted_as_defined():
     x = rows_of()
-    x[5], x[6, 1] = np.nan, np.inf
+    x[5] = np.nan
+    x[6, 1] = np.inf
     plain = Partition((1,), (BinRule(0.25),), levels=(0, 1, 3))
     product = Partition((0, 2), (BinRule(1.0), BinRule()), levels=(0,))
     labeled = Partition(

@@ -182,7 +182,9 @@ class ForkingSource:
     """Rows in chunks; the process forks between two of them, in the pass with this number."""
 
     def __init__(self, data, fork, forking_pass=1):
-        self.data, self.fork, self.left = data, fork, forking_pass
+        self.data = data
+        self.fork = fork
+        self.left = forking_pass
 
     def chunks(self):
         self.left -= 1

@@ -328,7 +328,8 @@ def test_hostile_neighbors(notion):
     for one in range(len(HOSTILE)):
         x = plain.copy()
         y = plain.copy()
-        x[3], y[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+        x[3] = HOSTILE[one]
+        y[3] = HOSTILE[(one * 7 + 3) % len(HOSTILE)]
         replayed(x, y, notion)
         replayed(HOSTILE[one][None], HOSTILE[one - 1][None], notion)
 
@@ -344,7 +345,8 @@ def far_rows(first, second):
     """Two data sets that differ in one row, extreme in its leaf."""
     x = np.tile(CENTERS[1], (6, 1))
     y = x.copy()
-    x[0], y[0] = first, second
+    x[0] = first
+    y[0] = second
     return x, y
 
 

@@ -497,7 +497,8 @@ def law(kind, count, step, threshold, scale=float(STEPS)):
             lower = values / scale
             upper = (values + 1) / scale
             point = np.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
-            below, point[-1] = ndtr(values[0] / scale), ndtr(-values[-1] / scale)
+            below = ndtr(values[0] / scale)
+            point[-1] = ndtr(-values[-1] / scale)
         return np.concatenate([[below], point])
 
     return masses

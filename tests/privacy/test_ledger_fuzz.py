@@ -264,7 +264,8 @@ class History(RuleBasedStateMachine):
         for file in self.folder.iterdir():
             file.unlink()
         self.path = self.folder / "a.ledger"
-        self.live, self.copies = [], []
+        self.live = []
+        self.copies = []
 
     def content(self):
         return self.path.read_bytes() if self.path.exists() else None

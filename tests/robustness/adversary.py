@@ -7,7 +7,8 @@ from fastpubpriv.release import transcript as transcripts
 
 TOP = 2**63 - 1
 BOTTOM = -(2**63)
-LEAST_EXPONENT, LARGEST_EXPONENT = -1075, 1023  # keys of dyadic bins
+LEAST_EXPONENT = -1075  # keys of dyadic bins
+LARGEST_EXPONENT = 1023
 LARGEST_KEY = 2**53
 
 
@@ -51,7 +52,10 @@ class Adversary(transcripts.Transcript):
 
     def __init__(self, pattern, seed, n):
         super().__init__()
-        self.pattern, self.rng, self.n, self.turn = pattern, np.random.default_rng(seed), n, 0
+        self.pattern = pattern
+        self.rng = np.random.default_rng(seed)
+        self.n = n
+        self.turn = 0
 
     def forced(self, name, shape, event, unit):
         self.turn += 1

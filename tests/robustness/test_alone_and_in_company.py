@@ -55,7 +55,8 @@ pytestmark = [
 ]
 
 DIMS = (1, 8, 16, 130)
-N, K = 240, 2
+N = 240
+K = 2
 AMPLE = ZCDP(1000)
 AMPLE_DELTA = ApproxDP(300, 1e-1)
 # A row's group is its position, so what it contributes is compared by another test.
@@ -357,7 +358,8 @@ def test_groups_by_position_do_not_see_each_other(dim):
     rng = np.random.default_rng(dim)
     rows = rng.normal(size=(33, dim))
     rows[::4] *= 1e9
-    rows[5], rows[7, 0] = np.nan, np.inf
+    rows[5] = np.nan
+    rows[7, 0] = np.inf
     base = AffineMap(
         dim=dim, center=rng.normal(size=dim), matrix=np.linalg.qr(rng.normal(size=(dim, dim)))[0]
     )

@@ -20,7 +20,8 @@ from fastpubpriv.sources import Rows
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph", "ignore::ResourceWarning")
-CHUNKS, KILLS = 50, 50
+CHUNKS = 50
+KILLS = 50
 # One of each family; all of them under `audit`.
 FAMILIES = [
     "estimate_mean",

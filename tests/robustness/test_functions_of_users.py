@@ -247,7 +247,10 @@ def test_a_row_at_which_a_function_fails_counts_for_nothing():
 def test_a_row_that_is_not_whole_is_not_shown():
     x = np.ones((6, 3))
     y = np.ones(6)
-    x[1, 1], x[2, 0], y[3], y[4] = np.nan, np.inf, -np.inf, np.nan
+    x[1, 1] = np.nan
+    x[2, 0] = np.inf
+    y[3] = -np.inf
+    y[4] = np.nan
     for loss in (ROWS, COMPILED, OWN):
         found = alone.loss_gradients(loss, 0.1 * np.ones(3), x, y)
         assert found.any(axis=1).tolist() == [True, False, False, False, False, True]

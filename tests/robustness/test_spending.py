@@ -286,7 +286,9 @@ def test_threads_and_instruction_sets_change_no_bit(call, monkeypatch):
 def test_the_order_of_rows_changes_no_bit(name):
     call = CALLS[name]
     rows = np.array(ROWS)
-    rows[17], rows[18, 1], rows[19] = np.nan, np.inf, 3e38
+    rows[17] = np.nan
+    rows[18, 1] = np.inf
+    rows[19] = 3e38
     expected = call.bits(rows)
     assert call.bits(np.random.default_rng(0).permutation(rows)) == expected
     rows[5] += 1.0

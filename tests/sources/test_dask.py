@@ -177,7 +177,8 @@ class Moody:
     """Loads chunks that are one row longer, one row shorter, wider or an error from the second time on."""
 
     def __init__(self, change):
-        self.change, self.calls = change, 0
+        self.change = change
+        self.calls = 0
 
     def __call__(self, begin, end):
         self.calls += 1

@@ -403,7 +403,8 @@ print(found, peak[0] - before)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
 @pytest.mark.parametrize("kind", ["npy", "npy fortran", "parquet"])
 def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
-    n, dim = 2_000_000, 50  # 800 MB, sparse on disk
+    n = 2_000_000  # 800 MB, sparse on disk
+    dim = 50
     if kind == "parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq

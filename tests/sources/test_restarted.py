@@ -21,7 +21,9 @@ from fastpubpriv.sources.views import DistantPairs, Pairs
 TEXT = "Alice-SSN-123"
 N = 203
 X = np.random.default_rng(3).normal(size=(N, 3))
-X[4, 1], X[9], X[50] = np.nan, np.inf, 1e300
+X[4, 1] = np.nan
+X[9] = np.inf
+X[50] = 1e300
 NAMES = ["a", "b", "c"]
 TABLE = pa.table({name: X[:, k] for k, name in enumerate(NAMES)})
 

@@ -162,8 +162,10 @@ def test_replay_reaches_the_promise_and_a_fault_is_caught(monkeypatch):
     other_x = x.clone()
     other_y = y.clone()
     # Two rows whose gradients are as far apart as clipped ones can be.
-    x[3], y[3] = torch.tensor([100.0, 0.0, 0.0]), 1e6
-    other_x[3], other_y[3] = torch.tensor([100.0, 0.0, 0.0]), -1e6
+    x[3] = torch.tensor([100.0, 0.0, 0.0])
+    y[3] = 1e6
+    other_x[3] = torch.tensor([100.0, 0.0, 0.0])
+    other_y[3] = -1e6
 
     def train(data):
         inner = torch.tensor(np.asarray(data), dtype=torch.float32)
@@ -220,7 +222,8 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
     _, training = prepare(Broken(bad))
     training.run()
     labels = torch.zeros(200, dtype=torch.long)
-    labels[5], labels[6] = 77, -1
+    labels[5] = 77
+    labels[6] = -1
     inputs, _ = rows()
     inputs[9] = torch.inf
     net = torch.nn.Sequential(torch.nn.Linear(3, 4))
