@@ -3,6 +3,8 @@
 import functools
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,7 +105,8 @@ def test_ratios_beside_an_older_file(tmp_path, capsys, monkeypatch):
     written = json.loads(old.read_text(encoding="utf-8"))
     assert written["machine"]["instructions"] in ("baseline", "AVX2", "AVX-512")
     (lap,) = written["laps"]
-    assert (lap["n_priv"], lap["dim"]) == (500, 3)
+    assert lap["n_priv"] == 500
+    assert lap["dim"] == 3
     assert lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"])
     machine.main(["--compare", str(old)])
     shown = capsys.readouterr().out
@@ -196,10 +199,12 @@ def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
 # ---- The local model's figure: measured errors meet the closed forms, and PrivUnit is the best of its group ---------
 def test_the_figure(tmp_path):
     _, rows = ran("b-local", tmp_path, runs=5)
-    reports, means, bits = (
-        [row for row in rows if row["part"] == part] for part in ("report", "mean", "bits")
-    )
-    assert (len(reports), len(means), len(bits)) == (45, 36, 14)
+    reports = [row for row in rows if row["part"] == "report"]
+    means = [row for row in rows if row["part"] == "mean"]
+    bits = [row for row in rows if row["part"] == "bits"]
+    assert len(reports) == 45
+    assert len(means) == 36
+    assert len(bits) == 14
     for row in reports + bits:
         gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
         assert gap < 6 * float(row["standard_error"]) + 1e-3 * float(row["closed_form"])
@@ -565,6 +570,20 @@ def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
     assert gaussian_ahead(1000, zero_one) == [0.05]
     assert gaussian_ahead(2000, zero_one) == [0.05, 0.1]
     assert gaussian_ahead(500, centered) == [0.05, 0.1]
+
+
+def test_the_figures_of_public_ratios_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(public_ratio_figure, "FIGURES", {500: 12})
+    monkeypatch.setattr(public_ratio_figure, "RATIOS", (0.05, 0.5))
+    _, rows = ran("b-figures-12-14", tmp_path, runs=2)
+    # Two encodings, two ratios, three estimators.
+    assert len(rows) == 2 * 2 * 3
+
+
+def test_every_experiment_is_written_by_some_test():
+    text = Path(__file__).read_text(encoding="utf-8")
+    written = set(re.findall(r'ran\("([\w-]+)", tmp_path', text))
+    assert written == EXPERIMENTS.keys()
 
 
 def test_figures_as_simulated(monkeypatch):
