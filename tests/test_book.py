@@ -134,7 +134,9 @@ def test_parameters_of_a_release_are_shown_in_three_groups():
     parts = re.split(r"(?m)^(\w+)\n---+$", "\n".join(group_parameters(lines)))
     assert parts[1:8:2] == ["Data", "Method", "Account", "Returns"]
     data, method, account = (re.findall(r"(?m)^(\w+) : ", part) for part in parts[2:8:2])
-    assert (data[0], method, account[0]) == ("x_priv", ["row_weight", "project"], "budget")
+    assert data[0] == "x_priv"
+    assert method == ["row_weight", "project"]
+    assert account[0] == "budget"
     assert sorted("".join(parts[2:8:2]).split()) == sorted(
         re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split()
     )
@@ -148,7 +150,9 @@ def test_every_audit_and_library_has_figures():
     kept = json.loads((DOCS / "evidence" / "audits.json").read_text(encoding="utf-8"))
     assert [line["name"] for line in kept] == [name for name, *_ in AUDITS]
     for line, (_, claim, runs, _, factor) in zip(kept, AUDITS, strict=True):
-        assert (line["claim"], line["runs"], line["twin_epsilon"]) == (str(claim), runs, factor)
+        assert line["claim"] == str(claim)
+        assert line["runs"] == runs
+        assert line["twin_epsilon"] == factor
         assert line["epsilon_lower"] <= claim.epsilon < line["twin_epsilon_lower"]
     from benchmarks.compared import CONTESTANTS, SIZES
 

@@ -52,7 +52,10 @@ def test_answer_is_near_the_mean_and_says_how_near(budget, steps):
     result = mean_of(private + 50, public + 50, budget, steps=steps)
     assert np.all(np.abs(result.mean - 50) < 8 * result.standard_error)
     assert result.spent == budget
-    assert (result.n_priv, result.n_pub, result.dim, result.private) == (20_000, 1, 4, False)
+    assert result.n_priv == 20_000
+    assert result.n_pub == 1
+    assert result.dim == 4
+    assert result.private is False
     planned = plan(
         "mean", dim=4, n_pub=1, n_priv=20_000, budget=budget, steps=steps, clipping="gaussian"
     )
@@ -208,9 +211,8 @@ def means_for(objective):
 def test_noise_is_spread_for_the_whole_vector_where_that_is_asked_for():
     each = means_for("columns")
     whole = means_for("l2")
-    error_of_each, error = (
-        np.median([np.linalg.norm(found.mean) for found in some]) for some in (each, whole)
-    )
+    error_of_each = np.median([np.linalg.norm(found.mean) for found in each])
+    error = np.median([np.linalg.norm(found.mean) for found in whole])
     assert error < 0.7 * error_of_each
     # In data units noise falls with the root of the deviation in place of the deviation: columns in small units pay.
     ratio = np.median([found.noise_std[0] / found.noise_std[80] for found in whole])

@@ -14,9 +14,9 @@ EXACT = fpp.ZCDP(1e6)  # as good as no noise
 
 def judged(tables, truth):
     """Share of the counts of all tables within their interval and [0, n], and share of the intervals that hold the truth."""
-    count, lower, upper = (
-        np.array([table[name] for table in tables]) for name in ("count", "lower", "upper")
-    )
+    count = np.array([table["count"] for table in tables])
+    lower = np.array([table["lower"] for table in tables])
+    upper = np.array([table["upper"] for table in tables])
     within = (lower <= count) & (count <= upper) & (count >= 0.0) & (count <= np.sum(truth))
     return within.mean(), ((lower <= truth) & (truth <= upper)).mean()
 

@@ -42,7 +42,8 @@ def asked(rows, public=None, budget=EXACT, **options):
 def rank_error(values, answers, q=Q):
     """Rows between the rank of each answer and the one asked for; a number that rows share has all of their ranks."""
     ordered = np.sort(values[np.isfinite(values)])
-    below, up_to = (np.searchsorted(ordered, answers, side) for side in ("left", "right"))
+    below = np.searchsorted(ordered, answers, "left")
+    up_to = np.searchsorted(ordered, answers, "right")
     wanted = np.asarray(q) * len(ordered)
     return np.maximum(np.maximum(below - wanted, wanted - up_to), 0.0)
 
@@ -484,7 +485,8 @@ def test_a_window_is_found_with_nothing_beside_it():
             empty, (found, anchor) = support.find_windows(counted, np.full((1, 2048), 3.0))
             assert found.tolist() == [[side, place, place, 2048]]
             assert anchor == (8.0, place)
-            assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
+            assert len(empty[0]) == 0
+            assert empty[1] == (-math.inf, -1)
 
 
 # ---- Released counts of columns: pooled with public rows, and the sides and tails made of them ----------------------

@@ -82,9 +82,8 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
     def change(name, answer):
         if name != "signed dyadic cells":
             return sign * answer
-        above, below = (
-            np.roll(answer[:, begin : begin + side], octaves * parts, axis=1) for begin in (0, side)
-        )
+        above = np.roll(answer[:, :side], octaves * parts, axis=1)
+        below = np.roll(answer[:, side : 2 * side], octaves * parts, axis=1)
         return np.concatenate(
             [*((above, below) if sign > 0.0 else (below, above)), answer[:, 2 * side :]], axis=1
         )

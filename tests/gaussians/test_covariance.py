@@ -257,7 +257,8 @@ def test_without_a_count_public_rows_give_the_radius():
     assert result.releases[0]["clip_radius"] * math.sqrt(2.0) == pytest.approx(
         np.quantile(reach, 0.9)
     )
-    assert (result.reasons, result.structure) == (("few_rows",), "public")
+    assert result.reasons == ("few_rows",)
+    assert result.structure == "public"
     theirs = np.linalg.eigh(np.cov(public.T))[1][:, -1]
     assert abs(result.components[0] @ theirs) > 0.99  # what the noise says is ignored
     assert result.noise_norm < 0.5 * result.eigenvalues[0]

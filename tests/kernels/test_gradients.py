@@ -160,7 +160,8 @@ def test_losses_are_those_of_python(name):
     rows[:, -1] = rng.integers(0, 4, 150)  # for some losses there is no class 2 or 3
     chosen = map_of(rng, (3, 5) if LOSSES[name].scores else (5,), LOSSES[name].residual)
     for each in (chosen, residual_map_of(rng, 5, logistic_residual)):
-        found, wanted = (summed(rows, each, module=module) for module in (reference, kernels))
+        found = summed(rows, each, module=reference)
+        wanted = summed(rows, each, module=kernels)
         # Exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
         assert np.max(np.abs(found - wanted)) <= 6
     with np.errstate(all="ignore"):
@@ -213,7 +214,8 @@ def test_no_row_passes_the_bound(factor):
             wrong = replace(fair, inv_step=fair.inv_step * factor)
             loose = replace(wrong, quant_bound=4 * fair.quant_bound)
             for row in rows_of(rng, 40, dim, np.float64):
-                q, escaped = (summed(row[None], m).astype(object).ravel() for m in (wrong, loose))
+                q = summed(row[None], wrong).astype(object).ravel()
+                escaped = summed(row[None], loose).astype(object).ravel()
                 assert sum(q * q) <= fair.quant_bound**2
                 passed[type(fair)] += sum(escaped * escaped) > fair.quant_bound**2
     assert all(passed.values())

@@ -261,9 +261,8 @@ def test_trees_and_arrays_that_are_none_are_refused():
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
     raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
-    wrong, right = (
-        row_cases.make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3)
-    )
+    wrong = row_cases.make_map(np.random.default_rng(1), 4, MatrixKind.DIAGONAL)
+    right = row_cases.make_map(np.random.default_rng(1), 3, MatrixKind.DIAGONAL)
     for words, row_map, n, size in (
         ("as many maps", right, 3, 3),
         ("sums", right, 2, 2),
@@ -363,6 +362,7 @@ def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
     row_tree = RowTree(2, [None], [0])
     row_maps = [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
-    found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
+    found = answers([x], row_tree, row_maps, kernels)
+    expected = answers([x], row_tree, row_maps, reference)
     assert found == expected
     assert grouped_rows(x, row_tree)[1] == [0, 2]

@@ -108,7 +108,8 @@ def test_a_user_counts_only_so_often(cap):
     assert total.add(reports[:4], users=names(1, 2, 1, 1)) == 3 - cap
     assert total.add(reports[4:8].to_bytes(), users=names(1, 2, 3, 3)) == (3 if cap == 1 else 1)
     kept = [0, 1, 6] if cap == 1 else [0, 1, 2, 5, 6, 7]
-    assert (total.count, total.refused) == (len(kept), 8 - len(kept))
+    assert total.count == len(kept)
+    assert total.refused == 8 - len(kept)
     assert np.allclose(total.mean(), reports.vectors()[kept].mean(axis=0), rtol=1e-6, atol=1e-6)
     again = Aggregator.from_bytes(total.to_bytes(), randomizer=randomizer)
     assert again.to_bytes() == total.to_bytes()
@@ -266,7 +267,7 @@ def test_the_result_says_what_a_user_paid():
     result = estimate_mean([reports[:100], reports[100:]], reports_per_user=3)
     assert result.spent == PureDP(6.0)
     assert "one user" in result.relation
-    assert not result.private
+    assert result.private is False
     assert np.array_equal(MeanResult.from_json(result.to_json()).mean, result.mean)
     assert np.array_equal(result.mean, estimate_mean(reports).mean)
 
@@ -374,7 +375,8 @@ def test_what_is_wrong_ends_its_own_stream_only(data, reason, taken):
     first, second = batches(FIVE, [10, 20])
     found = Collector(FIVE)
     read(found, data(first, second))
-    assert (found.total.count, found.refused) == (taken, {reason: 1})
+    assert found.total.count == taken
+    assert found.refused == {reason: 1}
     read(found, b"".join(batches(FIVE, [10, 20], seed=5)))
     assert found.total.count == taken + 30
 
@@ -437,7 +439,9 @@ def test_a_reader_says_where_whole_reports_end():
     first, second = batches(FIVE, [10, 20])
     reader = BatchReader(FIVE)
     assert [len(payload) for payload in reader.batches(io.BytesIO(first + second[:-5]))] == [10]
-    assert (reader.reports, reader.end, reader.reason) == (10, len(first), module.CUT_SHORT)
+    assert reader.reports == 10
+    assert reader.end == len(first)
+    assert reader.reason == module.CUT_SHORT
 
 
 def kept_sums():

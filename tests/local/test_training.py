@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from own_losses import Absolute
 from scipy import stats
 
@@ -121,7 +122,8 @@ def test_a_user_reports_once():
     names = [bytes([i % 100]) * 16 for i in range(300)]
     common = {"epsilon": 4.0, "clip_norm": 2.0, "radius": 1.0, "random_state": 3}
     found = local.train(x, y, users=names, **common)
-    assert (found.n_priv, found.spent) == (100, PureDP(4.0))
+    assert found.n_priv == 100
+    assert found.spent == PureDP(4.0)
     assert found.releases[0]["rows_without_report"] == 200
     assert (
         found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
@@ -135,9 +137,11 @@ def test_a_user_reports_once():
         == local.train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
     )
     twice = local.train(x, y, users=names, reports_per_user=2, **common)
-    assert (twice.n_priv, twice.spent) == (200, PureDP(8.0))
+    assert twice.n_priv == 200
+    assert twice.spent == PureDP(8.0)
     priced = local.train(x, y, reports_per_user=3, **common)
-    assert (priced.n_priv, priced.spent) == (300, PureDP(12.0))
+    assert priced.n_priv == 300
+    assert priced.spent == PureDP(12.0)
     for bad in (
         {"users": names[:-1]},
         {"users": ["anna"] * 300},
@@ -287,7 +291,8 @@ def test_what_public_rows_choose_is_what_is_said():
     labels = y[:60].copy()
     call = {"x_pub": shown, "y_pub": labels, "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
     found = local.train(x[60:], y[60:], **PUBLIC, **call)
-    assert (found.n_priv, found.n_pub) == (1000, 60)
+    assert found.n_priv == 1000
+    assert found.n_pub == 60
     assert found.provenance == dict.fromkeys(("start", "clip_norm", "radius"), "public rows")
     begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], shown, labels)
     assert found.radius == 3.0 * begun.error
@@ -351,13 +356,19 @@ def test_classes_that_a_plane_divides_have_a_public_start():
     assert begun.error < 30.0
 
 
-@pytest.mark.parametrize(("more", "why"), [
-    ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"), ({**PUBLIC, "start": None}, "start='public' too"),
-    ({**PUBLIC, "start": "zero"}, "start"), ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
-    ({**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}, "more public rows than columns"),
-    ({**PUBLIC, "y_pub": np.zeros(40)}, "gradients that are not zero"),
-    ({**PUBLIC, "loss": NoValue()}, "function of values"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values("needs public rows", {**PUBLIC, "x_pub": None, "y_pub": None})
+REFUSED.add_values("start='public' too", {**PUBLIC, "start": None})
+REFUSED.add_values("start", {**PUBLIC, "start": "zero"})
+REFUSED.add_values("clip_norm", {**PUBLIC, "clip_norm": "auto"})
+REFUSED.add_values(
+    "more public rows than columns", {**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}
+)
+REFUSED.add_values("gradients that are not zero", {**PUBLIC, "y_pub": np.zeros(40)})
+REFUSED.add_values("function of values", {**PUBLIC, "loss": NoValue()})
+
+
+@pytest.mark.parametrize(("more", "why"), REFUSED)
 def test_public_choices_that_cannot_be_made(more, why):
     x, y, _ = noisy(100, 3)
     given = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy(), "epsilon": 4.0}
@@ -386,18 +397,20 @@ def test_the_bound_has_four_digits(longest, bound):
         assert public_norm_bound(np.array([[longest * last, 0.0], [0.0, 0.1 * longest]])) == bound
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"norm_bound": "largest"}, "'public'"),
-        ({"norm_bound": "public"}, "x_pub"),
-        ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
-        ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
-        ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
-        ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
-        ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
-    ],
+UNTOLD_BOUNDS = Refusals()
+UNTOLD_BOUNDS.add_values("'public'", {"norm_bound": "largest"})
+UNTOLD_BOUNDS.add_values("x_pub", {"norm_bound": "public"})
+UNTOLD_BOUNDS.add_values(
+    "pass both, or a number",
+    {"norm_bound": 2.0, "x_pub": np.ones((4, 3))},
+    {"x_pub": np.ones((4, 3))},
 )
+UNTOLD_BOUNDS.add_values("not zero", {"norm_bound": "public", "x_pub": np.zeros((4, 3))})
+UNTOLD_BOUNDS.add_values("columns", {"norm_bound": "public", "x_pub": np.ones((4, 2))})
+UNTOLD_BOUNDS.add_values("unit", {"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)})
+
+
+@pytest.mark.parametrize(("arguments", "why"), UNTOLD_BOUNDS)
 def test_a_bound_that_cannot_be_told(arguments, why):
     raises(InputError, why, local.PrivUnit, 3, 2.0, **arguments)
 
@@ -514,7 +527,9 @@ def test_the_allowance_covers_an_exponential_tail(monkeypatch):
 def test_a_bound_far_beyond_the_rows_takes_nothing():
     public = np.random.default_rng(6).normal(size=(100, 3))
     longest = float(row_norms(public).max())
-    at, near, far = (clipping_std(public, factor * longest) for factor in (1.0, 1.5, 30.0))
+    at = clipping_std(public, 1.0 * longest)
+    near = clipping_std(public, 1.5 * longest)
+    far = clipping_std(public, 30.0 * longest)
     assert np.all(at > near)
     assert np.all(near > far)
     assert np.all(far < 1e-9)

@@ -105,7 +105,8 @@ def case_of(x, y):
     index = np.flatnonzero((x.view(np.int64) != y.view(np.int64)).any(axis=1))
     if not len(index):
         return "none"
-    before, after = (leaf_cases.three_leaves().assign(rows[index])[0] for rows in (x, y))
+    before = leaf_cases.three_leaves().assign(x[index])[0]
+    after = leaf_cases.three_leaves().assign(y[index])[0]
     return (
         "none"
         if before == after == -1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.accounts import opened
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -200,7 +201,8 @@ def test_laplace_sensitivities_against_random_neighbors():
         u, v = rng.standard_normal((2, 3))
         v = -u if rng.random() < 0.5 else v - u * (u @ v) / (u @ u)
         for grid in (sums, grams):
-            a, b = ([int(t) for t in x / np.linalg.norm(x) * grid.quant_bound] for x in (u, v))
+            a = [int(t) for t in u / np.linalg.norm(u) * grid.quant_bound]
+            b = [int(t) for t in v / np.linalg.norm(v) * grid.quant_bound]
             if grid is sums:
                 top_sum = max(top_sum, sum(abs(s - t) for s, t in zip(a, b, strict=True)))
             else:
@@ -320,20 +322,38 @@ def test_a_planted_fault_of_the_relation_is_seen():
     assert epsilon_of(noise_multiplier_for(*RUNS[2]), Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
 
 
-@pytest.mark.parametrize(("call", "words"), [
-    (lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5), "needs a budget ApproxDP"),
-    (lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5), "no useful cost in rho"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5), "sampling must be FullBatch"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0), "steps"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9), "steps must be at most"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace"), "relation"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE), "replace-one only"),
-    (lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6), "between 0.01 and 1e9"),
-    (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"), (lambda: Poisson(0), "rate must lie"),
-    (lambda: Poisson(1.5), "rate must lie"), (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
-    (lambda: event(steps=0), "steps"), (lambda: event(delta=1), "delta"),
-    (lambda: event(sampling=FullBatch()), "GaussianEvent"), (lambda: event(first=1), "first"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values(
+    "needs a budget ApproxDP", lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5)
+)
+REFUSED.add_values("no useful cost in rho", lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5))
+REFUSED.add_values(
+    "sampling must be FullBatch", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5)
+)
+REFUSED.add_values(
+    "steps",
+    lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0),
+    lambda: event(steps=0),
+)
+REFUSED.add_values(
+    "steps must be at most", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9)
+)
+REFUSED.add_values(
+    "relation", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace")
+)
+REFUSED.add_values(
+    "replace-one only",
+    lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE),
+)
+REFUSED.add_values("between 0.01 and 1e9", lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6))
+REFUSED.add_values("delta", lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), lambda: event(delta=1))
+REFUSED.add_values("rate must lie", lambda: Poisson(0), lambda: Poisson(1.5))
+REFUSED.add_values("cannot be drawn", lambda: WithoutReplacement(10, 9))
+REFUSED.add_values("GaussianEvent", lambda: event(sampling=FullBatch()))
+REFUSED.add_values("first", lambda: event(first=1))
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED)
 def test_what_is_refused(call, words):
     raises(BudgetError, words, call)
 

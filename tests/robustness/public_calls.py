@@ -40,7 +40,8 @@ PUBLIC_LINE = PUBLIC[:, :1]
 SIGNS = pd.DataFrame(np.sign(ROWS), columns=["a", "b"])
 MANY = RNG.normal(size=(100_000, 1))
 SAME = RNG.normal(size=(50, 1))
-CLASSES, PUBLIC_CLASSES = (np.column_stack([x[:, 0], x[:, 1] > 2.0]) for x in (ROWS, PUBLIC))
+CLASSES = np.column_stack([ROWS[:, 0], ROWS[:, 1] > 2.0])
+PUBLIC_CLASSES = np.column_stack([PUBLIC[:, 0], PUBLIC[:, 1] > 2.0])
 NOTIONS = {"zcdp": fpp.ZCDP(0.5), "approx": fpp.ApproxDP(1, 1e-6), "pure": fpp.PureDP(1)}
 ALL = tuple(NOTIONS)
 GAUSSIAN = ("zcdp", "approx")

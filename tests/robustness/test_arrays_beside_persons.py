@@ -102,7 +102,8 @@ def test_a_named_weight_is_the_number_that_an_array_says():
 )
 def test_classes_have_weights_in_a_column_too(function, more):
     """Where the weight is 1 the odds rise with x, elsewhere they fall."""
-    private, public = (table.assign(y=(table["y"] > 0.0) * 1.0) for table in (PRIVATE, PUBLIC))
+    private = PRIVATE.assign(y=(PRIVATE["y"] > 0.0) * 1.0)
+    public = PUBLIC.assign(y=(PUBLIC["y"] > 0.0) * 1.0)
     whose = {"person": "who", "rows_per_person": 1}
     found = function(private, x_pub=public, method="newton", **whose, **more, **BY_NAME, **FEW)
     assert found.predict([[1.0], [-1.0]]).tolist() == [1.0, 0.0]

@@ -322,7 +322,9 @@ def test_every_call_says_what_it_promises(name):
             assert ledger.spent.is_zero
             continue
         result = call(given, budget=budget, ledger=ledger, random_state=0)
-        assert (result.relation, result.n_priv, result.rows_per_person) == (relation, 300, k)
+        assert result.relation == relation
+        assert result.n_priv == 300
+        assert result.rows_per_person == k
         assert result._contents(0.95)[1][0] == ("Answers about", result.about)
         plain = {
             name: value for name, value in result.to_dict().items() if name != "rows_per_person"

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import column_sums, content, direct_sums, silently
 
 from fastpubpriv import ZCDP, Rows, estimate_mean, linear_regression, value_counts
@@ -123,21 +124,33 @@ def test_no_value_raises_or_warns(bad, dtype, threads):
 VARIABLE_TEXT = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(str)
 
 
-@pytest.mark.parametrize(("x", "words"), [
-    (np.array([["a", "b"]]), "dtype text"),
-    (np.array([[b"a", b"b"]]), "dtype bytes"), (np.array([["a", "b"]], dtype=VARIABLE_TEXT), "dtype"),
-    (X.astype(complex), "real and imaginary"), (X.astype(np.longdouble), "astype"), (X.astype("M8[s]"), "datetime"),
-    (np.zeros((3, 2), dtype=[("Alice", "f8")]), "structured"), (np.array(1.0), "0 dim"), (np.float64(1.0), "float64"),
-    (X.reshape(-1, 2, 2), "3 dim"), (X[:0], "no rows"), (X[:, :0], "no columns"),
-    (scipy.sparse.csr_matrix(X), "toarray"), (scipy.sparse.coo_array(X), "toarray"),
-    (np.ma.masked_invalid(X), "filled"), (stdlib_array.array("d", [1.0]), "cannot be read"),
-    ([[1.0, 2.0], [3.0]], "equal length"), ([], "no rows"), ([1.0, "x"], "dtype text"), (X[:0, 0], "no rows"),
-    ([[]], "no columns"), ([["1", "2"]], "dtype text"), ([[1.0, "x"]], "dtype text"), ([[None, "x"]], "equal length"),
-    ([[1j, 2.0]], "real and imaginary"), ([[object(), 2.0]], "equal length"), ((row for row in X), "only once"),
-    (iter(X.tolist()), "only once"), ({"a": [1.0]}, "cannot be read"), (None, "cannot be read"),
-    (3.0, "cannot be read"), (b"1,2,3", "cannot be read"),
-    (type("Tensor", (), {"__array__": lambda self, *given: pytest.fail("called")})(), r"numpy\.asarray"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values("dtype text", np.array([["a", "b"]]), [1.0, "x"], [["1", "2"]], [[1.0, "x"]])
+REFUSED.add_values("dtype bytes", np.array([[b"a", b"b"]]))
+REFUSED.add_values("dtype", np.array([["a", "b"]], dtype=VARIABLE_TEXT))
+REFUSED.add_values("real and imaginary", X.astype(complex), [[1j, 2.0]])
+REFUSED.add_values("astype", X.astype(np.longdouble))
+REFUSED.add_values("datetime", X.astype("M8[s]"))
+REFUSED.add_values("structured", np.zeros((3, 2), dtype=[("Alice", "f8")]))
+REFUSED.add_values("0 dim", np.array(1.0))
+REFUSED.add_values("float64", np.float64(1.0))
+REFUSED.add_values("3 dim", X.reshape(-1, 2, 2))
+REFUSED.add_values("no rows", X[:0], [], X[:0, 0])
+REFUSED.add_values("no columns", X[:, :0], [[]])
+REFUSED.add_values("toarray", scipy.sparse.csr_matrix(X), scipy.sparse.coo_array(X))
+REFUSED.add_values("filled", np.ma.masked_invalid(X))
+REFUSED.add_values(
+    "cannot be read", stdlib_array.array("d", [1.0]), {"a": [1.0]}, None, 3.0, b"1,2,3"
+)
+REFUSED.add_values("equal length", [[1.0, 2.0], [3.0]], [[None, "x"]], [[object(), 2.0]])
+REFUSED.add_values("only once", (row for row in X), iter(X.tolist()))
+REFUSED.add_values(
+    r"numpy\.asarray",
+    type("Tensor", (), {"__array__": lambda self, *given: pytest.fail("called")})(),
+)
+
+
+@pytest.mark.parametrize(("x", "words"), REFUSED)
 def test_wrong_forms_say_what_to_pass(x, words):
     caught = raises(InputError, words, private_rows, x)
     assert caught.__context__ is None

@@ -234,7 +234,8 @@ def test_errors_of_the_other_parts_of_a_query(part):
         assert type(caught) is kind
         assert "Alice" not in repr(caught)
         assert "1234" not in repr(caught)
-        assert (caught.__cause__, caught.__context__) == (None, None)
+        assert caught.__cause__ is None
+        assert caught.__context__ is None
 
 
 @pytest.mark.parametrize(
@@ -373,7 +374,9 @@ def test_a_pass_while_python_shuts_down():
         check=False,
         env=here(),
     )
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["[50]", "[50]"], "")
+    assert done.returncode == 0
+    assert done.stdout.split() == ["[50]", "[50]"]
+    assert done.stderr == ""
 
 
 MEMORY = """

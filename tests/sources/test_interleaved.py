@@ -116,7 +116,8 @@ def test_one_row_changes_one_pair_and_one_block():
     blocks = [map(content, interleave_rows(private_rows(each), 3, 4, 3)) for each in (data, other)]
     assert sum(not np.array_equal(one, two) for one, two in zip(*blocks, strict=True)) == 1
     with np.errstate(all="raise"):
-        one, two = (content(DistantPairs(private_rows(each))) for each in (data, other))
+        one = content(DistantPairs(private_rows(data)))
+        two = content(DistantPairs(private_rows(other)))
     assert np.count_nonzero(one != two) == 1
 
 

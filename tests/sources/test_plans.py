@@ -338,9 +338,8 @@ def test_steps_of_an_array_of_one_row_each(name, chunks):
 def test_a_replaced_row_of_an_array_changes_one_row(name, chunks):
     other = ROWS.copy()
     other[5] = np.nan, -np.inf
-    before, after = (
-        content(private_rows(ARRAY_TAKEN[name](array_of(rows, chunks)))) for rows in (ROWS, other)
-    )
+    before = content(private_rows(ARRAY_TAKEN[name](array_of(ROWS, chunks))))
+    after = content(private_rows(ARRAY_TAKEN[name](array_of(other, chunks))))
     assert (before.view(np.uint8) != after.view(np.uint8)).any(axis=1).sum() == 1
 
 

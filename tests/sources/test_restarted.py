@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import column_sums, content, direct_sums, silently
 
 from fastpubpriv import InputError, Rows
@@ -225,18 +226,17 @@ def test_pieces_of_any_form():
     assert silently(lambda: column_sums(rows)) == direct_sums(expected)
 
 
-@pytest.mark.parametrize(
-    ("pieces", "words"),
-    [
-        ([X_OF_STREAMS[:40]], "gave fewer rows than were declared: n = 41"),
-        ([X_OF_STREAMS, X_OF_STREAMS[:1]], "gave more rows than were declared: n = 41"),
-        ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"),
-        ([X_OF_STREAMS[0]], "two-dimensional"),
-        ([["Alice-SSN-123"]], "dtype text"),
-        (None, "withheld"),
-        (["Alice-SSN-123"], "cannot be read"),
-    ],
-)
+REFUSED = Refusals()
+REFUSED.add_values("gave fewer rows than were declared: n = 41", [X_OF_STREAMS[:40]])
+REFUSED.add_values("gave more rows than were declared: n = 41", [X_OF_STREAMS, X_OF_STREAMS[:1]])
+REFUSED.add_values("2 columns where dim = 3", [X_OF_STREAMS[:, :2]])
+REFUSED.add_values("two-dimensional", [X_OF_STREAMS[0]])
+REFUSED.add_values("dtype text", [["Alice-SSN-123"]])
+REFUSED.add_values("withheld", None)
+REFUSED.add_values("cannot be read", ["Alice-SSN-123"])
+
+
+@pytest.mark.parametrize(("pieces", "words"), REFUSED)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_wrong_pieces(pieces, words, threads):
     rows = Rows.from_chunks(lambda: pieces, n=41, dim=3)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import column_sums, direct_sums, every_source
 from helpers_text import (
     CHOSEN,
@@ -151,13 +152,24 @@ def test_several_pieces_and_compressed_files(tmp_path, monkeypatch):
             np.testing.assert_array_equal(found, x[begin:end])
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("", "cannot be read"), ("\n1\n", "cannot be read"), ("a,b\n", "no rows"), ("a,b", "no rows"),
-    ("a,b\r1,2\r", "cannot be read.*line feed"), ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
-    ("1.5,Alice-SSN-123\n2,3\n", "header"), ("a,b,b\n1,2,3\n", "more than one column"),
-    ("a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"), (b"\xff\xfe\x00", "cannot be read"),
-    (b"Alice\xff,b\n1,2\n", "cannot be read"), (b"\x1f\x8b Alice-SSN-123", "cannot be read"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values(
+    "cannot be read",
+    "",
+    "\n1\n",
+    '"Alice-SSN-123,b\n1,2\n',
+    "a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n",
+    b"\xff\xfe\x00",
+    b"Alice\xff,b\n1,2\n",
+    b"\x1f\x8b Alice-SSN-123",
+)
+REFUSED.add_values("no rows", "a,b\n", "a,b")
+REFUSED.add_values("cannot be read.*line feed", "a,b\r1,2\r")
+REFUSED.add_values("header", "1.5,Alice-SSN-123\n2,3\n")
+REFUSED.add_values("more than one column", "a,b,b\n1,2,3\n")
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED)
 def test_headers_that_cannot_be_used(text, words, tmp_path):
     path = write(tmp_path / ("t.csv.gz" if text[:1] == b"\x1f" else "t.csv"), text)
     caught = raises(InputError, words, Rows.from_csv, path, ["b"])
