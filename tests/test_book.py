@@ -207,11 +207,19 @@ def test_long_tests_are_found_and_in_the_table(tmp_path):
     assert long_tests(path) == [("test_b", "audit", "Why."), ("test_c", "audit", "")]
 
 
-@pytest.mark.parametrize(("text", "latex"), [
-    ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"), ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
-    ("q_ij", r"q _{ij}"), ("1e-7", r"1\cdot 10^{-7}"), ("max_depth", None), ("vector_sum.md", None),
-    ("record_replay", None), ("noise", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"),
+        ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
+        ("q_ij", r"q _{ij}"),
+        ("1e-7", r"1\cdot 10^{-7}"),
+        ("max_depth", None),
+        ("vector_sum.md", None),
+        ("record_replay", None),
+        ("noise", None),
+    ],
+)
 def test_formulas_of_the_notes(text, latex):
     assert to_latex(text) == latex
     assert convert("`Q` of `x.py`\n```\n`Q`\n```\n") == "$Q$ of `x.py`\n```\n`Q`\n```\n"

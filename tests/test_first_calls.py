@@ -15,9 +15,17 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.results import public_draws
 
 SLOW = (
-    "numba", "llvmlite", "scipy.stats", "scipy.optimize", "pyarrow", "pandas", "polars", "matplotlib", "rich",
+    "numba",
+    "llvmlite",
+    "scipy.stats",
+    "scipy.optimize",
+    "pyarrow",
+    "pandas",
+    "polars",
+    "matplotlib",
+    "rich",
     "click",
-)  # fmt: skip
+)
 PREPARED = """
 import sys
 import numpy as np

@@ -28,8 +28,15 @@ NOT_NUMBERS = [
     "0.5",
 ]
 NOT_FINITE = [
-    math.nan, math.inf, -math.inf, 10**400, Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), np.float32("nan"),
-]  # fmt: skip
+    math.nan,
+    math.inf,
+    -math.inf,
+    10**400,
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    Decimal("Infinity"),
+    np.float32("nan"),
+]
 SCALARS = ["finite", "positive", "nonnegative", "probability", "fraction"]
 
 

@@ -46,9 +46,16 @@ BUDGET = ApproxDP(1, 1e-6)
 COMMON = {"budget": BUDGET, "threads": 1, "progress": False}
 ROWS = np.random.default_rng(0).normal([5.0, -3.0], [1.0, 4.0], size=(1200, 2))
 HOSTILE = [
-    [np.nan, 0.0], [np.inf, -np.inf], [1e308, -1e308], [5e-324, -0.0], [0.0, 0.0], [5.0, -3.0], [2.0**53, 2.0**54], [1e6, 1e-6],
+    [np.nan, 0.0],
+    [np.inf, -np.inf],
+    [1e308, -1e308],
+    [5e-324, -0.0],
+    [0.0, 0.0],
+    [5.0, -3.0],
+    [2.0**53, 2.0**54],
+    [1e6, 1e-6],
     [0.5, 1.5],
-]  # fmt: skip
+]
 RUNS = {
     "widths": lambda x: stable_histogram(x, bins=BinGrid(width=0.5, levels=4), **COMMON),
     "dyadic": lambda x: stable_histogram(x, bins=DyadicBins(), **COMMON),

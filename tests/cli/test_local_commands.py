@@ -247,30 +247,47 @@ def test_reports_of_few_bits():
     assert "changed" in answer("hostile", *few)["warnings"][0]
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    ("privatize --private p.npy --out r", "--epsilon"),
-    ("privatize --private p.npy --epsilon 1 --randomizer duchi --out r", "add --norm-bound"),
-    ("privatize --private p.npy --epsilon 1 --words 16 --out r", "--words belongs to subset-selection"),
-    ("privatize --private p.npy --epsilon 1 --randomizer subset-selection --form selection --out r", "--form"),
-    ("privatize --private nix.npy --epsilon 1 --out r", "no file"),
-    ("privatize --private p.csv --epsilon 1 --out r", "--columns is needed"),
-    ("privatize --private p.npy --epsilon 1 --standardize --out r", "--public"),
-    ("privatize --private p.npy --public q.npy --epsilon 1 --standardize --out r", "pass public"),
-    ("privatize --private p.npy --epsilon 1 --norm-bound public --out r", "needs --public FILE"),
-    ("privatize --private p.npy --epsilon 1 --norm-bound private --out r", "--norm-bound"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --norm-bound public", "needs --public FILE"),
-    ("privatize --private p.npy --epsilon 1 --out - --resume", "--out FILE"),
-    ("privatize --private p.npy --epsilon 1 --out r --resume --seed 1", "--seed"),
-    ("privatize --private - --epsilon 1 --out r", "--columns"), ("aggregate --dim 3 --epsilon 1", "no reports"),
-    ("aggregate nix --dim 3 --epsilon 1", "no file 'nix'"),
-    ("aggregate p.npy --dim 3 --epsilon 1", "no report was taken"), ("aggregate - - --dim 3 --epsilon 1", "read once"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --state p.npy", "one of the inputs"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --state q.npy", "not the sums"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --state s --json s", "one of the outputs"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --json p.npy", "files that are read"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --columns a,b", "--dim is 3"),
-    ("aggregate p.npy --dim 3 --epsilon 1 --reports-per-user 0", "--reports-per-user"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("privatize --private p.npy --out r", "--epsilon"),
+        ("privatize --private p.npy --epsilon 1 --randomizer duchi --out r", "add --norm-bound"),
+        (
+            "privatize --private p.npy --epsilon 1 --words 16 --out r",
+            "--words belongs to subset-selection",
+        ),
+        (
+            "privatize --private p.npy --epsilon 1 --randomizer subset-selection --form selection --out r",
+            "--form",
+        ),
+        ("privatize --private nix.npy --epsilon 1 --out r", "no file"),
+        ("privatize --private p.csv --epsilon 1 --out r", "--columns is needed"),
+        ("privatize --private p.npy --epsilon 1 --standardize --out r", "--public"),
+        (
+            "privatize --private p.npy --public q.npy --epsilon 1 --standardize --out r",
+            "pass public",
+        ),
+        (
+            "privatize --private p.npy --epsilon 1 --norm-bound public --out r",
+            "needs --public FILE",
+        ),
+        ("privatize --private p.npy --epsilon 1 --norm-bound private --out r", "--norm-bound"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --norm-bound public", "needs --public FILE"),
+        ("privatize --private p.npy --epsilon 1 --out - --resume", "--out FILE"),
+        ("privatize --private p.npy --epsilon 1 --out r --resume --seed 1", "--seed"),
+        ("privatize --private - --epsilon 1 --out r", "--columns"),
+        ("aggregate --dim 3 --epsilon 1", "no reports"),
+        ("aggregate nix --dim 3 --epsilon 1", "no file 'nix'"),
+        ("aggregate p.npy --dim 3 --epsilon 1", "no report was taken"),
+        ("aggregate - - --dim 3 --epsilon 1", "read once"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --state p.npy", "one of the inputs"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --state q.npy", "not the sums"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --state s --json s", "one of the outputs"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --json p.npy", "files that are read"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --columns a,b", "--dim is 3"),
+        ("aggregate p.npy --dim 3 --epsilon 1 --reports-per-user 0", "--reports-per-user"),
+    ],
+)
 def test_refused_in_words(words, why):
     there = sorted(path.name for path in Path().iterdir())
     assert why in said(invoke(*words.split(), code=2))

@@ -316,11 +316,19 @@ def test_weighted_mean(files):
         assert "bound" in said(invoke(*arguments, *wrong, code=2))
 
 
-@pytest.mark.parametrize(("value", "scale", "text"), [
-    (55.24928, 0.107, "55.25"), (29523.0, 455.0, "29,520"), (0.0100321, 3.3e-5, "0.010032"),
-    (-0.004, 0.03, "-0.004"), (1e6, 0.001, "1,000,000.0000"), (3.0, 0.0, "3"), (1.2345e-20, 1e-22, "1.234e-20"),
-    (1.5e20, 1e18, "1.5e+20"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "scale", "text"),
+    [
+        (55.24928, 0.107, "55.25"),
+        (29523.0, 455.0, "29,520"),
+        (0.0100321, 3.3e-5, "0.010032"),
+        (-0.004, 0.03, "-0.004"),
+        (1e6, 0.001, "1,000,000.0000"),
+        (3.0, 0.0, "3"),
+        (1.2345e-20, 1e-22, "1.234e-20"),
+        (1.5e20, 1e18, "1.5e+20"),
+    ],
+)
 def test_digits_follow_the_uncertainty(value, scale, text):
     assert float(number(value, scale).replace(",", "")) == pytest.approx(
         value, abs=max(scale, 1e-300)

@@ -108,12 +108,19 @@ def test_info_names_versions_and_no_path(tmp_path):
 
 # ---- Options are made from signatures: names, defaults and help of a command are those of the function that it calls.
 COMMANDS = {
-    "mean": fpp.estimate_mean, "gaussian": fpp.estimate_gaussian, "mixture": fpp.learn_separated_mixture,
-    "axis-mixture": fpp.learn_axis_aligned_mixture, "weighted-mean": fpp.weighted_mean,
-    "coinpress-mean": fpp.coinpress_mean, "histogram": fpp.stable_histogram, "train": fpp.train,
-    "quantiles": fpp.quantiles, "counts": fpp.value_counts,
-    "describe": fpp.describe, "persons": fpp.count_persons,
-}  # fmt: skip
+    "mean": fpp.estimate_mean,
+    "gaussian": fpp.estimate_gaussian,
+    "mixture": fpp.learn_separated_mixture,
+    "axis-mixture": fpp.learn_axis_aligned_mixture,
+    "weighted-mean": fpp.weighted_mean,
+    "coinpress-mean": fpp.coinpress_mean,
+    "histogram": fpp.stable_histogram,
+    "train": fpp.train,
+    "quantiles": fpp.quantiles,
+    "counts": fpp.value_counts,
+    "describe": fpp.describe,
+    "persons": fpp.count_persons,
+}
 # What a command does not offer, and what it makes of other options.
 WITHOUT = {
     "gaussian": {"cond_max", "require_precondition"},

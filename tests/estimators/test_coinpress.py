@@ -175,9 +175,18 @@ def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
     return counts
 
 
-@pytest.mark.parametrize(("m", "failure_prob"), [
-    (6, 0.2), (6, 0.05), (7, 0.2), (9, 0.2), (15, 0.2), (30, 0.2), (200, 0.2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "failure_prob"),
+    [
+        (6, 0.2),
+        (6, 0.05),
+        (7, 0.2),
+        (9, 0.2),
+        (15, 0.2),
+        (30, 0.2),
+        (200, 0.2),
+    ],
+)
 def test_coverage(m, failure_prob):
     # The upper bound is tight at dim + 1 rows: a third of failure_prob is nearly reached. Limits at 1e-9 each.
     draws = 600 if m == 6 else 300

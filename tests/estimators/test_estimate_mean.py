@@ -418,13 +418,31 @@ def test_variance_from_public_rows_stays_below_the_bound():
     assert weighted_mean_of(private, wild, variance=2.0).provenance["variance"] == "argument"
 
 
-@pytest.mark.parametrize("options", [
-    {"norm_bound": 0.0}, {"norm_bound": -1.0}, {"norm_bound": math.nan}, {"norm_bound": math.inf},
-    {"norm_bound": 1e200}, {"norm_bound": 1e-200}, {"norm_bound": "1"}, {"variance": 0.0}, {"variance": 1e300},
-    {"row_weight": "best"}, {"row_weight": -1e-9}, {"row_weight": 0.2}, {"row_weight": math.nan},
-    {"row_weight": True}, {"row_weight": None}, {"center": "origin"}, {"center": math.inf}, {"center": [1.0]},
-    {"project": "yes"}, {"project": 1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_bound": 0.0},
+        {"norm_bound": -1.0},
+        {"norm_bound": math.nan},
+        {"norm_bound": math.inf},
+        {"norm_bound": 1e200},
+        {"norm_bound": 1e-200},
+        {"norm_bound": "1"},
+        {"variance": 0.0},
+        {"variance": 1e300},
+        {"row_weight": "best"},
+        {"row_weight": -1e-9},
+        {"row_weight": 0.2},
+        {"row_weight": math.nan},
+        {"row_weight": True},
+        {"row_weight": None},
+        {"center": "origin"},
+        {"center": math.inf},
+        {"center": [1.0]},
+        {"project": "yes"},
+        {"project": 1},
+    ],
+)
 def test_arguments_are_checked_before_anything_is_read(options):
     log = []
     raises(

@@ -49,9 +49,18 @@ def rank_error(values, answers, q=Q):
 
 
 KINDS = [
-    "normal", "lognormal", "Cauchy", "counts", "ages", "mostly zero", "prices", "two groups", "tiny", "huge",
+    "normal",
+    "lognormal",
+    "Cauchy",
+    "counts",
+    "ages",
+    "mostly zero",
+    "prices",
+    "two groups",
+    "tiny",
+    "huge",
     "one number",
-]  # fmt: skip
+]
 EXPECTED = {
     "ages": "atom",
     "counts": "atom",

@@ -32,11 +32,35 @@ EXACT = ZCDP(1e6)  # as good as no noise
 BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 WARDS = ["north", "south", "ward 3"]
 CELLS = [
-    "a", " UA ", "N14228", "", None, "üüü", "x" * 24, "x" * 25, "nul\0x", 'say "hi"', "日本語テキスト", " b", "\t",
-]  # fmt: skip
+    "a",
+    " UA ",
+    "N14228",
+    "",
+    None,
+    "üüü",
+    "x" * 24,
+    "x" * 25,
+    "nul\0x",
+    'say "hi"',
+    "日本語テキスト",
+    " b",
+    "\t",
+]
 WORDS = [
-    "a", "UA", "N14228", None, None, "üüü", "x" * 24, None, None, 'say "hi"', "日本語テキスト", "b", None,
-]  # fmt: skip
+    "a",
+    "UA",
+    "N14228",
+    None,
+    None,
+    "üüü",
+    "x" * 24,
+    None,
+    None,
+    'say "hi"',
+    "日本語テキスト",
+    "b",
+    None,
+]
 PLACES = [2.0, 0.0, 2.0, None, None, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, None]
 
 

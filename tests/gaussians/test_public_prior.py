@@ -131,16 +131,19 @@ def test_a_column_that_is_constant_in_the_public_rows_is_unreliable_alone():
     assert statuses(few) == ["unreliable"] * 3
 
 
-@pytest.mark.parametrize(("dim", "n_pub", "guess"), [
-    (1, 2, False),
-    (3, 2, True),
-    (3, 4, True),
-    (3, 5, False),
-    (3, 50, False),
-    (8, 5, True),
-    (8, 8, True),
-    (8, 9, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dim", "n_pub", "guess"),
+    [
+        (1, 2, False),
+        (3, 2, True),
+        (3, 4, True),
+        (3, 5, False),
+        (3, 50, False),
+        (8, 5, True),
+        (8, 8, True),
+        (8, 9, False),
+    ],
+)
 def test_enough_public_rows_are_no_guess(dim, n_pub, guess):
     assert plain_worth(dim, n_pub).guess is guess
 

@@ -9,9 +9,17 @@ Use = Callable[[Any], Any]
 
 # These say in other words what the fields say, which `golden_values` reads.
 WORDS_ONLY = {
-    "to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "status", "part_status",
+    "to_dict",
+    "to_json",
+    "from_json",
+    "plot",
+    "summary",
+    "to_frame",
+    "labels",
+    "status",
+    "part_status",
     "widened",
-}  # fmt: skip
+}
 
 
 def points(mean: np.ndarray) -> np.ndarray:

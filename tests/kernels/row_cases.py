@@ -16,9 +16,17 @@ KINDS = tuple(MatrixKind)
 SIGNALLING_NAN = 0x7FF0000000000001
 # Zeros, the least and the largest number, infinities, NaN, 1 and 2^52.
 SPECIAL_BITS = (
-    0, 1 << 63, 1, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000, SIGNALLING_NAN,
-    0x3FF0000000000000, 0x4330000000000000,
-)  # fmt: skip
+    0,
+    1 << 63,
+    1,
+    0x7FEFFFFFFFFFFFFF,
+    0x7FF0000000000000,
+    0xFFF0000000000000,
+    0x7FF8000000000000,
+    SIGNALLING_NAN,
+    0x3FF0000000000000,
+    0x4330000000000000,
+)
 
 
 def same_at_every_level(expected, call, /, *arguments, **options):

@@ -266,12 +266,22 @@ def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
             check_boxes(rows, box, together)
 
 
-@pytest.mark.parametrize(("value", "log2_parts", "cell"), [
-    (1.0, 0, 1022), (np.nextafter(1.0, 2.0), 0, 1023), (-1.0, 0, SIDE[0] + 1022),  # (1/2, 1]
-    (1.25, 2, 4 * 1023), (1.5, 1, 2 * 1023),  # (1, 1.25]
-    (5e-324, 2, 0), (np.finfo(np.float64).max, 1, SIDE[1] - 1),
-    (0.0, 2, 2 * SIDE[2]), (-0.0, 2, 2 * SIDE[2]), (np.nan, 0, 2 * SIDE[0] + 1), (-np.inf, 0, 2 * SIDE[0] + 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "log2_parts", "cell"),
+    [
+        (1.0, 0, 1022),
+        (np.nextafter(1.0, 2.0), 0, 1023),
+        (-1.0, 0, SIDE[0] + 1022),  # (1/2, 1]
+        (1.25, 2, 4 * 1023),
+        (1.5, 1, 2 * 1023),  # (1, 1.25]
+        (5e-324, 2, 0),
+        (np.finfo(np.float64).max, 1, SIDE[1] - 1),
+        (0.0, 2, 2 * SIDE[2]),
+        (-0.0, 2, 2 * SIDE[2]),
+        (np.nan, 0, 2 * SIDE[0] + 1),
+        (-np.inf, 0, 2 * SIDE[0] + 1),
+    ],
+)
 def test_cells_worked_by_hand(value, log2_parts, cell):
     found = counted(kernels, np.array([[value]]), np.zeros(1), log2_parts)
     assert np.flatnonzero(found[0]).tolist() == [cell]

@@ -102,11 +102,19 @@ def test_kinds_and_keys_do_not_share_streams():
 
 
 BAD_CALLS = [
-    ("gaussian_floor", (KEY, 10, 7)), ("gaussian_floor", (KEY, 10, 41)), ("gaussian_floor", (KEY, 10, 2**32 + 8)),
-    ("gaussian_floor", (KEY, -1, 8)), ("discrete_laplace", (KEY, 10, 7)), ("discrete_laplace", (KEY, 10, -(2**40))),
-    ("gaussian_floor", (KEY[:31], 10, 8)), ("uniform", (KEY + b"x", 10)), ("uniform", (bytearray(KEY), 10)),
-    ("below", (KEY, 10, 0)), ("below", (KEY, 10, 2**63)), ("permutation", (KEY, -1)),
-]  # fmt: skip
+    ("gaussian_floor", (KEY, 10, 7)),
+    ("gaussian_floor", (KEY, 10, 41)),
+    ("gaussian_floor", (KEY, 10, 2**32 + 8)),
+    ("gaussian_floor", (KEY, -1, 8)),
+    ("discrete_laplace", (KEY, 10, 7)),
+    ("discrete_laplace", (KEY, 10, -(2**40))),
+    ("gaussian_floor", (KEY[:31], 10, 8)),
+    ("uniform", (KEY + b"x", 10)),
+    ("uniform", (bytearray(KEY), 10)),
+    ("below", (KEY, 10, 0)),
+    ("below", (KEY, 10, 2**63)),
+    ("permutation", (KEY, -1)),
+]
 
 
 @pytest.mark.parametrize(("name", "args"), BAD_CALLS, ids=str)

@@ -290,15 +290,31 @@ def good(**changes):
     return {"dim": 3, "quant_bound": 100, "inv_step": 1.0, "limit": 90.0, **changes}
 
 
-@pytest.mark.parametrize("changes", [
-    # 3 Q^2 > 2^53
-    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"quant_bound": 0}, {"quant_bound": 2**26},
-    {"inv_step": math.nan}, {"inv_step": math.inf}, {"limit": 0.0}, {"limit": -1.0}, {"matrix": np.ones(2)},
-    {"lower": True, "matrix": np.ones((2, 3))}, {"matrix": np.ones((3, 2))},
-    {"matrix": np.ones((0, 3))}, {"matrix": np.ones((1, 3, 3))}, {"center": np.zeros(2)},
-    {"center": [0.0, np.nan, 0.0]}, {"offset": [np.inf, 0.0, 0.0]},
-    {"matrix": np.full((3, 3), np.nan)},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # 3 Q^2 > 2^53
+        {"dim": 0},
+        {"dim": True},
+        {"dim": 2.0},
+        {"quant_bound": 0},
+        {"quant_bound": 2**26},
+        {"inv_step": math.nan},
+        {"inv_step": math.inf},
+        {"limit": 0.0},
+        {"limit": -1.0},
+        {"matrix": np.ones(2)},
+        {"lower": True, "matrix": np.ones((2, 3))},
+        {"matrix": np.ones((3, 2))},
+        {"matrix": np.ones((0, 3))},
+        {"matrix": np.ones((1, 3, 3))},
+        {"center": np.zeros(2)},
+        {"center": [0.0, np.nan, 0.0]},
+        {"offset": [np.inf, 0.0, 0.0]},
+        {"matrix": np.full((3, 3), np.nan)},
+    ],
+    ids=str,
+)
 def test_map_refuses_bad_public_arguments(changes):
     raises(InputError, None, RowMap, **good(**changes))
 

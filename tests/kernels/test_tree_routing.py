@@ -225,12 +225,22 @@ def ball(**changes):
     }
 
 
-@pytest.mark.parametrize("changes", [
-    {"origin": np.zeros((1, 3))}, {"origin": [0.0, np.nan, 0.0]}, {"projection": np.eye(2)},
-    {"projection": np.full((2, 3), np.inf)}, {"projection": np.ones((2, 3))}, {"centers": np.zeros((2, 3))},
-    {"centers": np.zeros((1, 2))}, {"centers": np.zeros((0, 3))}, {"radius_sq": -1.0},
-    {"radius_sq": float("nan")},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"origin": np.zeros((1, 3))},
+        {"origin": [0.0, np.nan, 0.0]},
+        {"projection": np.eye(2)},
+        {"projection": np.full((2, 3), np.inf)},
+        {"projection": np.ones((2, 3))},
+        {"centers": np.zeros((2, 3))},
+        {"centers": np.zeros((1, 2))},
+        {"centers": np.zeros((0, 3))},
+        {"radius_sq": -1.0},
+        {"radius_sq": float("nan")},
+    ],
+    ids=str,
+)
 def test_split_refuses_bad_public_arguments(changes):
     raises(InputError, None, Split, **ball(**changes))
 

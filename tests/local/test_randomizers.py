@@ -241,21 +241,43 @@ def test_fresh_keys_give_fresh_reports():
         assert not randomizer.privatize(row, random_state=0).private
 
 
-@pytest.mark.parametrize("call", [
-    lambda: PrivUnit(0, 1.0), lambda: PrivUnit(2**21, 1.0), lambda: PrivUnit(3, 0.0), lambda: PrivUnit(3, -1.0),
-    lambda: PrivUnit(3, math.nan), lambda: PrivUnit(3, 501.0), lambda: PrivUnit(3, 1e-9), lambda: PrivUnit(2.5, 1.0),
-    lambda: PrivUnit(True, 1.0), lambda: PrivUnit(3, 1.0, norm_bound=0.0), lambda: PrivUnit(3, 1.0, norm_bound=1e200),
-    lambda: PrivUnit(3, 1.0, form="seeds"), lambda: PrivUnit(3, 1.0, threshold=1.0), lambda: PrivUnit(1, 1.0, threshold=0.5),
-    lambda: PrivUnit(1000, 12.0, form="selection"), lambda: Duchi(3, 1.0), lambda: PrivUnit.bhowmick(2, 1.0),
-    lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
-    lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
-    lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
-    lambda: SubsetSelection(3, 1.0, words=1), lambda: SubsetSelection(3, 1.0, words=1025),
-    lambda: SubsetSelection(3, 1.0, words=8, chosen=5), lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
-    lambda: SubsetSelection(2**20, 1.0, words=32), lambda: SubsetSelection(3, 0.0),
-    lambda: SubsetSelection(3, math.nan), lambda: SubsetSelection(3, 1.0, words=2.5),
-    lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: PrivUnit(0, 1.0),
+        lambda: PrivUnit(2**21, 1.0),
+        lambda: PrivUnit(3, 0.0),
+        lambda: PrivUnit(3, -1.0),
+        lambda: PrivUnit(3, math.nan),
+        lambda: PrivUnit(3, 501.0),
+        lambda: PrivUnit(3, 1e-9),
+        lambda: PrivUnit(2.5, 1.0),
+        lambda: PrivUnit(True, 1.0),
+        lambda: PrivUnit(3, 1.0, norm_bound=0.0),
+        lambda: PrivUnit(3, 1.0, norm_bound=1e200),
+        lambda: PrivUnit(3, 1.0, form="seeds"),
+        lambda: PrivUnit(3, 1.0, threshold=1.0),
+        lambda: PrivUnit(1, 1.0, threshold=0.5),
+        lambda: PrivUnit(1000, 12.0, form="selection"),
+        lambda: Duchi(3, 1.0),
+        lambda: PrivUnit.bhowmick(2, 1.0),
+        lambda: PrivUnit(2**20, 1e-4),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0),
+        lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
+        lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
+        lambda: SubsetSelection(3, 1.0, words=1),
+        lambda: SubsetSelection(3, 1.0, words=1025),
+        lambda: SubsetSelection(3, 1.0, words=8, chosen=5),
+        lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
+        lambda: SubsetSelection(2**20, 1.0, words=32),
+        lambda: SubsetSelection(3, 0.0),
+        lambda: SubsetSelection(3, math.nan),
+        lambda: SubsetSelection(3, 1.0, words=2.5),
+        lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
+    ],
+)
 def test_public_arguments_are_checked(call):
     raises(InputError, None, call)
 

@@ -227,11 +227,26 @@ def test_hostile_rows_do_not_raise():
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("more", [
-    {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
-    {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
-    {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]}, {"y_priv": np.ones(49)}, {"y_priv": np.ones((50, 2))},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"epsilon": -1.0},
+        {"clip_norm": 0.0},
+        {"radius": math.inf},
+        {"batch_rows": 0},
+        {"loss": "hinge"},
+        {"loss": 3},
+        {"start": [1.0]},
+        {"form": "both"},
+        {"strong_convexity": 0.0},
+        {"strong_convexity": math.nan},
+        {"x_pub": None},
+        {"y_pub": None},
+        {"y_pub": [1.0, 2.0]},
+        {"y_priv": np.ones(49)},
+        {"y_priv": np.ones((50, 2))},
+    ],
+)
 def test_bad_arguments_are_refused(more):
     given = {
         "epsilon": 1.0,
@@ -388,9 +403,17 @@ def test_the_bound_is_the_longest_public_row(make):
     assert dataclasses.replace(found, epsilon=3.0).norm_bound == found.norm_bound
 
 
-@pytest.mark.parametrize(("longest", "bound"), [
-    (3.0, 3.0), (2.68694, 2.687), (9.99991, 10.0), (1.00001e-7, 1.001e-7), (123456.7, 123500.0), (4e149, 4e149),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("longest", "bound"),
+    [
+        (3.0, 3.0),
+        (2.68694, 2.687),
+        (9.99991, 10.0),
+        (1.00001e-7, 1.001e-7),
+        (123456.7, 123500.0),
+        (4e149, 4e149),
+    ],
+)
 def test_the_bound_has_four_digits(longest, bound):
     """Whatever the last bits of a norm are: the two ends of a pipe may compute them otherwise."""
     for last in (1.0 - 1e-15, 1.0, 1.0 + 1e-15):

@@ -229,10 +229,19 @@ def test_count_grids(amount, cells, n):
         assert n * grid.quant_bound + cut * 2**grid.log2_scale < 2**62
 
 
-@pytest.mark.parametrize("arguments", [
-    (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
-    ("1", 3, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0.5, 0, 10),
+        (0.5, 1.0, 10),
+        (0.5, True, 10),
+        (0.5, 3, -1),
+        (0, 3, 10),
+        (-1, 3, 10),
+        (float("nan"), 3, 1),
+        ("1", 3, 1),
+    ],
+)
 @pytest.mark.parametrize(
     "make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid]
 )

@@ -40,9 +40,19 @@ def words(pattern, rng, shape):
 
 
 PATTERNS = (
-    "zeros", "minus one", "top", "bottom", "signs", "one", "anything", "all scales", "large diagonal",
-    "negative diagonal", "mixed", "first honest",
-)  # fmt: skip
+    "zeros",
+    "minus one",
+    "top",
+    "bottom",
+    "signs",
+    "one",
+    "anything",
+    "all scales",
+    "large diagonal",
+    "negative diagonal",
+    "mixed",
+    "first honest",
+)
 
 
 class Adversary(transcripts.Transcript):

@@ -78,10 +78,17 @@ READERS = {
     "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
-    "as_rows", "mean_of_groups", "open_labeled", "open_rows",
-    "people_of_table", "persons", "record_replay", "refuse_shared_memory", "rows_of_each",
+    "as_rows",
+    "mean_of_groups",
+    "open_labeled",
+    "open_rows",
+    "people_of_table",
+    "persons",
+    "record_replay",
+    "refuse_shared_memory",
+    "rows_of_each",
     "table_of_persons",
-}  # fmt: skip
+}
 
 
 def estimators_of(dim):

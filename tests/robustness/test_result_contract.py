@@ -52,9 +52,18 @@ def test_a_level_is_never_rounded_to_certainty(level, words):
 
 EVERY = pytest.mark.parametrize("name", MADE)
 VALUES = {
-    "AuditReport", "Ball", "ClusterTree", "ColumnReport", "Comparison", "EdgeRanks", "GaussianReport", "Histogram",
-    "OrderBounds", "Plan", "Preconditioner",
-}  # fmt: skip
+    "AuditReport",
+    "Ball",
+    "ClusterTree",
+    "ColumnReport",
+    "Comparison",
+    "EdgeRanks",
+    "GaussianReport",
+    "Histogram",
+    "OrderBounds",
+    "Plan",
+    "Preconditioner",
+}
 RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
 
 

@@ -280,9 +280,16 @@ def test_threads_and_instruction_sets_change_no_bit(call, monkeypatch):
         assert call.bits(threads=3) == expected
 
 
-@pytest.mark.parametrize("name", [
-    "estimate_mean", "estimate_mean, public covariance", "coinpress_mean", "coinpress_covariance", "weighted_mean",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "estimate_mean",
+        "estimate_mean, public covariance",
+        "coinpress_mean",
+        "coinpress_covariance",
+        "weighted_mean",
+    ],
+)
 def test_the_order_of_rows_changes_no_bit(name):
     call = CALLS[name]
     rows = np.array(ROWS)

@@ -55,13 +55,30 @@ def unaligned():
     return view
 
 
-@pytest.mark.parametrize("x", [
-    X, np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1],
-    np.repeat(X, 2, axis=0)[::2], np.repeat(X, 2, axis=1)[:, ::2], np.hstack([X, X])[:, 4:], read_only(),
-    unaligned(), X.astype(">f8"), X.view(Hostile), np.asmatrix(X), memoryview(X), X.tolist(),
-    tuple(map(tuple, X.tolist())), [row for row in X], [[Fraction(v) for v in row] for row in X.tolist()],
-    [[Decimal(v) for v in row] for row in X.tolist()],
-], ids=lambda x: type(x).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "x",
+    [
+        X,
+        np.asfortranarray(X),
+        np.ascontiguousarray(X[::-1])[::-1],
+        np.ascontiguousarray(X[:, ::-1])[:, ::-1],
+        np.repeat(X, 2, axis=0)[::2],
+        np.repeat(X, 2, axis=1)[:, ::2],
+        np.hstack([X, X])[:, 4:],
+        read_only(),
+        unaligned(),
+        X.astype(">f8"),
+        X.view(Hostile),
+        np.asmatrix(X),
+        memoryview(X),
+        X.tolist(),
+        tuple(map(tuple, X.tolist())),
+        [row for row in X],
+        [[Fraction(v) for v in row] for row in X.tolist()],
+        [[Decimal(v) for v in row] for row in X.tolist()],
+    ],
+    ids=lambda x: type(x).__name__,
+)
 def test_every_layout_gives_the_same_integers(x):
     rows = silently(lambda: private_rows(x))
     assert (rows.n, rows.dim) == X.shape
@@ -189,12 +206,25 @@ def test_rows_pass_through_and_have_their_columns():
 
 
 REFUSALS = {
-    "pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy, "asarray": np.asarray, "list": list,
-    "iteration": lambda r: [0 for _ in r], "equality": lambda r: r == r, "inequality": lambda r: r != r,
-    "truth": bool, "membership": lambda r: 1.0 in r, "index": lambda r: r[0], "sum": sum, "add": lambda r: r + 1,
-    "numpy add": lambda r: np.zeros(3) + r, "numpy function": np.mean, "format": lambda r: f"{r:.3f}",
-    "float": float, "order": lambda r: r < r,
-}  # fmt: skip
+    "pickle": pickle.dumps,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "asarray": np.asarray,
+    "list": list,
+    "iteration": lambda r: [0 for _ in r],
+    "equality": lambda r: r == r,
+    "inequality": lambda r: r != r,
+    "truth": bool,
+    "membership": lambda r: 1.0 in r,
+    "index": lambda r: r[0],
+    "sum": sum,
+    "add": lambda r: r + 1,
+    "numpy add": lambda r: np.zeros(3) + r,
+    "numpy function": np.mean,
+    "format": lambda r: f"{r:.3f}",
+    "float": float,
+    "order": lambda r: r < r,
+}
 
 
 @pytest.mark.parametrize("action", REFUSALS, ids=str)

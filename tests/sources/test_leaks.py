@@ -102,23 +102,36 @@ def parquet_file(folder):
 
 WRONG_FORMS = {
     "text array": lambda f: np.array([[TEXT]]),
-    "structured": lambda f: np.array([(NUMBER,)], dtype=[(TEXT, "f8")]), "3-d": lambda f: marked()[None],
-    "complex": lambda f: marked().astype(complex), "masked": lambda f: np.ma.masked_invalid(marked()),
-    "ragged": lambda f: [[NUMBER], [NUMBER, 1.0]], "text in list": lambda f: [[NUMBER, TEXT]],
-    "none and text": lambda f: [[None, TEXT]], "text": lambda f: TEXT, "text with a dot": lambda f: f"a.{TEXT}",
-    "list of text": lambda f: [TEXT], "bytes": lambda f: TEXT.encode(), "dict": lambda f: {TEXT: NUMBER},
-    "generator": lambda f: (row for row in marked()), "set in list": lambda f: [[{TEXT}, NUMBER]],
+    "structured": lambda f: np.array([(NUMBER,)], dtype=[(TEXT, "f8")]),
+    "3-d": lambda f: marked()[None],
+    "complex": lambda f: marked().astype(complex),
+    "masked": lambda f: np.ma.masked_invalid(marked()),
+    "ragged": lambda f: [[NUMBER], [NUMBER, 1.0]],
+    "text in list": lambda f: [[NUMBER, TEXT]],
+    "none and text": lambda f: [[None, TEXT]],
+    "text": lambda f: TEXT,
+    "text with a dot": lambda f: f"a.{TEXT}",
+    "list of text": lambda f: [TEXT],
+    "bytes": lambda f: TEXT.encode(),
+    "dict": lambda f: {TEXT: NUMBER},
+    "generator": lambda f: (row for row in marked()),
+    "set in list": lambda f: [[{TEXT}, NUMBER]],
     "pandas text": lambda f: pd.DataFrame(text_table()),
     "pandas category": lambda f: pd.DataFrame({"a": pd.Categorical([TEXT, "b"])}),
-    "pandas sparse": lambda f: pd.DataFrame({"a": pd.arrays.SparseArray([NUMBER], fill_value=NUMBER)}),
+    "pandas sparse": lambda f: pd.DataFrame(
+        {"a": pd.arrays.SparseArray([NUMBER], fill_value=NUMBER)}
+    ),
     "polars text": lambda f: pl.DataFrame(text_table()),
     "polars enum": lambda f: pl.DataFrame({"a": pl.Series([TEXT], dtype=pl.Enum([TEXT]))}),
-    "arrow text": lambda f: pa.table(text_table()), "series": lambda f: pd.Series([TEXT], dtype="str"),
-    "polars series": lambda f: pl.Series([TEXT]), "list of numbers and text": lambda f: [NUMBER, TEXT],
-    "parquet text": parquet_file, "csv no rows": lambda f: csv_file(f, f"{TEXT},b\n"),
+    "arrow text": lambda f: pa.table(text_table()),
+    "series": lambda f: pd.Series([TEXT], dtype="str"),
+    "polars series": lambda f: pl.Series([TEXT]),
+    "list of numbers and text": lambda f: [NUMBER, TEXT],
+    "parquet text": parquet_file,
+    "csv no rows": lambda f: csv_file(f, f"{TEXT},b\n"),
     "csv open quote": lambda f: csv_file(f, f'"{TEXT},{NUMBER}\n{TEXT},{NUMBER}\n'),
     "csv no header": lambda f: csv_file(f, f"{TEXT},{NUMBER}\n{TEXT},{NUMBER}\n"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG_FORMS)
@@ -241,9 +254,21 @@ class OwnError(InputError):
 
 
 ERRORS = [
-    ValueError, SystemExit, MemoryError, GeneratorExit, BaseException, RecursionError, StopAsyncIteration,
-    InputError, KernelError, BudgetError, OutOfMemoryError, OwnError, UnicodeError, ExceptionGroup,
-]  # fmt: skip
+    ValueError,
+    SystemExit,
+    MemoryError,
+    GeneratorExit,
+    BaseException,
+    RecursionError,
+    StopAsyncIteration,
+    InputError,
+    KernelError,
+    BudgetError,
+    OutOfMemoryError,
+    OwnError,
+    UnicodeError,
+    ExceptionGroup,
+]
 
 
 def made(kind):

@@ -38,23 +38,33 @@ T = pl.col("t")
 
 
 TAKEN = {
-    "as it is": lambda f: f.select("a", "b"), "drop": lambda f: f.drop("t", "d", "m"),
+    "as it is": lambda f: f.select("a", "b"),
+    "drop": lambda f: f.drop("t", "d", "m"),
     "rename": lambda f: f.select("a", "b").rename({"a": "z"}),
     "select": lambda f: f.select(A * 2 + B, (A / 3 - 1).alias("c"), (-B).alias("n")),
     "with_columns": lambda f: f.select("a", "b").with_columns(c=A**2, e=B * B, g=pl.lit(1.0)),
-    "division by what may be zero": lambda f: f.select(A / B, (B // (B - 3)).alias("q"), (B % (B - 3)).alias("r")),
+    "division by what may be zero": lambda f: f.select(
+        A / B, (B // (B - 3)).alias("q"), (B % (B - 3)).alias("r")
+    ),
     "when": lambda f: f.select(pl.when(A > 0).then(A).otherwise(B)),
     "text as a number": lambda f: f.select(T.cast(pl.Float64, strict=False), (T == "4").alias("u")),
-    "to a float": lambda f: f.select(B.cast(pl.Float32), A.cast(pl.Float32), (B > 3).cast(pl.Float64).alias("c")),
+    "to a float": lambda f: f.select(
+        B.cast(pl.Float32), A.cast(pl.Float32), (B > 3).cast(pl.Float64).alias("c")
+    ),
     "to an integer": lambda f: f.select(A.cast(pl.Int8, strict=False)),
     "frame cast": lambda f: f.select("a", "b").cast({"b": pl.Int8}, strict=False),
-    "functions": lambda f: f.select(A.abs(), A.log().alias("c"), B.sqrt(), A.round(1).alias("e"), A.exp().alias("g")),
+    "functions": lambda f: f.select(
+        A.abs(), A.log().alias("c"), B.sqrt(), A.round(1).alias("e"), A.exp().alias("g")
+    ),
     "clip": lambda f: f.select(A.clip(0, 1), B.clip(2, 1)),
     "fill": lambda f: f.select("a", "b").fill_null(0).fill_nan(0),
     "coalesce": lambda f: f.select(pl.coalesce("a", "b"), pl.max_horizontal("a", "f").alias("c")),
-    "truth": lambda f: f.select(A.is_between(0, 1), T.is_in(["1", "2"]), ~A.is_null().alias("n") & (B > 2)),
-    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]), "cache": lambda f: f.select("a").cache(),
-}  # fmt: skip
+    "truth": lambda f: f.select(
+        A.is_between(0, 1), T.is_in(["1", "2"]), ~A.is_null().alias("n") & (B > 2)
+    ),
+    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]),
+    "cache": lambda f: f.select("a").cache(),
+}
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -90,30 +100,47 @@ def batches(frame):
 
 
 REFUSED = {
-    "filter": lambda f: f.filter(A > 0), "filter within": lambda f: f.select(A.filter(B > 3)),
-    "unique": lambda f: f.unique(), "drop_nulls": lambda f: f.drop_nulls(),
-    "group_by": lambda f: f.group_by("b").agg(A.sum()), "rolling": lambda f: f.rolling("b", period="3i").agg(A.sum()),
-    "sort": lambda f: f.sort("a"), "shuffle": lambda f: f.select(A.shuffle()), "join": lambda f: f.join(f, on="b"),
-    "over": lambda f: f.select(A.mean().over("b")), "mean": lambda f: f.select(A - A.mean()),
-    "len": lambda f: f.with_columns(c=pl.len()), "cum_sum": lambda f: f.select(A.cum_sum()),
-    "shift": lambda f: f.shift(1), "rank": lambda f: f.select(A.rank()),
-    "gather": lambda f: f.select(A.gather([0, 1])), "fill by mean": lambda f: f.select(A.fill_null(strategy="mean")),
-    "rolling_mean": lambda f: f.select(A.rolling_mean(2)), "is_unique": lambda f: f.select(A.is_unique()),
-    "is_in a column": lambda f: f.select(B.is_in(pl.col("a").cast(pl.Int64, strict=False).implode())),
-    "clip by columns": lambda f: f.select(A.clip(B, A)), "head": lambda f: f.head(3),
-    "slice of a column": lambda f: f.select(A.slice(0, 3)), "row index": lambda f: f.with_row_index(),
-    "explode": lambda f: f.select(A.implode()).explode("a"), "unpivot": lambda f: f.select("a", "b").unpivot(),
+    "filter": lambda f: f.filter(A > 0),
+    "filter within": lambda f: f.select(A.filter(B > 3)),
+    "unique": lambda f: f.unique(),
+    "drop_nulls": lambda f: f.drop_nulls(),
+    "group_by": lambda f: f.group_by("b").agg(A.sum()),
+    "rolling": lambda f: f.rolling("b", period="3i").agg(A.sum()),
+    "sort": lambda f: f.sort("a"),
+    "shuffle": lambda f: f.select(A.shuffle()),
+    "join": lambda f: f.join(f, on="b"),
+    "over": lambda f: f.select(A.mean().over("b")),
+    "mean": lambda f: f.select(A - A.mean()),
+    "len": lambda f: f.with_columns(c=pl.len()),
+    "cum_sum": lambda f: f.select(A.cum_sum()),
+    "shift": lambda f: f.shift(1),
+    "rank": lambda f: f.select(A.rank()),
+    "gather": lambda f: f.select(A.gather([0, 1])),
+    "fill by mean": lambda f: f.select(A.fill_null(strategy="mean")),
+    "rolling_mean": lambda f: f.select(A.rolling_mean(2)),
+    "is_unique": lambda f: f.select(A.is_unique()),
+    "is_in a column": lambda f: f.select(
+        B.is_in(pl.col("a").cast(pl.Int64, strict=False).implode())
+    ),
+    "clip by columns": lambda f: f.select(A.clip(B, A)),
+    "head": lambda f: f.head(3),
+    "slice of a column": lambda f: f.select(A.slice(0, 3)),
+    "row index": lambda f: f.with_row_index(),
+    "explode": lambda f: f.select(A.implode()).explode("a"),
+    "unpivot": lambda f: f.select("a", "b").unpivot(),
     "side by side": lambda f: pl.concat([f.select("a"), f.select("b")], how="horizontal"),
     "a series": lambda f: f.with_columns(c=pl.Series(np.arange(N))),
     "map_batches": lambda f: f.select(A.map_batches(batches, return_dtype=pl.Float64)),
     "map_elements": lambda f: f.select(A.map_elements(batches, return_dtype=pl.Float64)),
     "strict cast of text": lambda f: f.select(T.cast(pl.Float64)),
     "strict cast to an integer": lambda f: f.select(A.cast(pl.Int8)),
-    "text to an integer": lambda f: f.select(T.str.to_integer()), "power of an integer": lambda f: f.select(B**B),
+    "text to an integer": lambda f: f.select(T.str.to_integer()),
+    "power of an integer": lambda f: f.select(B**B),
     "replace_strict": lambda f: f.select(T.replace_strict({"1": 2})),
-    "decimals": lambda f: f.select(pl.col("m") * pl.col("m")), "dates": lambda f: f.select(pl.col("d").dt.year()),
+    "decimals": lambda f: f.select(pl.col("m") * pl.col("m")),
+    "dates": lambda f: f.select(pl.col("d").dt.year()),
     "beside others": lambda f: pl.concat([f.select("a"), f.filter(A > 0).select("a")]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -220,16 +247,24 @@ DASK_TAKEN = {
     "map": lambda d: dd.from_map(lambda i: PANDAS, [0, 1], meta=PANDAS.iloc[:0]),
 }
 DASK_REFUSED = {
-    "filter": lambda d: d[d.a > 0], "query": lambda d: d.query("a > 0"),
-    "drop_duplicates": lambda d: d.drop_duplicates(), "dropna": lambda d: d.dropna(),
-    "sort": lambda d: d.sort_values("a"), "merge": lambda d: d.merge(d, on="b"), "shuffle": lambda d: d.shuffle("b"),
-    "sample": lambda d: d.sample(frac=0.5), "head": lambda d: d.head(3, compute=False),
-    "mean": lambda d: d - d.mean(), "cumsum": lambda d: d.cumsum(), "shift": lambda d: d.shift(1),
-    "groupby": lambda d: d.groupby("b").a.sum(), "map_partitions": lambda d: d.map_partitions(batches),
+    "filter": lambda d: d[d.a > 0],
+    "query": lambda d: d.query("a > 0"),
+    "drop_duplicates": lambda d: d.drop_duplicates(),
+    "dropna": lambda d: d.dropna(),
+    "sort": lambda d: d.sort_values("a"),
+    "merge": lambda d: d.merge(d, on="b"),
+    "shuffle": lambda d: d.shuffle("b"),
+    "sample": lambda d: d.sample(frac=0.5),
+    "head": lambda d: d.head(3, compute=False),
+    "mean": lambda d: d - d.mean(),
+    "cumsum": lambda d: d.cumsum(),
+    "shift": lambda d: d.shift(1),
+    "groupby": lambda d: d.groupby("b").a.sum(),
+    "map_partitions": lambda d: d.map_partitions(batches),
     "apply": lambda d: d.apply(batches, axis=1, meta=PANDAS.iloc[:0]),
     "to an integer": lambda d: d.astype({"a": "int64"}),
     "two frames": lambda d: d + dd.from_pandas(PANDAS + 1, npartitions=3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DASK_TAKEN)

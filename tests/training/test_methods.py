@@ -25,8 +25,14 @@ from fastpubpriv.training.methods import METHODS as RECORDS
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 ISSUED = {
-    "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation", "exponential",
-}  # fmt: skip
+    "newton",
+    "throw_away",
+    "semi_dp",
+    "dp_sgd",
+    "pda_mirror_descent",
+    "output_perturbation",
+    "exponential",
+}
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(400, 2))
 TABLE = np.column_stack([X, X @ [1.0, -1.0] + RNG.normal(size=400)])
