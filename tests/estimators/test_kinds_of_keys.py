@@ -72,21 +72,42 @@ def visits(n=3000, seed=0):
 
 
 # ---- exact counts of each kind ---------------------------------------------------------------------------------------
-def test_truth_values_are_shown_as_such():
+def names_of(result):
+    """The names of the keys of one column."""
+    return [name for (name,) in result.keys]
+
+
+def test_truth_values_are_counted():
     table = visits()
     result = counted(table, columns="night", keys=[True, False])
-    assert result.keys == ((True,), (False,), ("(other)",), ("(missing)",))
-    assert [type(key) for (key,) in result.keys[:2]] == [bool, bool]
     assert result[True] == pytest.approx(table["night"].sum(), abs=0.1)
+
+
+def test_truth_values_are_shown_as_such():
+    result = counted(visits(), columns="night", keys=[True, False])
+    assert names_of(result) == [True, False, "(other)", "(missing)"]
+    assert type(result.keys[0][0]) is bool
+    assert type(result.keys[1][0]) is bool
     assert "True" in result.summary()
+    assert result.difference(True, False).first == "True"
+
+
+def test_truth_values_come_back_from_json():
+    result = counted(visits(), columns="night", keys=[True, False])
     again = CountResult.from_json(result.to_json())
     assert again.keys == result.keys
     assert type(again.keys[0][0]) is bool
-    assert result.difference(True, False).first == "True"
-    assert counted([True, None, False], keys=np.array([False])).counts == pytest.approx(
-        [1, 1, 1], abs=0.1
-    )
-    assert counted(table, columns="night", x_pub=table[:50].copy()).keys[:2] == ((False,), (True,))
+
+
+def test_truth_values_of_a_list():
+    result = counted([True, None, False], keys=np.array([False]))
+    assert result.counts == pytest.approx([1, 1, 1], abs=0.1)
+
+
+def test_truth_values_of_public_rows():
+    table = visits()
+    result = counted(table, columns="night", x_pub=table[:50].copy())
+    assert names_of(result)[:2] == [False, True]
 
 
 def test_a_date_counts_all_moments_of_its_day():
@@ -95,12 +116,20 @@ def test_a_date_counts_all_moments_of_its_day():
     truth = [(table["admitted"].dt.date == day).sum() for day in DAYS]
     assert result.counts[:3] == pytest.approx(truth, abs=0.1)
     assert result.counts[3] == pytest.approx(len(table) - sum(truth), abs=0.1)
-    assert result.keys[0] == ("2024-01-31",)
-    assert result[DAYS[0]] == result["2024-01-31"] == result.counts[0]
+
+
+def test_a_date_is_named_as_in_iso_8601():
+    result = counted(visits(), columns="admitted", keys=DAYS)
+    assert names_of(result)[0] == "2024-01-31"
+    assert result[DAYS[0]] == result.counts[0]
+    assert result["2024-01-31"] == result.counts[0]
     assert result.ratio(DAYS[0], DAYS[1]).first == "2024-01-31"
+
+
+def test_dates_of_public_rows_ascend():
     public = pd.DataFrame({"admitted": pd.to_datetime(DAYS)})
-    listed = counted(table, columns="admitted", x_pub=public)
-    assert listed.keys[:3] == (("2023-12-31",), ("2024-01-31",), ("2024-02-01",))
+    result = counted(visits(), columns="admitted", x_pub=public)
+    assert names_of(result)[:3] == ["2023-12-31", "2024-01-31", "2024-02-01"]
 
 
 @pytest.mark.parametrize("frequency", ["M", "Q", "Y"])
@@ -109,12 +138,17 @@ def test_periods_are_those_of_pandas(frequency):
     periods = table["admitted"].dt.to_period(frequency)
     keys = sorted(periods.unique())
     result = counted(table, columns="admitted", keys=keys)
-    assert result.counts[:-2] == pytest.approx([(periods == key).sum() for key in keys], abs=0.1)
+    truth = [(periods == key).sum() for key in keys]
+    assert result.counts[:-2] == pytest.approx(truth, abs=0.1)
     assert result[keys[0]] == result[str(keys[0])]
-    index = pd.period_range(keys[0], keys[-1], freq=frequency)
-    assert counted(periods.rename("t"), keys=index).keys[: len(index)] == tuple(
-        (str(each),) for each in index
-    )
+
+
+@pytest.mark.parametrize("frequency", ["M", "Q", "Y"])
+def test_an_index_of_periods_is_a_list_of_keys(frequency):
+    periods = visits()["admitted"].dt.to_period(frequency)
+    index = pd.period_range(periods.min(), periods.max(), freq=frequency)
+    result = counted(periods.rename("t"), keys=index)
+    assert names_of(result)[: len(index)] == [str(period) for period in index]
 
 
 @pytest.mark.parametrize("closed", ["left", "right"])
@@ -134,12 +168,16 @@ def test_bins_hold_their_lower_edges():
     around = [np.nextafter(edge, side) for edge in EDGES for side in (-math.inf, math.inf)]
     numbers = np.array([*EDGES, *around, -1e308, 1e308, np.nan, math.inf, -math.inf])
     result = counted(numbers, bins=EDGES)
-    assert [key for (key,) in result.keys] == [*EDGE_NAMES, "(missing)"]
+    assert names_of(result) == [*EDGE_NAMES, "(missing)"]
     assert result.counts == pytest.approx([2, 3, 3, 3, 3], abs=0.05)
     assert result["45 or more"] == result.counts[3]
-    zeros = counted(np.array([0.0, -0.0, -5e-324, 5e-324]), bins=[-0.0])
-    assert zeros.keys == (("below 0",), ("0 or more",), ("(missing)",))
-    assert zeros.counts == pytest.approx([1, 3, 0], abs=0.05)
+
+
+def test_an_edge_of_negative_zero_is_zero():
+    numbers = np.array([0.0, -0.0, -5e-324, 5e-324])
+    result = counted(numbers, bins=[-0.0])
+    assert names_of(result) == ["below 0", "0 or more", "(missing)"]
+    assert result.counts == pytest.approx([1, 3, 0], abs=0.05)
 
 
 def test_planted_fault_upper_edges_are_seen():
@@ -171,12 +209,17 @@ def test_bins_of_a_histogram_hold_their_lower_ends_too():
     assert bins.counts == pytest.approx([3000, 1000], abs=100)
 
 
-def test_an_edge_of_single_precision_is_the_nearest_one():
+@pytest.mark.parametrize(
+    ("edges", "truth"),
+    [
+        ([0.1, 0.2, 0.3], [0, 1, 1, 1]),
+        ([0.1, 1e300], [0, 3, 0]),
+    ],
+)
+def test_an_edge_of_single_precision_is_the_nearest_one(edges, truth):
     singles = np.array([0.1, 0.2, 0.3], dtype=np.float32)
-    assert counted(singles, bins=[0.1, 0.2, 0.3]).counts[:4] == pytest.approx(
-        [0, 1, 1, 1], abs=0.05
-    )
-    assert counted(singles, bins=[0.1, 1e300]).counts[1] == pytest.approx(3, abs=0.05)
+    result = counted(singles, bins=edges)
+    assert result.counts[:-1] == pytest.approx(truth, abs=0.05)
 
 
 ROUND = [
@@ -322,31 +365,41 @@ def test_a_mean_of_a_person_is_binned_and_a_date_has_none():
     )
 
 
-def test_groups_of_means_quantiles_and_persons_are_of_every_kind():
+# The column of groups, the groups, and the group of each row of the table.
+GROUPED = {
+    "truth": ("night", [True, False], lambda column: column),
+    "months": ("admitted", MONTHS, lambda column: column.dt.to_period("M")),
+    "days": ("admitted", DAYS[:1], lambda column: column.dt.date),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_groups_of_means_quantiles_and_persons_are_of_every_kind(kind):
+    by, groups, cells_of = GROUPED[kind]
     table = visits()[["id", "ward", "night", "admitted", "age"]].dropna()
     public = table[:60].copy().assign(admitted=pd.Timestamp(DAYS[0]), age=30.0 + np.arange(60) % 9)
-    for by, groups in (("night", [True, False]), ("admitted", MONTHS), ("admitted", DAYS[:1])):
-        cells = table[by].dt.to_period("M") if groups is MONTHS else table[by]
-        cells = cells.dt.date if groups == DAYS[:1] else cells
-        known = {"x_pub": public[["age", by]], "by": by, "groups": groups, "budget": ZCDP(1e4)}
-        means = estimate_mean(table[["age", by]], columns=["age"], **known)
-        medians = quantiles(table[["age", by]], columns=["age"], q=[0.5], **known)
-        persons = count_persons(table, person="id", by=by, groups=groups, budget=ZCDP(1e4))
-        for group in groups:
-            rows = table[cells == group]
-            assert means[group] == pytest.approx(rows["age"].mean(), abs=1.0)
-            assert medians[group].ravel()[0] == pytest.approx(rows["age"].median(), abs=1.0)
-            assert persons[group] == pytest.approx(rows["id"].nunique(), abs=1.0)
-    ages = estimate_mean(
-        table[["age"]].assign(band=table["age"]),
-        columns=["age"],
-        by="band",
-        groups=AGES,
-        x_pub=public[["age"]].assign(band=public["age"]),
-        budget=ZCDP(1e4),
-    )
-    inside = table["age"][(table["age"] >= 18) & (table["age"] < 40)]
-    assert ages[AGES[0]] == pytest.approx(inside.mean(), abs=0.5)
+    cells = cells_of(table[by])
+    of_groups = {"by": by, "groups": groups, "budget": ZCDP(1e4)}
+    of_ages = {"x_pub": public[["age", by]], "columns": ["age"], **of_groups}
+    means = estimate_mean(table[["age", by]], **of_ages)
+    medians = quantiles(table[["age", by]], q=[0.5], **of_ages)
+    persons = count_persons(table, person="id", **of_groups)
+    for group in groups:
+        rows = table[cells == group]
+        assert means[group] == pytest.approx(rows["age"].mean(), abs=1.0)
+        assert medians[group].ravel()[0] == pytest.approx(rows["age"].median(), abs=1.0)
+        assert persons[group] == pytest.approx(rows["id"].nunique(), abs=1.0)
+
+
+def test_groups_of_means_are_intervals():
+    ages = visits()[["age"]].dropna()
+    public = pd.DataFrame({"age": 30.0 + np.arange(60) % 9})
+    banded = ages.assign(band=ages["age"])
+    x_pub = public.assign(band=public["age"])
+    given = {"columns": ["age"], "by": "band", "groups": AGES, "x_pub": x_pub}
+    means = estimate_mean(banded, budget=ZCDP(1e4), **given)
+    inside = ages["age"][(ages["age"] >= 18) & (ages["age"] < 40)]
+    assert means[AGES[0]] == pytest.approx(inside.mean(), abs=0.5)
 
 
 # ---- privacy ---------------------------------------------------------------------------------------------------------
@@ -614,12 +667,21 @@ LINES = {
 }
 
 
+@pytest.mark.parametrize("keys", [DAYS[:1], MONTHS[:1]], ids=["days", "months"])
 @pytest.mark.parametrize("form", LINES)
-def test_lists_of_dates_and_truth_values_are_one_column(form):
+def test_lists_of_dates_are_one_column(form, keys):
     dates = LINES[form]([DAYS[0], DAYS[1], DAYS[0], None])
-    assert counted(dates, keys=DAYS[:1]).counts == pytest.approx([2, 1, 1], abs=0.05)
-    assert counted(dates, keys=LINES[form](DAYS[:1])).keys[0] == ("2024-01-31",)
-    assert counted(dates, keys=MONTHS[:1]).counts == pytest.approx([2, 1, 1], abs=0.05)
+    assert counted(dates, keys=keys).counts == pytest.approx([2, 1, 1], abs=0.05)
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_keys_are_lists_of_every_form(form):
+    dates = LINES[form]([DAYS[0], DAYS[1], DAYS[0], None])
+    assert names_of(counted(dates, keys=LINES[form](DAYS[:1])))[0] == "2024-01-31"
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_lists_of_truth_values_are_one_column(form):
     truths = LINES[form]([True, False, True, None])
     assert counted(truths, keys=[True]).counts == pytest.approx([2, 1, 1], abs=0.05)
 
