@@ -37,12 +37,9 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import predict as predict_dp_em
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
 from fastpubpriv.planning import (
-    OrderBounds,
     mixture_forecasts,
-    order_bounds,
 )
 from fastpubpriv.planning.forecasts import turning_point
-from fastpubpriv.planning.orders import THEOREMS
 from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
 from fastpubpriv.results.base import explain
 from fastpubpriv.session import MethodPlan, Registry
@@ -65,49 +62,50 @@ def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
     assert planned.solved_for == "error"
 
 
-def test_closed_forms():
-    planned = plan(
-        "gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(0.5)
-    )
+def plan_of_lifted(dim, n_pub, n_priv, **options):
+    """The plan of the learner of paper A with its closed form."""
+    sizes = {"dim": dim, "n_pub": n_pub, "n_priv": n_priv}
+    return plan("gaussian", method="lifted_coinpress", budget=ZCDP(0.5), **sizes, **options)
+
+
+def test_the_error_is_the_closed_form():
+    planned = plan_of_lifted(10, 11, 20_000)
     clip = 1 + math.sqrt(10 + 2 * math.sqrt(10 * math.log(10)) + 2 * math.log(10))
     noise = clip**2 / (20_000 * math.sqrt(0.6 * 0.9 * 0.5))
-    assert planned.error == pytest.approx(math.sqrt(110 / 20_000 + noise**2 * 55), rel=1e-6)
+    # 110 = d (d + 1) entries, of which 55 have noise of their own.
+    expected = math.sqrt(110 / 20_000 + noise**2 * 55)
+    assert planned.error == pytest.approx(expected, rel=1e-6)
     assert planned.details["clip_radius"] == pytest.approx(clip)
     assert planned.details["without_privacy"] == pytest.approx(math.sqrt(110 / 20_000))
     assert planned.details["total_variation"] < planned.error
-    # The figures of the specification.
-    fifty = plan(
-        "gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(0.5)
-    )
-    assert fifty.error <= 0.125
-    assert fifty.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
-    assert fifty.details["rounds"] in (7, 8)
+
+
+def test_the_figures_of_the_specification():
+    planned = plan_of_lifted(50, 51, 200_000)
+    assert planned.error <= 0.125
+    assert planned.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
+    assert planned.details["rounds"] in (7, 8)
 
 
 def test_an_unresolvable_covariance_has_no_finite_error():
     # Too few rounds would be catastrophic, so the closed form must not be quoted.
-    planned = plan(
-        "gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(0.5)
-    )
+    planned = plan_of_lifted(100, 101, 30_000)
     assert planned.error == math.inf
     assert planned.details["unresolved"] == 1.0
     json.dumps(planned.to_dict(), allow_nan=False)
 
 
-def test_more_public_rows_save_rounds_and_a_gap_costs_some():
-    def rounds(n_pub, gap=0.0):
-        return plan(
-            "gaussian",
-            method="lifted_coinpress",
-            dim=10,
-            n_pub=n_pub,
-            n_priv=50_000,
-            budget=ZCDP(0.5),
-            pub_priv_gap=gap,
-        ).details["rounds"]
+def test_more_public_rows_save_rounds():
+    few, more, many = (
+        plan_of_lifted(10, n_pub, 50_000).details["rounds"] for n_pub in (11, 30, 1000)
+    )
+    assert few > more >= many
 
-    assert rounds(11) > rounds(30) >= rounds(1000)
-    assert rounds(30, gap=0.9) > rounds(30)
+
+def test_a_gap_costs_rounds():
+    near = plan_of_lifted(10, 30, 50_000).details["rounds"]
+    far = plan_of_lifted(10, 30, 50_000, pub_priv_gap=0.9).details["rounds"]
+    assert far > near
 
 
 # ---- plan("axis_aligned_mixture"): slack of the choice, sizes of the theorem, and refusals; and theory mode's own refusals.
@@ -155,72 +153,83 @@ def test_sizes_of_the_theorem_stand_in_the_plan():
     assert made.details["list_decoding_rows"] == sizes.rows
 
 
-def test_rows_for_distant_components():
+@pytest.mark.parametrize(("components", "rows"), [(1, 1337), (2, 5347), (3, 12031)])
+def test_rows_for_distant_components(components, rows):
     """27.25 pairs in the fullest bin, of 15 % of the rows in pairs: 2 * 27.25 k^2 / (.15 * .2718), by hand."""
-    for components, rows in ((1, 1337), (2, 5347), (3, 12031)):
-        made = plan(TASK, dim=1, n_components=components, n_priv=20_000, budget=APPROX)
-        assert made.details["distant_components_rows"] == pytest.approx(rows, rel=0.01)
-    more = plan(TASK, dim=1, n_components=2, n_priv=20_000, budget=ApproxDP(0.1, 1e-6))
-    assert more.details["distant_components_rows"] > 8 * 5347
+    made = plan(TASK, dim=1, n_components=components, n_priv=20_000, budget=APPROX)
+    assert made.details["distant_components_rows"] == pytest.approx(rows, rel=0.01)
 
 
-def test_dp_em_says_what_its_noise_says_and_is_near_what_happens():
-    made = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.0176))
+def test_rows_for_distant_components_with_a_tenth_of_epsilon():
+    made = plan(TASK, dim=1, n_components=2, n_priv=20_000, budget=ApproxDP(0.1, 1e-6))
+    assert made.details["distant_components_rows"] > 8 * 5347
+
+
+def test_dp_em_says_what_its_noise_says():
+    sizes = {"dim": 20, "n_components": 3, "n_pub": 300, "n_priv": 50_000}
+    made = plan(TASK, budget=ZCDP(0.0176), **sizes)
+    worse = plan(TASK, budget=ZCDP(0.001), **sizes)
     assert made.error == pytest.approx(predict_dp_em(50_000, 20, 3, 300, ZCDP(0.0176))[0])
     assert made.details["without_privacy"] < made.error < made.details["public_rows_alone"]
-    worse = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.001))
     assert worse.error > made.error
-    # Dp em prediction is near what happens.
+
+
+def test_the_prediction_of_dp_em_is_near_what_happens():
     truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))
+    given = {"n_components": 2, "budget": ZCDP(0.01), "method": "dp_em"}
+    quiet = {"threads": 1, "progress": False}
     rng = np.random.default_rng(0)
     errors = []
     for run in range(8):
-        result = seeded(
-            fpp.learn_axis_aligned_mixture,
-            truth.draw(rng, 20_000),
-            n_components=2,
-            x_pub=truth.draw(rng, 60),
-            budget=ZCDP(0.01),
-            method="dp_em",
-            threads=1,
-            progress=False,
-            random_state=run,
+        rows = truth.draw(rng, 20_000)
+        x_pub = truth.draw(rng, 60)
+        found = seeded(
+            fpp.learn_axis_aligned_mixture, rows, x_pub=x_pub, random_state=run, **given, **quiet
         )
-        order = np.argsort(result.means[:, 0])
-        errors.append(np.linalg.norm(result.means[order] - truth.means, axis=1).mean())
-    predicted = predict_dp_em(20_000, 8, 2, 60, ZCDP(0.01))[0]
-    assert 0.6 * predicted < np.mean(errors) < 1.5 * predicted
+        order = np.argsort(found.means[:, 0])
+        errors.append(np.linalg.norm(found.means[order] - truth.means, axis=1).mean())
+    expected = predict_dp_em(20_000, 8, 2, 60, ZCDP(0.01))[0]
+    assert 0.6 * expected < np.mean(errors) < 1.5 * expected
 
 
 def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
     # They take a second each, and bisection asks for an error dozens of times.
     calls = []
-    monkeypatch.setattr(
-        mixture_forecasts,
-        "mixture_sizes",
-        lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1],
-    )
+
+    def counted(*arguments, **options):
+        calls.append(arguments)
+        return mixture_sizes(*arguments, **options)
+
+    monkeypatch.setattr(mixture_forecasts, "mixture_sizes", counted)
     plan(TASK, dim=3, n_components=2, error=0.09, n_priv=50_000, notion="approx", delta=1e-6)
     assert len(calls) == 1
 
 
-def test_theory_refuses_with_both_numbers_and_counts_the_least_list():
+def test_theory_refuses_a_list_that_is_too_long():
     raises(InfeasibleError, r"10\^44", check_feasible, 10**9, 2, 1, 0.1, APPROX, 0.05)
-    sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
+
+
+def test_theory_refuses_too_few_rows():
     raises(InfeasibleError, "rows", check_feasible, 10_000, 1, 1, 0.9, APPROX, 0.05)
-    assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
+
+
+def test_theory_takes_its_rows_in_blocks():
+    sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
     enough = sizes.variance_rows + sizes.mean_rows + 10**6
     _, blocks = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05)
     assert blocks == [sizes.variance_rows, sizes.mean_rows, 10**6]
     _, (means, choice) = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05, known_std=True)
     assert means < sizes.mean_rows
     assert means + choice == enough
-    # Least list is counted exactly.
-    # One coarse Gaussian: its net of means times its net of standard deviations, one weight.
+
+
+def test_the_least_list_is_counted_exactly():
+    """One coarse Gaussian: its net of means times its net of standard deviations, one weight."""
     alpha = 0.9 / 18.0
     means = 2 * math.ceil(1.0 / alpha) + 1
     stds = math.ceil(1.0 / math.log2(1.0 + alpha))
     assert least_list(1, 1, 0.9) == means * stds
+    assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
 
 
 # ---- `plan("separated_mixture")` against the learner, and the worst cases of the proofs -----------------------------
@@ -295,121 +304,6 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, estimator, arguments):
     assert dict(planned._contents(0.95)[1])["Budget"] == sentence
     assert sentence.endswith(f"epsilon = {planned.details['implied_epsilon']:.3g} at delta = 1e-6")
     assert dict(type(planned).from_json(planned.to_json())._contents(0.95)[1])["Budget"] == sentence
-
-
-BUDGETS = {ZCDP: ZCDP(0.25), PureDP: PureDP(0.5), ApproxDP: ApproxDP(0.5, 1e-6)}
-COMMON = {"dim": 20, "accuracy": 0.1, "failure_prob": 0.05}
-MIXTURE = {"n_components": 4, "min_weight": 0.2, "mean_radius": 100.0, "cond_max": 50.0}
-CASES = [(theorem, notion) for theorem, by_notion in THEOREMS.items() for notion in by_notion]
-
-
-def bounds(theorem, notion, **options):
-    extra = MIXTURE if theorem.startswith("C") else {"mean_radius": 1e6} if theorem == "B.1" else {}
-    return order_bounds(theorem, **({"budget": BUDGETS[notion]} | COMMON | extra | options))
-
-
-@pytest.mark.parametrize(("theorem", "notion"), CASES)
-def test_every_theorem(theorem, notion):
-    found = bounds(theorem, notion)
-    assert found.label == "up to constants and logs"
-    assert found.label in repr(found)
-    assert theorem in found.theorem
-    assert all(0.0 < value < math.inf for value in found.terms.values())
-    assert found.n_priv == pytest.approx(sum(found.terms.values()))
-    tripled = bounds(theorem, notion, constant=3.0)
-    assert tripled.terms == pytest.approx({name: 3 * value for name, value in found.terms.items()})
-    assert tripled.n_pub == found.n_pub
-    # More of anything that is hard needs no fewer rows.
-    for harder in ({"accuracy": 0.05}, {"dim": 40}, {"failure_prob": 0.001}):
-        assert bounds(theorem, notion, **harder).n_priv > found.n_priv
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert data["label"] == found.label
-    assert data["n_priv"] == found.n_priv
-
-
-def test_terms_by_hand():
-    found = order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05)
-    tail = math.log(20)
-    assert list(found.terms.values()) == pytest.approx(
-        [(50 + tail) / 0.01, 50 * tail**1.5 / (0.1 * 0.5)]
-    )
-    assert found.n_pub == 1
-    found = order_bounds(
-        "B.1", dim=9, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05, mean_radius=100
-    )
-    assert list(found.terms.values()) == pytest.approx(
-        [(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)]
-    )
-    assert found.n_pub == 0
-    found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(2), failure_prob=0.05)
-    wanted = [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
-    assert list(found.terms.values()) == pytest.approx(wanted)
-    assert found.n_pub == 11
-    given = {"budget": ApproxDP(1, 1e-6), "n_components": 4, "min_weight": 0.25}
-    found = order_bounds("C.28", dim=10, accuracy=0.1, failure_prob=0.05, **given)
-    many = math.log(4e6)
-    polylog = math.log(10 * (4 / 0.05) * 10 * 2 * many)
-    wanted = [
-        100 * math.log(80) / (0.25 * 0.01),
-        (100 * many + 10 * many**1.5) * polylog / (0.25 * 0.1),
-    ]
-    assert list(found.terms.values()) == pytest.approx(wanted)
-    assert found.n_pub == pytest.approx(10 * math.log(80) / 0.25)
-
-
-def test_what_the_paper_says_about_its_theorems():
-    # A gap costs logarithms only, and at gap 0 nothing.
-    near = bounds("B.12", ZCDP)
-    far = bounds("B.12", ZCDP, pub_priv_gap=1 - 1e-12)
-    assert near.n_priv == pytest.approx(bounds("B.5", ZCDP).n_priv)
-    assert near.n_priv < far.n_priv < 100 * near.n_priv
-    # Public rows in proportion to the dimension take the term of private PCA away.
-    few = bounds("C.23", ApproxDP)
-    many = bounds("C.28", ApproxDP)
-    assert {*few.terms} - {*many.terms} == {"d^1.5 k^2.5 log(k / delta) / epsilon"}
-    assert many.n_pub == pytest.approx(20 * few.n_pub)
-    # Ranges enter as log(R), sqrt(log(K)) only.
-    wide = bounds("C.24", ZCDP, mean_radius=1e12, cond_max=1e12)
-    assert bounds("C.24", ZCDP).n_priv < wide.n_priv < 2 * bounds("C.24", ZCDP).n_priv
-    # A public row takes the range away.
-    far = bounds("HKM22", PureDP, mean_radius=1e30)
-    assert bounds("HKM22", PureDP).n_priv < far.n_priv
-    assert {*far.terms} - {*bounds("HKM22", PureDP).terms} == {
-        "(d log R + min(d, log R) log(1/beta)) / epsilon"
-    }
-    assert bounds("B.1", ZCDP).n_priv > 10 * bounds("B.2", ZCDP).n_priv
-    # Extreme arguments stay finite.
-    found = bounds(
-        "C.23", ApproxDP, budget=ApproxDP(1e-3, 1e-30), failure_prob=1e-90, accuracy=1e-6, dim=10**6
-    )
-    assert isinstance(found, OrderBounds)
-    assert math.isfinite(found.n_priv)
-
-
-REFUSED = Refusals()
-REFUSED.add("theorem", "B.3")
-REFUSED.add("range", "B.1")
-REFUSED.add("accuracy", "B.2", accuracy=0.0)
-REFUSED.add("dim", "B.2", dim=0)
-REFUSED.add("constant", "B.2", constant=0.0)
-REFUSED.add("pub_priv_gap", "B.12", pub_priv_gap=1.0)
-REFUSED.add("ranges", "C.24", n_components=2, min_weight=0.1)
-REFUSED.add("mixtures", "C.29")
-REFUSED.add("min_weight", "C.29", n_components=4, min_weight=0.3)
-
-
-@pytest.mark.parametrize(("theorem", "options", "message"), REFUSED)
-def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
-    given = {"dim": 5, "accuracy": 0.1, "budget": ZCDP(0.5), **options}
-    raises(InputError, message, order_bounds, theorem, **given)
-
-
-@pytest.mark.parametrize(
-    ("theorem", "notion"), [("B.5", ApproxDP), ("C.23", ZCDP), ("C.29", PureDP)]
-)
-def test_the_notion_belongs_to_the_theorem(theorem, notion):
-    raises(BudgetError, f"theorem {theorem}", bounds, theorem, notion)
-    raises(BudgetError, None, bounds, theorem, notion, budget=0.5)
 
 
 # ---- A method from outside: registered once, it is found by the estimator, the command line and `plan` --------------
