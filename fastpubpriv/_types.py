@@ -27,7 +27,7 @@ def column_of(chunk: np.ndarray[Any, Any] | Columns, index: int) -> np.ndarray[A
     return chunk[index] if isinstance(chunk, Columns) else chunk[:, index]
 
 
-# tests/robustness/test_typed_errors.py checks that functions accept exactly these values at run time.
+# tests/robustness/test_bad_arguments.py checks that functions accept exactly these values at run time.
 Accounting = Literal["exact", "paper"]
 AxisMixtureMethod = Literal["auto", "cells", "sketch", "dp_em", "list_decoding"]
 Clipping = Literal["auto", "counts", "gaussian"]

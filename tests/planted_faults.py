@@ -61,7 +61,7 @@ PLANTED: dict[str, dict[str, str]] = {
     "sensitivities, over random neighbors": {
         "a sum whose rows are rounded up": "test_sensitivity.py::test_planted_bug_in_a_sum_is_caught",
         "a Gram matrix of rows that are too long": "test_sensitivity.py::test_planted_bug_in_a_gram_is_caught",
-        "scores that count a row twice": "test_learners.py::test_replay_catches_scores_counted_twice",
+        "scores that count a row twice": "test_gaussian_methods.py::test_replay_catches_scores_counted_twice",
         "counts priced as if one cluster changed": "test_rows_that_stay_or_move.py"
         "::test_catches_counts_priced_as_if_one_cluster_changed",
     },
@@ -98,7 +98,7 @@ PLANTED: dict[str, dict[str, str]] = {
         "a lock that stays": "test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
         "a reader that believes its file": "test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",
         "an error after the debit": "test_spending.py::test_control_an_error_after_the_debit_is_caught",
-        "a table that lets a debit through": "test_bad_inputs.py::test_a_table_that_lets_a_debit_through_is_caught",
+        "a table that lets a debit through": "test_bad_arguments.py::test_a_table_that_lets_a_debit_through_is_caught",
     },
     "rows see only themselves": {
         "a step of a Dask array that looks at other rows": "test_plans.py"
@@ -119,7 +119,7 @@ PLANTED: dict[str, dict[str, str]] = {
     "kernels and their twins": {
         "a product that rounds once less": "test_rows.py::test_plants_are_caught",
         "a row that its neighbors count": "test_columns.py::test_a_row_that_is_counted_by_its_neighbors_is_caught",
-        "a missing shell": "test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
+        "a missing shell": "test_public_shapes.py::test_that_test_notices_a_missing_shell",
         "cells of a line that are too coarse": "test_one_column.py"
         "::test_planted_fault_cells_that_are_too_coarse_are_seen",
         "edges on rounded values": "test_one_column.py::test_planted_fault_edges_on_rounded_values_are_seen",

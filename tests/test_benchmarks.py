@@ -55,9 +55,14 @@ def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
     first, second = table.lines([wide, slower])
     # Each number is compared with the limit and the peers of the same instruction set.
     assert first == (
-        "a loop", "2000.00 / 4000.00 ms", "1.00 / 2.00", "a limit", "a peer", "2000000000.0 / 100000000.0",
+        "a loop",
+        "2000.00 / 4000.00 ms",
+        "1.00 / 2.00",
+        "a limit",
+        "a peer",
+        "2000000000.0 / 100000000.0",
         "<= 100 s: met; >= 1e+09: met / NOT MET",
-    )  # fmt: skip
+    )
     assert second == ("", "", "", "", "one thread", "3.0 / 1.5", "")
     assert goals.verdict(1.5, [1.4, 1.7], at_most=True) == "<= 1.5: met / NOT MET"
     assert all(len(line) == len(table.HEADER) for line in (first, second))

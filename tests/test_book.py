@@ -157,6 +157,8 @@ def test_parameters_of_a_release_are_shown_in_three_groups():
     assert data[:2] == ["x_priv", "budget"]
     assert asked == ["row_weight", "project"]
     assert running == ["ledger", "random_state", "threads", "progress"]
+    in_groups = sorted("".join(parts[2:8:2]).split())
+    assert in_groups == sorted(re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split())
     alone = documentation("fastpubpriv.supercluster").splitlines()
     assert group_parameters(alone) == alone
 
@@ -248,7 +250,9 @@ def test_every_audit_and_library_has_figures():
     kept = json.loads((DOCS / "evidence" / "audits.json").read_text(encoding="utf-8"))
     assert [line["name"] for line in kept] == [name for name, *_ in AUDITS]
     for line, (_, claim, runs, _, factor) in zip(kept, AUDITS, strict=True):
-        assert (line["claim"], line["runs"], line["twin_epsilon"]) == (str(claim), runs, factor)
+        assert line["claim"] == str(claim)
+        assert line["runs"] == runs
+        assert line["twin_epsilon"] == factor
         assert line["epsilon_lower"] <= claim.epsilon < line["twin_epsilon_lower"]
     from benchmarks.compared import CONTESTANTS, SIZES
 
@@ -303,11 +307,19 @@ def test_long_tests_are_found_and_in_the_table(tmp_path):
     assert long_tests(path) == [("test_b", "audit", "Why."), ("test_c", "audit", "")]
 
 
-@pytest.mark.parametrize(("text", "latex"), [
-    ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"), ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
-    ("q_ij", r"q _{ij}"), ("1e-7", r"1\cdot 10^{-7}"), ("max_depth", None), ("vector_sum.md", None),
-    ("record_replay", None), ("noise", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"),
+        ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
+        ("q_ij", r"q _{ij}"),
+        ("1e-7", r"1\cdot 10^{-7}"),
+        ("max_depth", None),
+        ("vector_sum.md", None),
+        ("record_replay", None),
+        ("noise", None),
+    ],
+)
 def test_formulas_of_the_notes(text, latex):
     assert to_latex(text) == latex
     assert convert("`Q` of `x.py`\n```\n`Q`\n```\n") == "$Q$ of `x.py`\n```\n`Q`\n```\n"

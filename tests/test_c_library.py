@@ -25,9 +25,17 @@ pytestmark = [
 
 
 def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env={
-        **os.environ, **variables,
-    }, capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={
+            **os.environ,
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 

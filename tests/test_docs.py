@@ -429,14 +429,17 @@ def unknown(text):
     return found + [(paper, cited) for cited, paper in behind if cited not in KNOWN[paper]]
 
 
-@pytest.mark.parametrize(("text", "wrong"), [
-    ("Paper C, Theorem 2.15 (Bun and others 2019).", [("C", "Theorem 2.15")]),
-    ("(paper B, Theorem on finite classes)", [("B", "Theorem on")]),
-    ("LLHR (paper B), Lemma 15; the radius", [("B", "Lemma 15")]),
-    ("Algorithm 6 of paper C", [("C", "Algorithm 6")]),
-    ("Paper A, Lemmas 2.5 and\n    B.12. Paper B, Theorem 14", [("A", "Lemma B.12")]),
-    ("paper C, Lemma 3.1 (Theorem 27 of others), and paper A, Algorithms 9 and 10", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Paper C, Theorem 2.15 (Bun and others 2019).", [("C", "Theorem 2.15")]),
+        ("(paper B, Theorem on finite classes)", [("B", "Theorem on")]),
+        ("LLHR (paper B), Lemma 15; the radius", [("B", "Lemma 15")]),
+        ("Algorithm 6 of paper C", [("C", "Algorithm 6")]),
+        ("Paper A, Lemmas 2.5 and\n    B.12. Paper B, Theorem 14", [("A", "Lemma B.12")]),
+        ("paper C, Lemma 3.1 (Theorem 27 of others), and paper A, Algorithms 9 and 10", []),
+    ],
+)
 def test_a_wrong_citation_is_found(text, wrong):
     assert unknown(text) == wrong
 

@@ -15,9 +15,17 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.results import public_draws
 
 SLOW = (
-    "numba", "llvmlite", "scipy.stats", "scipy.optimize", "pyarrow", "pandas", "polars", "matplotlib", "rich",
+    "numba",
+    "llvmlite",
+    "scipy.stats",
+    "scipy.optimize",
+    "pyarrow",
+    "pandas",
+    "polars",
+    "matplotlib",
+    "rich",
     "click",
-)  # fmt: skip
+)
 PREPARED = """
 import sys
 import numpy as np
@@ -141,10 +149,8 @@ def test_public_draws_have_the_bits_of_scipy(random_state):
 @pytest.mark.serial
 def test_the_import_costs_little_beside_numpy_and_numba():
     """The import takes less than 0.3 s more: minimum CPU time of several runs, which depends little on other load."""
-    alone, ours = (
-        min(cpu_seconds(code) for _ in range(5))
-        for code in ("import numpy, numba", "import numpy, numba, fastpubpriv")
-    )
+    alone = min(cpu_seconds("import numpy, numba") for _ in range(5))
+    ours = min(cpu_seconds("import numpy, numba, fastpubpriv") for _ in range(5))
     assert ours - alone < 0.3
 
 

@@ -92,13 +92,19 @@ def test_the_operating_system_gives_what_nobody_knows(request):
 BY_CHANCE = pytest.mark.fresh_keys(false_alarms=1e-9)
 
 
-@pytest.mark.parametrize(("mark", "ordinary", "words"), [
-    (pytest.mark.fresh_keys("two keys differ"), True, None), (BY_CHANCE, False, None),
-    (BY_CHANCE, True, "statistical or audit"), (pytest.mark.fresh_keys(false_alarms=1e-3), False, "at most 1e-06"),
-    (pytest.mark.fresh_keys(false_alarms=float("nan")), False, "at most 1e-06"),
-    (pytest.mark.fresh_keys, True, "every outcome"), (pytest.mark.fresh_keys(" "), True, "every outcome"),
-    (pytest.mark.fresh_keys("so it is", rate=1), True, "every outcome"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mark", "ordinary", "words"),
+    [
+        (pytest.mark.fresh_keys("two keys differ"), True, None),
+        (BY_CHANCE, False, None),
+        (BY_CHANCE, True, "statistical or audit"),
+        (pytest.mark.fresh_keys(false_alarms=1e-3), False, "at most 1e-06"),
+        (pytest.mark.fresh_keys(false_alarms=float("nan")), False, "at most 1e-06"),
+        (pytest.mark.fresh_keys, True, "every outcome"),
+        (pytest.mark.fresh_keys(" "), True, "every outcome"),
+        (pytest.mark.fresh_keys("so it is", rate=1), True, "every outcome"),
+    ],
+)
 def test_fresh_keys_need_a_reason(mark, ordinary, words):
     found = unfounded(mark.mark, ordinary=ordinary)
     assert found is None if words is None else words in found

@@ -76,14 +76,17 @@ def commit_rule():
     return module
 
 
-@pytest.mark.parametrize(("message", "fault"), [
-    ("Say why\n\nBecause nobody knew.", None),
-    ("x" * 72 + "\n\nBecause.", None),
-    ("x" * 73 + "\n\nBecause.", "73 characters"),
-    ("Say why.\n\nBecause.", "period"),
-    ("Say why", "no body"),
-    ("Say why\nBecause.", "no empty line"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        ("Say why\n\nBecause nobody knew.", None),
+        ("x" * 72 + "\n\nBecause.", None),
+        ("x" * 73 + "\n\nBecause.", "73 characters"),
+        ("Say why.\n\nBecause.", "period"),
+        ("Say why", "no body"),
+        ("Say why\nBecause.", "no empty line"),
+    ],
+)
 def test_messages_of_commits(message, fault):
     found = commit_rule().faults(message)
     assert found == [] if fault is None else [each for each in found if fault in each], found
@@ -213,7 +216,9 @@ def test_an_archive_says_nothing_of_when_and_where_it_was_made(tmp_path):
         with tarfile.open(path, "w:gz") as archive:
             for number, member in enumerate(("p/a.py", "p/b.py")[::order]):
                 entry = tarfile.TarInfo(member)
-                entry.uname, entry.mtime, entry.size = owner, number + 7, 4
+                entry.uname = owner
+                entry.mtime = number + 7
+                entry.size = 4
                 archive.addfile(entry, io.BytesIO(member[2:].encode()))
         before = path.read_bytes()
         release.normalize(path, 1_700_000_000)

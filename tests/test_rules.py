@@ -182,8 +182,9 @@ compiled_code_stays_in_kernels = imported_by(
 # `release` adds noise to private numbers; `batches` samples rows, `reports` randomizes on clients.
 noise_only_in_release = imported_by(
     tuple(f"fastpubpriv/release/{door}.py" for door in ("release", "batches", "reports")),
-    "fastpubpriv.kernels.noise", words="noise outside release/release.py",
-)  # fmt: skip
+    "fastpubpriv.kernels.noise",
+    words="noise outside release/release.py",
+)
 
 
 def no_numpy_generators(source: Source) -> list[str]:
@@ -372,8 +373,15 @@ def functions_can_be_read_at_once(node: ast.AST) -> Iterator[str]:
 
 
 REASON_WORDS = {word.value for word in Reason if "_" in word.value} | {
-    "resolved", "faint", "unseen", "one_scale", "point_mass", "low_count", "under_resolved", "atoms",
-}  # fmt: skip
+    "resolved",
+    "faint",
+    "unseen",
+    "one_scale",
+    "point_mass",
+    "low_count",
+    "under_resolved",
+    "atoms",
+}
 
 
 def one_vocabulary_of_reasons(source: Source) -> list[str]:
@@ -794,7 +802,8 @@ def compared(found: dict[str, list[float]], listed: dict[str, list[float]]) -> l
     bare = [DENSITY, 0]
     complaints = []
     for path in sorted(found.keys() | listed.keys()):
-        here, limit = found.get(path, bare), listed.get(path, bare)
+        here = found.get(path, bare)
+        limit = listed.get(path, bare)
         words = f"{path}: {here[0]} tokens a statement and {here[1]} long ones, listed {limit[0]} and {limit[1]}"
         if here[0] > limit[0] or here[1] > limit[1]:
             complaints.append(f"{words}: open its statements (one fact each)")
@@ -1130,10 +1139,8 @@ def functions_of(folder: str, home: str) -> set[str]:
 
 
 def test_every_kernel_has_a_twin():
-    fast, slow = (
-        functions_of("fastpubpriv/kernels", "fastpubpriv.kernels"),
-        functions_of("tests/twins", "twins"),
-    )
+    fast = functions_of("fastpubpriv/kernels", "fastpubpriv.kernels")
+    slow = functions_of("tests/twins", "twins")
     assert len(fast) >= 8
     assert without_twin(fast, slow) == set()
     assert without_twin(fast | {"planted_kernel"}, slow) == {"planted_kernel"}
@@ -1351,8 +1358,11 @@ def misspelt(text: str) -> list[str]:
 
 def test_spelling_is_american():
     files = [
-        *sources("fastpubpriv/**/*.py"), *sources("fastpubpriv/**/*.md"), *sources("docs/**/*.md"), *sources("*.md"),
-    ]  # fmt: skip
+        *sources("fastpubpriv/**/*.py"),
+        *sources("fastpubpriv/**/*.md"),
+        *sources("docs/**/*.md"),
+        *sources("*.md"),
+    ]
     assert {source.path: words for source in files if (words := misspelt(source.text))} == {}
     assert misspelt("the neighbouring centre, rows_quantise, center") == ["neighbour", "centre"]
 

@@ -71,9 +71,17 @@ def test_saved_cases_replace_their_old_ratios_and_leave_the_others(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("seconds", "repeated", "ratio"), [
-    (0.02, 1, 3.0), (0.02, 2, 1.5), (1e-4, 1, 3.0), (1e-4, 2, 1.5), (1.0, 1, 3.0), (1.0, 2, 1.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seconds", "repeated", "ratio"),
+    [
+        (0.02, 1, 3.0),
+        (0.02, 2, 1.5),
+        (1e-4, 1, 3.0),
+        (1e-4, 2, 1.5),
+        (1.0, 1, 3.0),
+        (1.0, 2, 1.5),
+    ],
+)
 def test_a_call_that_is_made_twice_has_half_the_ratio(seconds, repeated, ratio):
     """The clock of this test tells the work that was done; the peer does three times as much."""
     worked = [0.0]

@@ -35,9 +35,12 @@ def test_what_is_planted_is_seen(tmp_path):
         (page.removesuffix(".html"), view, what.split()[0]) for page, view, what in seen["found"]
     }
     assert found == {
-        ("wide", "390", "is"), ("cut", "390", "cuts"), ("image", "390", "does"), ("image", "1280", "does"),
+        ("wide", "390", "is"),
+        ("cut", "390", "cuts"),
+        ("image", "390", "does"),
+        ("image", "1280", "does"),
         ("faint", "dark", "has"),
-    }  # fmt: skip
+    }
 
 
 def test_pages_that_nobody_reads_are_left_out(tmp_path):

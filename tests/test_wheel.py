@@ -118,9 +118,18 @@ def test_wheel_works_outside_the_tree(built, tmp_path):
         ).strip()
     )
     run(
-        sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", place, built["wheel"],
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        place,
+        built["wheel"],
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     # The dependencies come from this environment by a path on which .pth files are not read, so
     # an editable installation of the tree is not visible.
     (place / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")

@@ -51,8 +51,10 @@ def test_compiled_files_alone_estimate_a_mean(compiled_tree):
 
 def test_compiled_files_warn_at_the_line_of_the_caller(compiled_tree, tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import fastpubpriv as fpp\n\nfpp.ZCDP\nfpp.coinpress_mean([[1.0]], center=0.0, radius=5.0, "
-                      "budget=fpp.ZCDP(rho=1), random_state=0)\n")  # fmt: skip
+    script.write_text(
+        "import fastpubpriv as fpp\n\nfpp.ZCDP\nfpp.coinpress_mean([[1.0]], center=0.0, radius=5.0, "
+        "budget=fpp.ZCDP(rho=1), random_state=0)\n"
+    )
     assert f"{script}:4: SeededNoiseWarning" in python(compiled_tree, script).stderr
 
 

@@ -15,7 +15,9 @@ class Wire:
     """
 
     def __init__(self):
-        self.tasks, self.answers, self.names = [], [], []
+        self.tasks = []
+        self.answers = []
+        self.names = []
 
     def __call__(self, graph, keys, **options):
         done = {}

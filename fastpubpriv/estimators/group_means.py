@@ -8,6 +8,7 @@ Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain

@@ -48,24 +48,37 @@ def runner(dim, budget, **options):
 
 WITHIN = {"bounds": (-1e6, 1e7)}
 RUNS = {
-    "cells": (1, APPROX, {}), "cells, known variance": (1, APPROX, {"variance": 4.0}),
+    "cells": (1, APPROX, {}),
+    "cells, known variance": (1, APPROX, {"variance": 4.0}),
     "cells, large epsilon": (1, ApproxDP(30, 1e-5), {}),
     "cells near public rows, pure": (1, PureDP(1), {"with_public": True}),
     "cells near public rows, zcdp": (1, ZCDP(0.125), {"with_public": True}),
     "cells near public rows, approx": (1, APPROX, {"with_public": True}),
     "cells near public rows, Gaussian noise": (1, ApproxDP(0.005, 5e-4), {"with_public": True}),
-    "cells near public rows, known variance": (1, PureDP(1), {"with_public": True, "variance": 4.0}),
-    "cells near three public rows, and a count": (1, ZCDP(0.125), {"x_pub": np.array([[1.0], [4.0], [9.5]])}),
+    "cells near public rows, known variance": (
+        1,
+        PureDP(1),
+        {"with_public": True, "variance": 4.0},
+    ),
+    "cells near three public rows, and a count": (
+        1,
+        ZCDP(0.125),
+        {"x_pub": np.array([[1.0], [4.0], [9.5]])},
+    ),
     "cells near equal public rows": (1, PureDP(1), {"x_pub": np.full((3, 1), 2.0)}),
-    "cells within bounds, pure": (1, PureDP(1), WITHIN), "cells within bounds, zcdp": (1, ZCDP(0.125), WITHIN),
+    "cells within bounds, pure": (1, PureDP(1), WITHIN),
+    "cells within bounds, zcdp": (1, ZCDP(0.125), WITHIN),
     "cells within bounds, known variance": (1, ZCDP(0.125), {**WITHIN, "variance": 4.0}),
-    "sketch within bounds, zcdp": (7, ZCDP(0.125), WITHIN), "sketch within bounds, pure": (2, PureDP(1), WITHIN),
-    "sketch, 2 columns": (2, APPROX, {}), "sketch, 7 columns": (7, APPROX, {}),
+    "sketch within bounds, zcdp": (7, ZCDP(0.125), WITHIN),
+    "sketch within bounds, pure": (2, PureDP(1), WITHIN),
+    "sketch, 2 columns": (2, APPROX, {}),
+    "sketch, 7 columns": (7, APPROX, {}),
     "sketch, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]]}),
-    "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}), "dp_em, approx": (2, APPROX, {"with_public": True}),
+    "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}),
+    "dp_em, approx": (2, APPROX, {"with_public": True}),
     "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
     "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
-}  # fmt: skip
+}
 
 
 def neighbors(rng, dim, count, least=40):

@@ -311,10 +311,16 @@ def test_the_bound_on_epsilon():
     )
 
 
-@pytest.mark.parametrize("randomizer", [
-    PrivUnit(6, 1.0), PrivUnitG(6, 2.0), Duchi(3, 1.0, 5.0), PrivUnit(4, 1.0, form="selection"),
-    SubsetSelection(3, 1.0, words=8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        PrivUnit(6, 1.0),
+        PrivUnitG(6, 2.0),
+        Duchi(3, 1.0, 5.0),
+        PrivUnit(4, 1.0, form="selection"),
+        SubsetSelection(3, 1.0, words=8),
+    ],
+)
 def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
     """Confidence 1 - 1e-9 each: a sound one fails once in 10^9 runs."""
     report = audit_randomizer(randomizer, runs=60_000, confidence=1 - 1e-9)
@@ -423,20 +429,28 @@ def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
     assert not audit_randomizer(weak, attack="tracing", claim=PureDP(1.0), runs=800).passed
 
 
-@pytest.mark.parametrize("call", [
-    lambda: clopper_pearson(3, 2), lambda: clopper_pearson(0, 0), lambda: epsilon_lower_bound(1, 2, 1, 2, delta=1.0),
-    lambda: audit(lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0),
-    lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
-    lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
-    lambda: audit_randomizer(PrivUnit(3, 1.0), attack="tracing", n_reports=0),
-    lambda: audit_randomizer(PrivUnit(3, 1.0), attack="none"), lambda: audit_weighted_mean(PureDP(1.0), dim=0),
-    lambda: audit_weighted_mean(PureDP(1.0), n_priv=2.5),
-    lambda: audit_weighted_mean(ZCDP(1.0), attack="tracing", runs=10),
-    lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
-    lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
-    lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),
-    lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros(3), error=0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: clopper_pearson(3, 2),
+        lambda: clopper_pearson(0, 0),
+        lambda: epsilon_lower_bound(1, 2, 1, 2, delta=1.0),
+        lambda: audit(
+            lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0
+        ),
+        lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
+        lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
+        lambda: audit_randomizer(PrivUnit(3, 1.0), attack="tracing", n_reports=0),
+        lambda: audit_randomizer(PrivUnit(3, 1.0), attack="none"),
+        lambda: audit_weighted_mean(PureDP(1.0), dim=0),
+        lambda: audit_weighted_mean(PureDP(1.0), n_priv=2.5),
+        lambda: audit_weighted_mean(ZCDP(1.0), attack="tracing", runs=10),
+        lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
+        lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
+        lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),
+        lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros(3), error=0.0),
+    ],
+)
 def test_bad_arguments_are_refused(call):
     raises(InputError, None, call)
 
@@ -446,25 +460,34 @@ def test_an_audit_of_a_budget_in_rho_says_its_noise():
     assert report.name == "weighted_mean, Gaussian noise"
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
-    ("privunit --epsilon 1 --runs 2000 --json -", 0, '"passed": true'), ("duchi --epsilon 3 --claim 1 --runs 5000", 1, "REFUTED"),
-    ("privunit --epsilon 1 --runs 2000", 0, "not refuted"), ("privunit-g --epsilon -1", 2, "epsilon"),
-    ("weighted-mean --attack tracing --epsilon 1 --delta 1e-5 --runs 60", 0, "not refuted"),
-    ("weighted-mean --attack tracing --epsilon 40 --delta 1e-5 --claim 1 --runs 200", 1, "REFUTED"),
-    ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
-    ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
-    ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
-    ("weighted-mean --epsilon 1 --runs 60", 0, "Laplace noise"),
-    ("subset-selection --epsilon 1 --words 8 --dim 3 --runs 5000", 0, "not refuted"),
-    ("subset-selection --epsilon 3 --words 8 --dim 3 --runs 5000 --claim 1", 1, "REFUTED"),
-    ("subset-selection --attack tracing --epsilon 1 --words 8 --runs 100", 0, "not refuted"),
-    ("privunit --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
-    ("privunit --epsilon 1 --delta 1e-5", 2, "reports are pure"),
-    ("privunit --epsilon 1 --rows 3", 2, "--attack tracing"),
-    ("weighted-mean --epsilon 1 --dim 3", 2, "one column"),
-    ("weighted-mean --attack tracing --epsilon 1 --dim 0", 2, "--dim"),
-    ("privunit --attack tracing --epsilon 1 --confidence 2", 2, "confidence"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("privunit --epsilon 1 --runs 2000 --json -", 0, '"passed": true'),
+        ("duchi --epsilon 3 --claim 1 --runs 5000", 1, "REFUTED"),
+        ("privunit --epsilon 1 --runs 2000", 0, "not refuted"),
+        ("privunit-g --epsilon -1", 2, "epsilon"),
+        ("weighted-mean --attack tracing --epsilon 1 --delta 1e-5 --runs 60", 0, "not refuted"),
+        (
+            "weighted-mean --attack tracing --epsilon 40 --delta 1e-5 --claim 1 --runs 200",
+            1,
+            "REFUTED",
+        ),
+        ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
+        ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
+        ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
+        ("weighted-mean --epsilon 1 --runs 60", 0, "Laplace noise"),
+        ("subset-selection --epsilon 1 --words 8 --dim 3 --runs 5000", 0, "not refuted"),
+        ("subset-selection --epsilon 3 --words 8 --dim 3 --runs 5000 --claim 1", 1, "REFUTED"),
+        ("subset-selection --attack tracing --epsilon 1 --words 8 --runs 100", 0, "not refuted"),
+        ("privunit --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
+        ("privunit --epsilon 1 --delta 1e-5", 2, "reports are pure"),
+        ("privunit --epsilon 1 --rows 3", 2, "--attack tracing"),
+        ("weighted-mean --epsilon 1 --dim 3", 2, "one column"),
+        ("weighted-mean --attack tracing --epsilon 1 --dim 0", 2, "--dim"),
+        ("privunit --attack tracing --epsilon 1 --confidence 2", 2, "confidence"),
+    ],
+)
 def test_attacks_of_the_command(words, code, said):
     result = CliRunner().invoke(main, ["audit", *words.split()])
     assert result.exit_code == code, result.output

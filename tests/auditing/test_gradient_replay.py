@@ -39,21 +39,35 @@ RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, DIM)) * [1.0, 10.0, 0.1]
 NUMBERS = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
 CLASSES = np.column_stack([X, np.digitize(X[:, 0], [-0.5, 0.5])])
-HOSTILE = np.array([
-    [np.nan] * 4, [np.inf, 0, 0, 0], [0, 0, 0, np.nan], [0, 0, 0, -np.inf], [1e308] * 4, [-1e308, 1e308, 0, 1e308],
-    [5e-324] * 4, [0.0] * 4, [1e30, 0, 0, 1], [0, 0, 1e9, -1e9], [0, 0, 0, 7], [1, 10, 0.1, 1e300],
-])  # fmt: skip
+HOSTILE = np.array(
+    [
+        [np.nan] * 4,
+        [np.inf, 0, 0, 0],
+        [0, 0, 0, np.nan],
+        [0, 0, 0, -np.inf],
+        [1e308] * 4,
+        [-1e308, 1e308, 0, 1e308],
+        [5e-324] * 4,
+        [0.0] * 4,
+        [1e30, 0, 0, 1],
+        [0, 0, 1e9, -1e9],
+        [0, 0, 0, 7],
+        [1, 10, 0.1, 1e300],
+    ]
+)
 FIXED = {"step_size": 0.3, "priv_weight": 0.7, "clip_norm": 1.0}
 
 
 METHODS = {
-    "full": SemiDP(steps=4, **FIXED), "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
-    "dp_sgd": DPSGD(steps=3), "mirror": MirrorDescent(steps=3),
+    "full": SemiDP(steps=4, **FIXED),
+    "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
+    "dp_sgd": DPSGD(steps=3),
+    "mirror": MirrorDescent(steps=3),
     "as they are": SemiDP(steps=3, scaling="none", **FIXED),
     "poisson": SemiDP(steps=5, sampling="poisson", batch_rows=6, **FIXED),
     "fixed size": SemiDP(steps=5, sampling="without_replacement", batch_rows=6, **FIXED),
     "one pass": SemiDP(sampling="one_pass", batch_rows=8, **FIXED),
-}  # fmt: skip
+}
 
 
 def run_of(method, budget, loss="squared"):
@@ -72,9 +86,13 @@ CASES = [
     pytest.param(ApproxDP(1, 1e-6), METHODS["poisson"], Squared(), id="a loss of a user, sampled"),
     pytest.param(PureDP(2), Exponential(candidates=9), "huber", id="exponential, pure"),
     pytest.param(ZCDP(0.5), Exponential(candidates=9), "squared", id="exponential, zCDP"),
-    pytest.param(PureDP(2), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, pure"),
-    pytest.param(ZCDP(0.5), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, zCDP"),
-]  # fmt: skip
+    pytest.param(
+        PureDP(2), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, pure"
+    ),
+    pytest.param(
+        ZCDP(0.5), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, zCDP"
+    ),
+]
 
 
 def neighbors(rng, trial, classes):
@@ -269,9 +287,12 @@ def test_opposite_labels_come_near_the_declared_cost_of_training(tails, least):
     tightness = []
     for length in (*np.linspace(0.5, 3.0, 8), 20.0):
         report = record_replay(
-            lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton", tails=tails),
-            *opposite(length), budget=ZCDP(0.5),
-        )  # fmt: skip
+            lambda x: linear_regression(
+                x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton", tails=tails
+            ),
+            *opposite(length),
+            budget=ZCDP(0.5),
+        )
         tightness.append(report.tightness)
     assert least < max(tightness) <= 1.0
 
@@ -384,8 +405,13 @@ def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
 # ---- A black-box audit of training over sampled rows by a canary, and of a twin whose noise is a sixth of what it should be.
 CLAIM = ApproxDP(1, 1e-3)
 FIXED_OF_AUDIT = {
-    "steps": 6, "step_size": 1.0, "priv_weight": 1.0, "clip_norm": 1.0, "start": "zero", "scaling": "none",
-}  # fmt: skip
+    "steps": 6,
+    "step_size": 1.0,
+    "priv_weight": 1.0,
+    "clip_norm": 1.0,
+    "start": "zero",
+    "scaling": "none",
+}
 METHODS_OF_AUDIT = {
     "full": SemiDP(**FIXED_OF_AUDIT),
     "poisson": SemiDP(sampling="poisson", batch_rows=2, **FIXED_OF_AUDIT),
@@ -406,9 +432,13 @@ def finals(method):
 
     def statistic(data, runs):
         common = {
-            "label": -1, "loss": "squared", "x_pub": PUBLIC_OF_AUDIT, "budget": CLAIM, "method": method,
+            "label": -1,
+            "loss": "squared",
+            "x_pub": PUBLIC_OF_AUDIT,
+            "budget": CLAIM,
+            "method": method,
             "threads": 1,
-        }  # fmt: skip
+        }
         return np.array(
             [
                 seeded(train, data, random_state=next(seeds), **common).weights[0]

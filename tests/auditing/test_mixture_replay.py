@@ -35,7 +35,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
 
-DIM, K = 3, 3
+DIM = 3
+K = 3
 CENTERS = np.array([[0.0, 0.0, 0.0], [400.0, 0.0, 0.0], [0.0, 400.0, 100.0]])
 RNG = np.random.default_rng(17)
 LABELS = np.arange(360) % K
@@ -44,10 +45,13 @@ PUBLIC = CENTERS[np.arange(36) % K] + RNG.normal(size=(36, DIM))
 BUDGETS = {"zcdp": ZCDP(50), "approx": ApproxDP(8, 1e-6), "pure": PureDP(8)}
 COMMON = {"threads": 1, "progress": False}
 METHODS = {
-    "tree": {"method": "tree"}, "one shot": {"method": "one_shot"}, "public": {"method": "public_pca"},
-    "soft EM": {"method": "soft_em"}, "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
+    "tree": {"method": "tree"},
+    "one shot": {"method": "one_shot"},
+    "public": {"method": "public_pca"},
+    "soft EM": {"method": "soft_em"},
+    "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
     "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
-}  # fmt: skip
+}
 PURE = ("public", "soft EM", "algorithms 9 and 10")
 
 
@@ -75,7 +79,9 @@ class Recording:
     """One run, and its comparison with neighbors that are replayed against it."""
 
     def __init__(self, run, rows, budget):
-        self.run, self.rows, self.budget = run, rows, budget
+        self.run = run
+        self.rows = rows
+        self.budget = budget
         with recording() as transcript:
             self.result = run(rows)
         self.calls = transcript.calls
@@ -119,9 +125,15 @@ def on_surfaces(tree, rng):
 
 
 HOSTILE = [
-    np.full(DIM, np.nan), np.array([0.0, np.inf, 0.0]), np.array([-np.inf, np.nan, 0.0]), np.full(DIM, 1e308),
-    np.array([-1e308, 1e308, 0.0]), np.full(DIM, 5e-324), np.array([1e12, 0.0, 0.0]), np.array([0.0, -1e12, 0.0]),
-]  # fmt: skip
+    np.full(DIM, np.nan),
+    np.array([0.0, np.inf, 0.0]),
+    np.array([-np.inf, np.nan, 0.0]),
+    np.full(DIM, 1e308),
+    np.array([-1e308, 1e308, 0.0]),
+    np.full(DIM, 5e-324),
+    np.array([1e12, 0.0, 0.0]),
+    np.array([0.0, -1e12, 0.0]),
+]
 
 
 def neighbors(recording, rng):

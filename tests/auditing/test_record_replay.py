@@ -136,7 +136,8 @@ def test_second_moment_and_counts(pure):
         record_replay(run, rows, other, budget=budget)
     orthogonal = np.zeros((5, DIM))
     turned = np.zeros((5, DIM))
-    orthogonal[0, 0], turned[0, 1] = 1e9, 1e-3  # also from the outermost shell to the innermost
+    orthogonal[0, 0] = 1e9  # also from the outermost shell to the innermost
+    turned[0, 1] = 1e-3
     assert record_replay(run, orthogonal, turned, budget=budget).tightness > 0.5
     turned[0] = [0.0, 1e9, 0.0]
     report = record_replay(run, orthogonal, turned, budget=budget)
@@ -259,9 +260,11 @@ def test_replay_needs_neither_fresh_arrays_nor_equal_noise():
 
 # ---- Record and replay of the mean of real columns, and planted bugs in each of its three releases ------------------
 OPTIONS = {
-    "one public row": {"x_pub": PUBLIC[:1]}, "many public rows": {"x_pub": PUBLIC},
-    "neutral": {"x_pub": PUBLIC, "missing": "neutral"}, "bounds": {"x_pub": PUBLIC, "bounds": (-20.0, 30.0)},
-}  # fmt: skip
+    "one public row": {"x_pub": PUBLIC[:1]},
+    "many public rows": {"x_pub": PUBLIC},
+    "neutral": {"x_pub": PUBLIC, "missing": "neutral"},
+    "bounds": {"x_pub": PUBLIC, "bounds": (-20.0, 30.0)},
+}
 BIG = np.random.default_rng(1).standard_normal((3000, DIM))
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 

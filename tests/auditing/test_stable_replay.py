@@ -46,9 +46,16 @@ BUDGET = ApproxDP(1, 1e-6)
 COMMON = {"budget": BUDGET, "threads": 1, "progress": False}
 ROWS = np.random.default_rng(0).normal([5.0, -3.0], [1.0, 4.0], size=(1200, 2))
 HOSTILE = [
-    [np.nan, 0.0], [np.inf, -np.inf], [1e308, -1e308], [5e-324, -0.0], [0.0, 0.0], [5.0, -3.0], [2.0**53, 2.0**54], [1e6, 1e-6],
+    [np.nan, 0.0],
+    [np.inf, -np.inf],
+    [1e308, -1e308],
+    [5e-324, -0.0],
+    [0.0, 0.0],
+    [5.0, -3.0],
+    [2.0**53, 2.0**54],
+    [1e6, 1e-6],
     [0.5, 1.5],
-]  # fmt: skip
+]
 RUNS = {
     "widths": lambda x: stable_histogram(x, bins=BinGrid(width=0.5, levels=4), **COMMON),
     "dyadic": lambda x: stable_histogram(x, bins=DyadicBins(), **COMMON),
@@ -217,18 +224,28 @@ def runner(budget, dim, **options):
 
 
 CASES = [
-    pytest.param(budget, dim, {"method": method, "law": mechanism}, id=f"{notion}: {method}, {mechanism}, {dim}")
+    pytest.param(
+        budget,
+        dim,
+        {"method": method, "law": mechanism},
+        id=f"{notion}: {method}, {mechanism}, {dim}",
+    )
     for notion, budget in BUDGETS.items()
     for method, dim in (("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3))
     for mechanism in ("exponential", "permute_and_flip")
 ] + [
-    pytest.param(budget, dim, {"score": score, "method": method}, id=f"{notion}: {score}, {method}, {dim}")
+    pytest.param(
+        budget, dim, {"score": score, "method": method}, id=f"{notion}: {score}, {method}, {dim}"
+    )
     for notion, budget in BUDGETS.items()
     for score, method, dim in (
-        ("yatracos", "exact", 1), ("yatracos", "cells", 1), ("yatracos", "densities", 3),
-        ("log_ratio", "densities", 1), ("log_ratio", "densities", 3),
+        ("yatracos", "exact", 1),
+        ("yatracos", "cells", 1),
+        ("yatracos", "densities", 3),
+        ("log_ratio", "densities", 1),
+        ("log_ratio", "densities", 3),
     )
-]  # fmt: skip
+]
 
 
 def neighbors(rng, dim, count):
@@ -354,7 +371,8 @@ def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monk
 
 
 # ---- Learners with planted faults that record and replay must reject, beside the honest learner that it lets pass.
-DIM, GROUPS = 2, 12
+DIM = 2
+GROUPS = 12
 ASIDE = ApproxDP(Fraction(1, 8), BUDGET.delta / 8)
 EXECUTOR = Executor(threads=1, progress=False)
 ROWS_OF_CONTROLS = np.random.default_rng(3).standard_normal((240, DIM))
@@ -395,11 +413,17 @@ def chosen_then_mean(x, choices=1):
     evaluation = prepare(LISTED, rows.n, draws=64, threads=1)[1]
     chosen = [
         release_choice_of(
-            account, rows, evaluation, size=3, law="permute_and_flip", name=f"choice {number}",
-            cost=ASIDE.epsilon / choices, executor=EXECUTOR,
+            account,
+            rows,
+            evaluation,
+            size=3,
+            law="permute_and_flip",
+            name=f"choice {number}",
+            cost=ASIDE.epsilon / choices,
+            executor=EXECUTOR,
         ).index
         for number in range(choices)
-    ]  # fmt: skip
+    ]
     return chosen, rest_for_a_mean(account, rows)
 
 
@@ -410,9 +434,16 @@ def mean_of(statistic, *, draws=DIM):
         rows = private_rows(x)
         account = opened(BUDGET, draws=draws)
         total = release_statistic_sum(
-            account, rows, statistic, name="sum", dim=DIM, radius=3.0, cost=account.allowance, row_cost=DIM,
+            account,
+            rows,
+            statistic,
+            name="sum",
+            dim=DIM,
+            radius=3.0,
+            cost=account.allowance,
+            row_cost=DIM,
             executor=EXECUTOR,
-        )  # fmt: skip
+        )
         return total.value
 
     return run

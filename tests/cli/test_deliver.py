@@ -38,7 +38,9 @@ class Stream(io.StringIO):
 
     def __init__(self, bad=None, number=errno.EPIPE):
         super().__init__()
-        self.left, self.number, self.failed = bad, number, False
+        self.left = bad
+        self.number = number
+        self.failed = False
 
     def write(self, text):
         if self.left is not None:
@@ -134,10 +136,15 @@ def program(arguments, redirection, folder):
     )
 
 
-@pytest.mark.parametrize(("extra", "redirection", "words"), [
-    ((), "| head -1", "was closed"), (("--json", "-"), "| head -1", "was closed"),
-    ((), "> /dev/full", "No space left"), (("--json", "-"), "> /dev/full", "No space left"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("extra", "redirection", "words"),
+    [
+        ((), "| head -1", "was closed"),
+        (("--json", "-"), "| head -1", "was closed"),
+        ((), "> /dev/full", "No space left"),
+        (("--json", "-"), "> /dev/full", "No space left"),
+    ],
+)
 def test_pipes_and_full_devices_of_a_shell(files, extra, redirection, words):
     done = program([*MEAN, *extra], redirection, files)
     assert done.returncode == 1
@@ -257,8 +264,10 @@ def test_files_are_replaced_in_one_step_and_keep_their_permissions(files):
 
 
 REFUSED = {
-    "an option for a file": (("--json", "-q"), "looks like an option"), "no name": (("--json", ""), "cannot be empty"),
-    "a folder": (("--json", "."), "is a folder"), "no folder": (("--json", "nowhere/out.json"), "no folder"),
+    "an option for a file": (("--json", "-q"), "looks like an option"),
+    "no name": (("--json", ""), "cannot be empty"),
+    "a folder": (("--json", "."), "is a folder"),
+    "no folder": (("--json", "nowhere/out.json"), "no folder"),
     "the private rows": (("--json", "p.npy"), "files that are read"),
     "the public rows, by another name": (("--json", "../work/q.npy"), "files that are read"),
     "the ledger": (("--json", "l"), "or the ledger"),
@@ -270,7 +279,7 @@ REFUSED = {
     "a plot to the screen": (("--plot", "-"), "looks like an option"),
     "nothing to show": (("-q",), "--quiet prints no answer"),
     "a level that is no number": (("--level", "nan"), "not in the range"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -317,7 +326,8 @@ def interrupt(*arguments, **named):
 def test_ctrl_c_before_the_debit(files, monkeypatch):
     monkeypatch.setattr(fpp, "estimate_mean", interrupt)
     code, out, said = run(monkeypatch, *MEAN)
-    assert (code, out) == (130, "")
+    assert code == 130
+    assert out == ""
     assert "interrupted before there was an answer; nothing was charged to the ledger" in said
     assert charged() == 0
     assert "no ledger was given" in run(monkeypatch, *MEAN[:7])[2]
@@ -375,11 +385,15 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     assert "nothing was charged" in said
 
 
-@pytest.mark.parametrize(("error", "words"), [
-    (fpp.InputError("the file was cut"), "the file was cut"), (MemoryError(), "not enough memory"),
-    (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error"),
-    (ZeroDivisionError("secret"), "unexpected ZeroDivisionError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (fpp.InputError("the file was cut"), "the file was cut"),
+        (MemoryError(), "not enough memory"),
+        (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error"),
+        (ZeroDivisionError("secret"), "unexpected ZeroDivisionError"),
+    ],
+)
 def test_errors_after_the_debit_say_so(files, monkeypatch, error, words):
     def fail():
         raise error

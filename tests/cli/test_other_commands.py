@@ -108,18 +108,29 @@ def test_info_names_versions_and_no_path(tmp_path):
 
 # ---- Options are made from signatures: names, defaults and help of a command are those of the function that it calls.
 COMMANDS = {
-    "mean": fpp.estimate_mean, "gaussian": fpp.estimate_gaussian, "mixture": fpp.learn_separated_mixture,
-    "axis-mixture": fpp.learn_axis_aligned_mixture, "weighted-mean": fpp.weighted_mean,
-    "coinpress-mean": fpp.coinpress_mean, "histogram": fpp.stable_histogram, "train": fpp.train,
-    "quantiles": fpp.quantiles, "counts": fpp.value_counts,
-    "describe": fpp.describe, "persons": fpp.count_persons,
-}  # fmt: skip
+    "mean": fpp.estimate_mean,
+    "gaussian": fpp.estimate_gaussian,
+    "mixture": fpp.learn_separated_mixture,
+    "axis-mixture": fpp.learn_axis_aligned_mixture,
+    "weighted-mean": fpp.weighted_mean,
+    "coinpress-mean": fpp.coinpress_mean,
+    "histogram": fpp.stable_histogram,
+    "train": fpp.train,
+    "quantiles": fpp.quantiles,
+    "counts": fpp.value_counts,
+    "describe": fpp.describe,
+    "persons": fpp.count_persons,
+}
 # What a command does not offer, and what it makes of other options.
 WITHOUT = {
-    "gaussian": {"cond_max", "require_precondition"}, "mixture": {"weight_floor"},
-    "axis-mixture": {"covariance", "min_weight"}, "weighted-mean": {"project"}, "coinpress-mean": {"bounds"},
-    "histogram": {"bins"}, "train": {"y_priv", "y_pub", "max_memory"},
-}  # fmt: skip
+    "gaussian": {"cond_max", "require_precondition"},
+    "mixture": {"weight_floor"},
+    "axis-mixture": {"covariance", "min_weight"},
+    "weighted-mean": {"project"},
+    "coinpress-mean": {"bounds"},
+    "histogram": {"bins"},
+    "train": {"y_priv", "y_pub", "max_memory"},
+}
 SHARED = {"person", "x_priv", "x_pub", "budget", "random_state", "progress"}
 
 
@@ -155,9 +166,11 @@ def test_what_is_read_in_the_source_is_what_python_says(command):
 
 def test_documented_methods_and_advised_defaults():
     for command, home in (
-        ("gaussian", "gaussians.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
-        ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"), ("train", "training.methods"),
-    ):  # fmt: skip
+        ("gaussian", "gaussians.gaussian_methods"),
+        ("mixture", "mixtures.separated.searches"),
+        ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"),
+        ("train", "training.methods"),
+    ):
         assert (
             options_of(command)["method"].type.names
             == import_module(f"fastpubpriv.{home}").METHODS.choices

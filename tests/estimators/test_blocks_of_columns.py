@@ -131,7 +131,8 @@ def test_the_noise_of_a_block_is_that_of_all_columns(spending):
         joint, unit = grid_of(dim, Fraction(1))
         for columns in (1, 3, dim // 2, dim - 1):
             block, unit_of_block = grid_of(columns, Fraction(columns, dim))
-            assert (block.log2_scale, unit_of_block) == (joint.log2_scale, unit)
+            assert block.log2_scale == joint.log2_scale
+            assert unit_of_block == unit
             assert block.price(spending.unit) * dim == joint.price(spending.unit) * columns
 
 

@@ -257,14 +257,21 @@ RARE = np.column_stack([PUBLIC[:, 0], np.zeros(100)])
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize(("public", "bounds", "options", "route"), [
-    (PUBLIC, (0, 1), {}, "bounds"), (PUBLIC[:5], (0, 1), {}, "bounds"),
-    (PUBLIC[:4], (0, 1), {}, "released"), (PUBLIC[:1], (0, 1), {}, "released"),  # too few to show a deviation
-    (RARE, (0, 1), {}, "released"),  # none but zeros: a rare yes
-    (PUBLIC, (0, 100), {}, "released"), (PUBLIC, ([0, 0], [1, 100]), {}, "released"),
-    (PUBLIC, (0, 1), {"missing": "neutral"}, "released"), (PUBLIC, (0, 1), {"objective": "l2"}, "released"),
-    (PUBLIC, None, {}, "released"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("public", "bounds", "options", "route"),
+    [
+        (PUBLIC, (0, 1), {}, "bounds"),
+        (PUBLIC[:5], (0, 1), {}, "bounds"),
+        (PUBLIC[:4], (0, 1), {}, "released"),
+        (PUBLIC[:1], (0, 1), {}, "released"),  # too few to show a deviation
+        (RARE, (0, 1), {}, "released"),  # none but zeros: a rare yes
+        (PUBLIC, (0, 100), {}, "released"),
+        (PUBLIC, ([0, 0], [1, 100]), {}, "released"),
+        (PUBLIC, (0, 1), {"missing": "neutral"}, "released"),
+        (PUBLIC, (0, 1), {"objective": "l2"}, "released"),
+        (PUBLIC, None, {}, "released"),
+    ],
+)
 def test_tight_bounds_and_public_deviations_replace_counts(public, bounds, options, route):
     assert routes(PRIVATE, public, bounds, **options) == route
 

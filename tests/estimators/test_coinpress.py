@@ -11,6 +11,7 @@ import pytest
 from gaussian_cases import held
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from helpers.refusals import Refusals
 from scipy import special, stats
 from spies import seeded
 
@@ -112,14 +113,26 @@ def test_auto_steps_take_the_planned_number():
     assert result.noise_std[0] < mean_of(gaussian(), radius=1e5, steps=1).noise_std[0] / 100
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"center": "zero"}, "center"), ({"center": None}, "center"), ({"center": math.nan}, "center"),
-    ({"center": [0.0, 1.0]}, "center"), ({"center": True}, "center"), ({"radius": 0.0}, "radius"),
-    ({"radius": -1.0}, "radius"), ({"radius": math.inf}, "radius"), ({"radius": 1e200}, "radius"),
-    ({"radius": "10"}, "radius"), ({"covariance": "public"}, "covariance"), ({"covariance": 4.0}, "is variance="),
-    ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
-    ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"), ({"steps": "two"}, "steps"), ({"steps": 1.5}, "steps"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("center", center="zero")
+REFUSED.add("center", center=None)
+REFUSED.add("center", center=math.nan)
+REFUSED.add("center", center=[0.0, 1.0])
+REFUSED.add("center", center=True)
+REFUSED.add("radius", radius=0.0)
+REFUSED.add("radius", radius=-1.0)
+REFUSED.add("radius", radius=math.inf)
+REFUSED.add("radius", radius=1e200)
+REFUSED.add("radius", radius="10")
+REFUSED.add("covariance", covariance="public")
+REFUSED.add("is variance=", covariance=4.0)
+REFUSED.add("is covariance=", variance=[[1.0, 0.0], [0.0, 1.0]])
+REFUSED.add("covariance", covariance=[[1.0, 2.0], [2.0, 1.0]])
+REFUSED.add("steps", steps="two")
+REFUSED.add("steps", steps=1.5)
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_arguments_are_checked(options, message):
     raises(InputError, message, mean_of, gaussian(), **options)
 
@@ -162,9 +175,18 @@ def failures(draws, dim, failure_prob, *, m=None, shrink=1.0, seed=0):
     return counts
 
 
-@pytest.mark.parametrize(("m", "failure_prob"), [
-    (6, 0.2), (6, 0.05), (7, 0.2), (9, 0.2), (15, 0.2), (30, 0.2), (200, 0.2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "failure_prob"),
+    [
+        (6, 0.2),
+        (6, 0.05),
+        (7, 0.2),
+        (9, 0.2),
+        (15, 0.2),
+        (30, 0.2),
+        (200, 0.2),
+    ],
+)
 def test_coverage(m, failure_prob):
     # The upper bound is tight at dim + 1 rows: a third of failure_prob is nearly reached. Limits at 1e-9 each.
     draws = 600 if m == 6 else 300
@@ -202,15 +224,19 @@ def test_extreme_units(scale):
     assert scaled.eig_upper == plain.eig_upper
 
 
-@pytest.mark.parametrize(("rows", "options", "message"), [
-    (np.eye(5)[:, :5], {}, "at least 6 public rows"), (np.ones((9, 3)), {}, "subspace"),
-    (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"), (np.full((9, 3), np.nan), {}, "finite"),
-    (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
-    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
-    (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),
-    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    (np.random.default_rng(0).random((9, 3)), {"pub_priv_gap": -0.1}, "pub_priv_gap"),
-])  # fmt: skip
+REFUSALS = Refusals()
+REFUSALS.add("at least 6 public rows", np.eye(5)[:, :5])
+REFUSALS.add("subspace", np.ones((9, 3)))
+REFUSALS.add("subspace", np.repeat(np.arange(8.0)[:, None], 3, axis=1))
+REFUSALS.add("finite", np.full((9, 3), np.nan))
+REFUSALS.add("1e\\+150", np.eye(9)[:, :3] * 1e200)
+REFUSALS.add("failure_prob", np.random.default_rng(0).random((9, 3)), failure_prob=0.0)
+REFUSALS.add("failure_prob", np.random.default_rng(0).random((9, 3)), failure_prob=1e-200)
+REFUSALS.add("pub_priv_gap", np.random.default_rng(0).random((9, 3)), pub_priv_gap=1.0)
+REFUSALS.add("pub_priv_gap", np.random.default_rng(0).random((9, 3)), pub_priv_gap=-0.1)
+
+
+@pytest.mark.parametrize(("rows", "options", "message"), REFUSALS)
 def test_refusals(rows, options, message):
     raises(InputError, message, precondition, rows, **options)
 
@@ -461,9 +487,10 @@ def test_record_and_replay(budget):
     public = rng.normal(size=(5, 3))
     runs = [
         lambda x: weighted(x, public, budget, center="public"),
-        lambda x: weighted(x, public[:1], budget, row_weight="private"), lambda x: coinpress(x, budget),
+        lambda x: weighted(x, public[:1], budget, row_weight="private"),
+        lambda x: coinpress(x, budget),
         lambda x: coinpress(x, budget, variance=2.0),
-    ]  # fmt: skip
+    ]
     hostile = [
         np.full(3, 1e308),
         np.full(3, np.nan),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, count_persons
@@ -384,24 +385,24 @@ def test_rows_left_out_is_said_where_persons_with_more_keys_are_many(keys_per_pe
 
 
 # ---- what is refused, and the account -------------------------------------------------------------------------------
-REFUSED = [
-    ({"by": None}, "the number of persons is public: 400"),
-    ({"by": "patient", "groups": None}, "says whose row it is"),
-    ({"by": ["ward", "patient"], "groups": None}, "says whose row it is"),
-    ({"by": "wad"}, "wad"),
-    ({"person": None}, "name the column that says whose row it is"),
-    ({"person": np.arange(3)}, "one identifier for each row"),
-    ({"groups": None}, "there are no values of column 'ward'"),
-    (
-        {"by": ["ward", "month"], "groups": {"ward": range(1_000), "month": range(1_000)}},
-        "1,004,004 combinations of keys are too many",
-    ),
-    ({"groups": []}, "at least one"),
-    ({"keys_per_person": 0}, "at least 1|>= 1"),
-    ({"keys_per_person": "all"}, "a whole number or 'auto', got 'all'"),
-    ({"groups": {"Ward": [1]}}, "groups must map them"),
-    ({"keys_per_person": 1.5}, "whole number|integer"),
-]
+REFUSED = Refusals()
+REFUSED.add("the number of persons is public: 400", by=None)
+REFUSED.add("says whose row it is", by="patient", groups=None)
+REFUSED.add("says whose row it is", by=["ward", "patient"], groups=None)
+REFUSED.add("wad", by="wad")
+REFUSED.add("name the column that says whose row it is", person=None)
+REFUSED.add("one identifier for each row", person=np.arange(3))
+REFUSED.add("there are no values of column 'ward'", groups=None)
+REFUSED.add(
+    "1,004,004 combinations of keys are too many",
+    by=["ward", "month"],
+    groups={"ward": range(1_000), "month": range(1_000)},
+)
+REFUSED.add("at least one", groups=[])
+REFUSED.add("at least 1|>= 1", keys_per_person=0)
+REFUSED.add("a whole number or 'auto', got 'all'", keys_per_person="all")
+REFUSED.add("groups must map them", groups={"Ward": [1]})
+REFUSED.add("whole number|integer", keys_per_person=1.5)
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)

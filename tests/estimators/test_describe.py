@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from gaussian_cases import held
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers.tables import forms_of
 from spies import seeded
 
@@ -40,10 +41,12 @@ def visits(n=6000, seed=0):
     )
     return pd.DataFrame(
         {
-            "age": age, "ward": pd.Series(ward, dtype=object), "cost": rng.lognormal(5.0, 0.5, n),
+            "age": age,
+            "ward": pd.Series(ward, dtype=object),
+            "cost": rng.lognormal(5.0, 0.5, n),
             "night": rng.choice([0.0, 1.0], n),
         }
-    )  # fmt: skip
+    )
 
 
 PUBLIC = visits(60, seed=9).dropna()
@@ -104,13 +107,17 @@ def test_a_result_is_shown_and_drawn(tmp_path):
     assert (tmp_path / "table.png").stat().st_size > 1000
 
 
-REFUSED = [
-    ({"columns": True}, "columns must be a name"),
-    ({"columns": []}, "columns must be names"), ({"columns": ["age", "age"]}, "columns must be names"),
-    ({"keys": ["north"]}, "keys must map"), ({"keys": {"floor": [1]}}, "keys must map"),
-    ({"keys": {"ward": []}}, "at least one"), ({"q": [0.5, 0.5]}, "ascending"), ({"top": 0}, "top"),
-    ({"x_pub": visits(60).assign(age=np.nan)}, "number in every column"), ({"bounds": (1.0, 0.0)}, "bounds"),
-]  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("columns must be a name", columns=True)
+REFUSED.add("columns must be names", columns=[])
+REFUSED.add("columns must be names", columns=["age", "age"])
+REFUSED.add("keys must map", keys=["north"])
+REFUSED.add("keys must map", keys={"floor": [1]})
+REFUSED.add("at least one", keys={"ward": []})
+REFUSED.add("ascending", q=[0.5, 0.5])
+REFUSED.add("top", top=0)
+REFUSED.add("number in every column", x_pub=visits(60).assign(age=np.nan))
+REFUSED.add("bounds", bounds=(1.0, 0.0))
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
@@ -127,8 +134,11 @@ def test_refusals_cost_nothing(given, words):
 
 
 HOSTILE = [
-    (np.nan, "north", 1e308, 1.0), (np.inf, "", -1e308, np.nan), (5e-324, None, 0.0, 7.0), (1e9, "\ud800", -0.0, 0.0),
-]  # fmt: skip
+    (np.nan, "north", 1e308, 1.0),
+    (np.inf, "", -1e308, np.nan),
+    (5e-324, None, 0.0, 7.0),
+    (1e9, "\ud800", -0.0, 0.0),
+]
 
 
 def replayed(name, at, hostile, n=80):

@@ -52,7 +52,10 @@ def test_answer_is_near_the_mean_and_says_how_near(budget, steps):
     result = mean_of(private + 50, public + 50, budget, steps=steps)
     assert np.all(np.abs(result.mean - 50) < 8 * result.standard_error)
     assert result.spent == budget
-    assert (result.n_priv, result.n_pub, result.dim, result.private) == (20_000, 1, 4, False)
+    assert result.n_priv == 20_000
+    assert result.n_pub == 1
+    assert result.dim == 4
+    assert result.private is False
     planned = plan(
         "mean", dim=4, n_pub=1, n_priv=20_000, budget=budget, steps=steps, clipping="gaussian"
     )
@@ -78,12 +81,17 @@ def test_a_mean_is_equivariant(kind):
         [0.1, 1.0, 5.0, 100.0]
     )
     factor = {
-        "scalar": 3.5 * np.eye(4), "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]), "matrix": triangle, "public": triangle,
-    }[kind]  # fmt: skip
+        "scalar": 3.5 * np.eye(4),
+        "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]),
+        "matrix": triangle,
+        "public": triangle,
+    }[kind]
     spread = {
-        "scalar": {"variance": 3.5**2}, "diagonal": {"variance": np.diag(factor) ** 2},
-        "matrix": {"covariance": factor @ factor.T}, "public": {"covariance": "public"},
-    }[kind]  # fmt: skip
+        "scalar": {"variance": 3.5**2},
+        "diagonal": {"variance": np.diag(factor) ** 2},
+        "matrix": {"covariance": factor @ factor.T},
+        "public": {"covariance": "public"},
+    }[kind]
     plain = mean_of(private, public, **(spread if kind == "public" else {}))
     mapped = mean_of(private @ factor.T, public @ factor.T, **spread)
     row_std = np.sqrt(np.diag(factor @ factor.T))
@@ -203,9 +211,8 @@ def means_for(objective):
 def test_noise_is_spread_for_the_whole_vector_where_that_is_asked_for():
     each = means_for("columns")
     whole = means_for("l2")
-    error_of_each, error = (
-        np.median([np.linalg.norm(found.mean) for found in some]) for some in (each, whole)
-    )
+    error_of_each = np.median([np.linalg.norm(found.mean) for found in each])
+    error = np.median([np.linalg.norm(found.mean) for found in whole])
     assert error < 0.7 * error_of_each
     # In data units noise falls with the root of the deviation in place of the deviation: columns in small units pay.
     ratio = np.median([found.noise_std[0] / found.noise_std[80] for found in whole])
@@ -292,9 +299,15 @@ def squared_errors(runs, **options):
         private = bits(1000, 1000, seed)
         public = bits(50, 1000, 10**6 + seed)
         result = weighted_mean_of(
-            private, public, center=0.0, norm_bound=math.sqrt(1000), variance=250.0, project=False,
-            random_state=seed, **options,
-        )  # fmt: skip
+            private,
+            public,
+            center=0.0,
+            norm_bound=math.sqrt(1000),
+            variance=250.0,
+            project=False,
+            random_state=seed,
+            **options,
+        )
         errors.append(float(np.sum(np.square(result.mean - 0.5))))
     return np.array(errors)
 
@@ -405,13 +418,31 @@ def test_variance_from_public_rows_stays_below_the_bound():
     assert weighted_mean_of(private, wild, variance=2.0).provenance["variance"] == "argument"
 
 
-@pytest.mark.parametrize("options", [
-    {"norm_bound": 0.0}, {"norm_bound": -1.0}, {"norm_bound": math.nan}, {"norm_bound": math.inf},
-    {"norm_bound": 1e200}, {"norm_bound": 1e-200}, {"norm_bound": "1"}, {"variance": 0.0}, {"variance": 1e300},
-    {"row_weight": "best"}, {"row_weight": -1e-9}, {"row_weight": 0.2}, {"row_weight": math.nan},
-    {"row_weight": True}, {"row_weight": None}, {"center": "origin"}, {"center": math.inf}, {"center": [1.0]},
-    {"project": "yes"}, {"project": 1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_bound": 0.0},
+        {"norm_bound": -1.0},
+        {"norm_bound": math.nan},
+        {"norm_bound": math.inf},
+        {"norm_bound": 1e200},
+        {"norm_bound": 1e-200},
+        {"norm_bound": "1"},
+        {"variance": 0.0},
+        {"variance": 1e300},
+        {"row_weight": "best"},
+        {"row_weight": -1e-9},
+        {"row_weight": 0.2},
+        {"row_weight": math.nan},
+        {"row_weight": True},
+        {"row_weight": None},
+        {"center": "origin"},
+        {"center": math.inf},
+        {"center": [1.0]},
+        {"project": "yes"},
+        {"project": 1},
+    ],
+)
 def test_arguments_are_checked_before_anything_is_read(options):
     log = []
     raises(

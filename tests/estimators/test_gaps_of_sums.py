@@ -16,7 +16,9 @@ from fastpubpriv import (
     weighted_mean,
 )
 
-MEAN, VARIANCE, N = 5.0, 9.0, 10_000
+MEAN = 5.0
+VARIANCE = 9.0
+N = 10_000
 BUDGETS = {"zcdp": ZCDP(0.5), "little zcdp": ZCDP(0.05), "pure": PureDP(1.0)}
 MEANS = {
     "weighted_mean": (weighted_mean, {"norm_bound": 20.0}),

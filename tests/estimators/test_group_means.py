@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
+from helpers.refusals import Refusals
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
@@ -76,9 +77,14 @@ def test_the_event_is_what_a_row_may_change():
     box = np.full((3, 2), 1.0)
     weight = GaussianSpending.count_weight(bound, 3)
     query = group_moments.GroupMomentsQuery(
-        codes=lambda chunk: chunk[:, 2].astype(np.int32), middle=0.0 * box, half=box, squared=False, bound=bound, weight=weight,
+        codes=lambda chunk: chunk[:, 2].astype(np.int32),
+        middle=0.0 * box,
+        half=box,
+        squared=False,
+        bound=bound,
+        weight=weight,
         shape=(3, 2, 3),
-    )  # fmt: skip
+    )
     found = []
     for chunk in (rows, other):
         totals = query.zeros()
@@ -158,8 +164,14 @@ def test_values_beyond_bounds_count_as_their_ends():
     group = rng.integers(0, 3, 12_030)
     rows = np.column_stack([rng.normal(50.0, 10.0, 12_030), group])
     result = means(
-        rows[30:], fpp.ZCDP(1), x_pub=np.array([[50.0, 0.0]]), by=-1, groups=[0, 1, 2], bounds=(45, 52), random_state=9
-    )  # fmt: skip
+        rows[30:],
+        fpp.ZCDP(1),
+        x_pub=np.array([[50.0, 0.0]]),
+        by=-1,
+        groups=[0, 1, 2],
+        bounds=(45, 52),
+        random_state=9,
+    )
     truth = [np.clip(rows[30:][group[30:] == k, 0], 45.0, 52.0).mean() for k in range(3)]
     np.testing.assert_allclose(result.mean[:3, 0], truth, atol=0.2)
 
@@ -192,18 +204,24 @@ def test_deviations_are_those_of_the_groups_and_rows_far_out_are_said():
 
 
 # ---- arguments and results ------------------------------------------------------------------------------------------
-REFUSED = [
-    ({"by": 0}, "by must be the name"), ({"by": "county", "columns": ["age"]}, "county"),
-    ({"by": None}, "groups= needs by="), ({"groups": "ME"}, "groups must be a list"),
-    ({"groups": []}, "groups must have at least one"),
-    ({"groups": ["ME", "ME "]}, "groups must not have an entry twice"),
-    ({"groups": [f"g{k}" for k in range(10_001)]}, "at most 10,000 groups"), ({"groups": [1.0, 2.0]}, None),
-    ({"missing": "neutral"}, "defaults of all other settings"),
-    ({"clipping": "gaussian"}, "defaults of all other settings"),
-    ({"variance": 1.0}, "defaults of all other settings"), ({"steps": 3}, "defaults of all other settings"),
-    ({"x_pub": survey(40, seed=9).assign(age=np.nan)}, "number in every column, and all cells of column 'age'"),
-    ({"columns": ["state"]}, None),
-]  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("by must be the name", by=0)
+REFUSED.add("county", by="county", columns=["age"])
+REFUSED.add("groups= needs by=", by=None)
+REFUSED.add("groups must be a list", groups="ME")
+REFUSED.add("groups must have at least one", groups=[])
+REFUSED.add("groups must not have an entry twice", groups=["ME", "ME "])
+REFUSED.add("at most 10,000 groups", groups=[f"g{k}" for k in range(10_001)])
+REFUSED.add(None, groups=[1.0, 2.0])
+REFUSED.add("defaults of all other settings", missing="neutral")
+REFUSED.add("defaults of all other settings", clipping="gaussian")
+REFUSED.add("defaults of all other settings", variance=1.0)
+REFUSED.add("defaults of all other settings", steps=3)
+REFUSED.add(
+    "number in every column, and all cells of column 'age'",
+    x_pub=survey(40, seed=9).assign(age=np.nan),
+)
+REFUSED.add(None, columns=["state"])
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")

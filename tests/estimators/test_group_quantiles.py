@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from helpers.refusals import Refusals
 
 from fastpubpriv import (
     ZCDP,
@@ -101,21 +102,18 @@ def test_a_group_of_few_rows_has_no_quantiles():
     assert not np.isnan(result[0.0]).any()
 
 
-REFUSED = [
-    (quantiles, {"by": None}, "groups= needs by="),
-    (quantiles, {"by": 0}, "by must be the name"),
-    (quantiles, {"by": ["state", "state"]}, "each column once"),
-    (quantiles, {"groups": STATES}, "map them to lists"),
-    (quantiles, {"by": ["state", "town"], "groups": None}, "town"),
-    (quantiles, {"by": "state", "groups": [f"g{k}" for k in range(9000)]}, "too many"),
-    (estimate_mean, {"groups": {"state": STATES, "sex": range(5000)}}, "at most 10,000 groups"),
-    (value_counts, {"columns": "state"}, "none of by="),
-    (
-        value_counts,
-        {"columns": "age", "x_pub": None},
-        "no values of column 'age': list them in keys=",
-    ),
-]
+REFUSED = Refusals()
+REFUSED.add("groups= needs by=", quantiles, by=None)
+REFUSED.add("by must be the name", quantiles, by=0)
+REFUSED.add("each column once", quantiles, by=["state", "state"])
+REFUSED.add("map them to lists", quantiles, groups=STATES)
+REFUSED.add("town", quantiles, by=["state", "town"], groups=None)
+REFUSED.add("too many", quantiles, by="state", groups=[f"g{k}" for k in range(9000)])
+REFUSED.add("at most 10,000 groups", estimate_mean, groups={"state": STATES, "sex": range(5000)})
+REFUSED.add("none of by=", value_counts, columns="state")
+REFUSED.add(
+    "no values of column 'age': list them in keys=", value_counts, columns="age", x_pub=None
+)
 
 
 @pytest.mark.parametrize(("call", "given", "words"), REFUSED, ids=[words for *_, words in REFUSED])

@@ -14,9 +14,9 @@ EXACT = fpp.ZCDP(1e6)  # as good as no noise
 
 def judged(tables, truth):
     """Share of the counts of all tables within their interval and [0, n], and share of the intervals that hold the truth."""
-    count, lower, upper = (
-        np.array([table[name] for table in tables]) for name in ("count", "lower", "upper")
-    )
+    count = np.array([table["count"] for table in tables])
+    lower = np.array([table["lower"] for table in tables])
+    upper = np.array([table["upper"] for table in tables])
     within = (lower <= count) & (count <= upper) & (count >= 0.0) & (count <= np.sum(truth))
     return within.mean(), ((lower <= truth) & (truth <= upper)).mean()
 
@@ -60,9 +60,11 @@ def test_a_description_shows_possible_counts_of_texts():
     tables = []
     for seed in range(60):
         result = fpp.describe(
-            pd.DataFrame({"ward": ward}), x_pub=pd.DataFrame({"ward": ["north", "south"]}), budget=fpp.ZCDP(0.002),
+            pd.DataFrame({"ward": ward}),
+            x_pub=pd.DataFrame({"ward": ["north", "south"]}),
+            budget=fpp.ZCDP(0.002),
             random_state=seed,
-        )  # fmt: skip
+        )
         tables.append(result.texts[0].to_frame())
         line = result.to_frame().loc["ward"]
         assert 0 <= line["missing"] <= 200
@@ -116,9 +118,13 @@ def test_deviations_of_columns_groups_and_gaussians_have_the_divisor_n_minus_one
     gaussian = fpp.estimate_gaussian(rows, x_pub=public, method="lifted_coinpress", budget=EXACT)
     half = np.arange(12) % 2
     means = fpp.estimate_mean(
-        np.column_stack([rows, half]), x_pub=np.column_stack([public, np.arange(30) % 2]), by=-1, groups=[0, 1],
-        budget=EXACT, random_state=0,
-    )  # fmt: skip
+        np.column_stack([rows, half]),
+        x_pub=np.column_stack([public, np.arange(30) % 2]),
+        by=-1,
+        groups=[0, 1],
+        budget=EXACT,
+        random_state=0,
+    )
     truth = pd.DataFrame(rows).std().to_numpy()  # the divisor n is 4 % less, and 9 % in the groups
     np.testing.assert_allclose(described.standard_deviation, truth, rtol=0.02)
     np.testing.assert_allclose(np.sqrt(np.diag(gaussian.covariance)), truth, rtol=0.02)

@@ -10,6 +10,7 @@ import pytest
 from gaussian_cases import column, held
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
+from helpers.refusals import Refusals
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
@@ -41,15 +42,25 @@ def asked(rows, public=None, budget=EXACT, **options):
 def rank_error(values, answers, q=Q):
     """Rows between the rank of each answer and the one asked for; a number that rows share has all of their ranks."""
     ordered = np.sort(values[np.isfinite(values)])
-    below, up_to = (np.searchsorted(ordered, answers, side) for side in ("left", "right"))
+    below = np.searchsorted(ordered, answers, "left")
+    up_to = np.searchsorted(ordered, answers, "right")
     wanted = np.asarray(q) * len(ordered)
     return np.maximum(np.maximum(below - wanted, wanted - up_to), 0.0)
 
 
 KINDS = [
-    "normal", "lognormal", "Cauchy", "counts", "ages", "mostly zero", "prices", "two groups", "tiny", "huge",
+    "normal",
+    "lognormal",
+    "Cauchy",
+    "counts",
+    "ages",
+    "mostly zero",
+    "prices",
+    "two groups",
+    "tiny",
+    "huge",
     "one number",
-]  # fmt: skip
+]
 EXPECTED = {
     "ages": "atom",
     "counts": "atom",
@@ -278,11 +289,16 @@ def test_reasons_of_the_ends_of_an_interval(ends, bounds, reasons):
 
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [({"q": ()}, "1 to 16"), ({"q": (0.5, 0.5)}, "ascending"), ({"q": (0.5, 1.0)}, "q must"), ({"q": "median"}, "1 to 16"),
-     ({"bounds": (1, 0)}, "bounds"), ({"x_pub": None}, "one public row")],
-)  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("1 to 16", q=())
+REFUSED.add("ascending", q=(0.5, 0.5))
+REFUSED.add("q must", q=(0.5, 1.0))
+REFUSED.add("1 to 16", q="median")
+REFUSED.add("bounds", bounds=(1, 0))
+REFUSED.add("one public row", x_pub=None)
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED)
 def test_refusals_cost_nothing(given, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))
     options = {"x_pub": np.zeros(1), "budget": fpp.ZCDP(1), "ledger": ledger, **given}
@@ -451,7 +467,8 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             ((_, anchor),) = support.find([each], 0.01, shares)
             best = -math.inf, -1
             below, above = each.values
-            one, both = shares.count_std, math.sqrt(2.0) * shares.count_std
+            one = shares.count_std
+            both = math.sqrt(2.0) * shares.count_std
             for counts, std in ((above, one), (below, one), (above + below, both)):
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
@@ -477,7 +494,8 @@ def test_a_window_is_found_with_nothing_beside_it():
             empty, (found, anchor) = support.find_windows(counted, np.full((1, 2048), 3.0))
             assert found.tolist() == [[side, place, place, 2048]]
             assert anchor == (8.0, place)
-            assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
+            assert len(empty[0]) == 0
+            assert empty[1] == (-math.inf, -1)
 
 
 # ---- Released counts of columns: pooled with public rows, and the sides and tails made of them ----------------------

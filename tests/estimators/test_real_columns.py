@@ -8,6 +8,7 @@ import pytest
 from gaussian_cases import column, held
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from helpers.refusals import Refusals
 from robustness.adversary import forcing
 from spies import seeded
 
@@ -54,7 +55,8 @@ class Shifted(transcripts.Transcript):
 
     def __init__(self, calls_there, change):
         super().__init__()
-        self.calls_there, self.change = calls_there, change
+        self.calls_there = calls_there
+        self.change = change
 
     def forced(self, name, shape, event, unit):
         return self.change(name, self.calls_there[len(self.calls)].answer.copy())
@@ -80,9 +82,8 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
     def change(name, answer):
         if name != "signed dyadic cells":
             return sign * answer
-        above, below = (
-            np.roll(answer[:, begin : begin + side], octaves * parts, axis=1) for begin in (0, side)
-        )
+        above = np.roll(answer[:, :side], octaves * parts, axis=1)
+        below = np.roll(answer[:, side : 2 * side], octaves * parts, axis=1)
         return np.concatenate(
             [*((above, below) if sign > 0.0 else (below, above)), answer[:, 2 * side :]], axis=1
         )
@@ -98,10 +99,12 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
         expected = getattr(here, name) * abs(factor)
         assert np.allclose(getattr(there, name), expected, **rounding), name
     for name, mirrored, unit in (
-        ("clipping_std", "clipping_std", abs(factor)), ("tail_below", "tail_above", abs(factor)),
-        ("tail_above", "tail_below", abs(factor)), ("resolved_from", "resolved_to", factor),
+        ("clipping_std", "clipping_std", abs(factor)),
+        ("tail_below", "tail_above", abs(factor)),
+        ("tail_above", "tail_below", abs(factor)),
+        ("resolved_from", "resolved_to", factor),
         ("resolved_to", "resolved_from", factor),
-    ):  # fmt: skip
+    ):
         other = getattr(here.report, name if sign > 0.0 else mirrored)
         assert np.allclose(getattr(there.report, name), other * unit, **rounding), name
     assert there.part_reasons == here.part_reasons
@@ -134,10 +137,16 @@ def test_costs_add_up_to_the_budget(budget, dim):
 
 
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
-@pytest.mark.parametrize(("n", "dim", "n_pub", "runs", "limit"), [
-    (2000, 1, 5, 160, 1.1 * 1.17), (20_000, 1, 5, 160, 1.1 * 1.17), (2000, 4, 5, 40, 1.1 * 1.17),
-    (2000, 10, 5, 24, 1.1 * 1.1), (2000, 10, 1, 24, 1.2 * 1.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "dim", "n_pub", "runs", "limit"),
+    [
+        (2000, 1, 5, 160, 1.1 * 1.17),
+        (20_000, 1, 5, 160, 1.1 * 1.17),
+        (2000, 4, 5, 40, 1.1 * 1.17),
+        (2000, 10, 5, 24, 1.1 * 1.1),
+        (2000, 10, 1, 24, 1.2 * 1.1),
+    ],
+)
 def test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance(
     budget, n, dim, n_pub, runs, limit
 ):
@@ -254,15 +263,24 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
     assert mean_of(rows, public, ZCDP(5), public_only="auto").spent == ZCDP(5)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"clipping": "box"}, "clipping"), ({"missing": "drop"}, "missing"), ({"public_only": True}, "public_only"),
-    ({"bounds": 3.0}, "bounds"), ({"bounds": (1.0, 1.0)}, "lowest"), ({"bounds": (0.0, np.nan)}, "bounds"),
-    ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"), ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
-    ({"mode": "theory"}, "mode= belongs"), ({"failure_prob": 0.1}, "failure_prob= belongs"),
-    ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"), ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
-    ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
-    ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("clipping", clipping="box")
+REFUSED.add("missing", missing="drop")
+REFUSED.add("public_only", public_only=True)
+REFUSED.add("bounds", bounds=3.0)
+REFUSED.add("lowest", bounds=(1.0, 1.0))
+REFUSED.add("bounds", bounds=(0.0, np.nan))
+REFUSED.add("bounds", bounds=([0.0], [1.0, 2.0, 3.0]))
+REFUSED.add("steps= belongs to clipping='gaussian'", steps=3)
+REFUSED.add("mode= belongs", mode="theory")
+REFUSED.add("failure_prob= belongs", failure_prob=0.1)
+REFUSED.add("pub_priv_gap= belongs", pub_priv_gap=0.1)
+REFUSED.add("bounds= belongs", variance=1.0, bounds=(0, 1))
+REFUSED.add("missing= belongs", clipping="gaussian", missing="neutral")
+REFUSED.add("public_only= belongs", clipping="gaussian", public_only="auto")
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_arguments_are_checked(options, message):
     ledger = Ledger(ZCDP(1))
     raises(
@@ -291,10 +309,14 @@ RUNS = 40
 
 
 RARE = [  # rows, share, value, the usual value, budget, allowed error over that of sampling
-    (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5), (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
-    (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0), (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
-    (200, 0.3, SENTINEL, 7.0, ZCDP(0.05), 2.0), (1000, 0.2, 99.0, 7.0, PureDP(0.3), 2.5), (100, 0.5, 1.0, 0.0, PureDP(1), 1.5),
-]  # fmt: skip
+    (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5),
+    (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
+    (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0),
+    (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
+    (200, 0.3, SENTINEL, 7.0, ZCDP(0.05), 2.0),
+    (1000, 0.2, 99.0, 7.0, PureDP(0.3), 2.5),
+    (100, 0.5, 1.0, 0.0, PureDP(1), 1.5),
+]
 
 
 def rare_error(n, share, value, usual, budget, public_rows=5):
@@ -685,9 +707,14 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
         counts[1, end] += 20_000.0
         variances = np.full((2, size), divided.count_std**2)
         column = support.SignedCounts(
-            center=0.0, values=counts, variances=variances, zero=0.0, missing=0.0,
-            public_above=none, public_below=none,
-        )  # fmt: skip
+            center=0.0,
+            values=counts,
+            variances=variances,
+            zero=0.0,
+            missing=0.0,
+            public_above=none,
+            public_below=none,
+        )
         (found,) = support.scales_of([column], [divided])
         far += max(found.above or 0, found.below or 0) >= end + 2 * divided.parts
     assert far <= 10

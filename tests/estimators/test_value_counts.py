@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from gaussian_cases import held
 from helpers.errors import raises
+from helpers.refusals import Refusals
 
 from fastpubpriv import (
     ZCDP,
@@ -31,11 +32,35 @@ EXACT = ZCDP(1e6)  # as good as no noise
 BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 WARDS = ["north", "south", "ward 3"]
 CELLS = [
-    "a", " UA ", "N14228", "", None, "üüü", "x" * 24, "x" * 25, "nul\0x", 'say "hi"', "日本語テキスト", " b", "\t",
-]  # fmt: skip
+    "a",
+    " UA ",
+    "N14228",
+    "",
+    None,
+    "üüü",
+    "x" * 24,
+    "x" * 25,
+    "nul\0x",
+    'say "hi"',
+    "日本語テキスト",
+    " b",
+    "\t",
+]
 WORDS = [
-    "a", "UA", "N14228", None, None, "üüü", "x" * 24, None, None, 'say "hi"', "日本語テキスト", "b", None,
-]  # fmt: skip
+    "a",
+    "UA",
+    "N14228",
+    None,
+    None,
+    "üüü",
+    "x" * 24,
+    None,
+    None,
+    'say "hi"',
+    "日本語テキスト",
+    "b",
+    None,
+]
 PLACES = [2.0, 0.0, 2.0, None, None, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, None]
 
 
@@ -233,18 +258,22 @@ def test_the_sum_of_a_mean_holds_the_sum():
 
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
-REFUSED = [
-    ({"keys": "north"}, InputError, "list of texts"), ({"keys": []}, InputError, "at least one"),
-    ({"keys": ["a", 1]}, InputError, "of one kind"), ({"keys": ["a", " a"]}, InputError, "twice"),
-    ({"keys": ["(other)"]}, InputError, "stand for"), ({"keys": [1, np.nan]}, InputError, "keys"),
-    ({"keys": [0, 1]}, InputError, "ward"), ({"keys": ["a"], "columns": "no"}, InputError, "no column"),
-    ({"keys": range(2_000_000), "columns": "night"}, InputError, "too many"),
-    ({"keys": ["a"], "top": 0}, InputError, "top"), ({}, BudgetError, "delta"),
-    ({"budget": ApproxDP(1, 1e-6), "max_bytes": 10_000}, InputError, "max_bytes"),
-]  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("list of texts", InputError, keys="north")
+REFUSED.add("at least one", InputError, keys=[])
+REFUSED.add("of one kind", InputError, keys=["a", 1])
+REFUSED.add("twice", InputError, keys=["a", " a"])
+REFUSED.add("stand for", InputError, keys=["(other)"])
+REFUSED.add("keys", InputError, keys=[1, np.nan])
+REFUSED.add("ward", InputError, keys=[0, 1])
+REFUSED.add("no column", InputError, keys=["a"], columns="no")
+REFUSED.add("too many", InputError, keys=range(2_000_000), columns="night")
+REFUSED.add("top", InputError, keys=["a"], top=0)
+REFUSED.add("delta", BudgetError)
+REFUSED.add("max_bytes", InputError, budget=ApproxDP(1, 1e-6), max_bytes=10_000)
 
 
-@pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("kind", "given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, kind, words):
     ledger = Ledger(ZCDP(1) if "budget" not in given else ApproxDP(2, 1e-5))
     raises(
@@ -263,7 +292,8 @@ def test_columns_of_arrays_are_named_by_number():
     np.testing.assert_allclose(found[:3], np.bincount(rows[:, 2].astype(int)), atol=1.0)
     assert counted(rows, ZCDP(1), columns=2, x_pub=rows[:9].copy()).keys[2] == (2.0,)
     both = counted(rows, ZCDP(100), columns=[2, 0], keys={2: [1], 0: [0, 2]})
-    assert (both.by, both.keys[1]) == (("x2", "x0"), (1.0, 2.0))
+    assert both.by == ("x2", "x0")
+    assert both.keys[1] == (1.0, 2.0)
     assert abs(both[1.0, 2.0] - ((rows[:, 2] == 1) & (rows[:, 0] == 2)).sum()) < 2.0
     for wrong in (3, "ward"):
         raises(
@@ -285,9 +315,15 @@ def test_a_column_must_be_named_and_needs_keys():
 
 
 HOSTILE = [
-    ("north", 1.0), ("", np.nan), (None, np.inf), ("x" * 999, 1e308), ("\ud800", -0.0), ("(other)", 5e-324),
-    (" south\t", 0.0), ("nul\0", -np.inf),
-]  # fmt: skip
+    ("north", 1.0),
+    ("", np.nan),
+    (None, np.inf),
+    ("x" * 999, 1e308),
+    ("\ud800", -0.0),
+    ("(other)", 5e-324),
+    (" south\t", 0.0),
+    ("nul\0", -np.inf),
+]
 CROSSED = {
     "columns": ["ward", "night"],
     "keys": {"ward": WARDS, "night": [0, 1]},
@@ -308,7 +344,8 @@ def test_replay_on_hostile_neighbors(name):
     for ward, night in HOSTILE:
         rows = visits(300)
         other = visits(300)
-        other.loc[7, "ward"], other.loc[7, "night"] = ward, night
+        other.loc[7, "ward"] = ward
+        other.loc[7, "night"] = night
         report = record_replay(lambda x: counted(x, budget, **given), rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
@@ -316,7 +353,8 @@ def test_replay_on_hostile_neighbors(name):
 def replayed(budget=BUDGETS["zcdp"]):
     rows = visits(300)
     other = visits(300)
-    rows.loc[7, "ward"], other.loc[7, "ward"] = "north", "ward 3"
+    rows.loc[7, "ward"] = "north"
+    other.loc[7, "ward"] = "ward 3"
     return record_replay(
         lambda x: counted(x, budget, columns="ward", keys=WARDS), rows, other, budget=budget
     )
@@ -344,16 +382,24 @@ def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
 # ---- columns without a table ----------------------------------------------------------------------------------------
 TEXTS = ["north"] * 50 + [" south"] * 30 + [None] * 5 + ["x"] * 3
 COLUMNS = {
-    "Series": pd.Series(TEXTS), "polars": pl.Series(TEXTS), "list": TEXTS, "tuple": tuple(TEXTS),
-    "objects": np.array(TEXTS, dtype=object), "NumPy text": np.array([cell or "" for cell in TEXTS]),
+    "Series": pd.Series(TEXTS),
+    "polars": pl.Series(TEXTS),
+    "list": TEXTS,
+    "tuple": tuple(TEXTS),
+    "objects": np.array(TEXTS, dtype=object),
+    "NumPy text": np.array([cell or "" for cell in TEXTS]),
     "NumPy strings": np.array([cell or "" for cell in TEXTS], dtype=np.dtypes.StringDType()),
-    "Arrow": pa.array(TEXTS), "Arrow chunks": pa.chunked_array([TEXTS[:7], TEXTS[7:]]),
+    "Arrow": pa.array(TEXTS),
+    "Arrow chunks": pa.chunked_array([TEXTS[:7], TEXTS[7:]]),
     "dictionary": pa.array(TEXTS).dictionary_encode(),
-}  # fmt: skip
+}
 KEYS = [
-    {"keys": ["north", "south"]}, {"keys": np.array(["north", "south"])}, {"x_pub": ["south", "north"]},
-    {"x_pub": pd.Series(["south", "north"])}, {"x_pub": pa.array(["south", "north"])},
-]  # fmt: skip
+    {"keys": ["north", "south"]},
+    {"keys": np.array(["north", "south"])},
+    {"x_pub": ["south", "north"]},
+    {"x_pub": pd.Series(["south", "north"])},
+    {"x_pub": pa.array(["south", "north"])},
+]
 
 
 @pytest.mark.parametrize("kind", COLUMNS)

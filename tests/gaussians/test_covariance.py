@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, held
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from scipy import integrate, stats
 from spies import refused, seeded
 
@@ -96,12 +97,19 @@ def test_theory_mode_and_a_center():
     assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"scale": 0.0}, "scale"), ({"scale": math.inf}, "scale"), ({"scale": 1e-160}, "scale"),
-    ({"scale": 1e160}, "scale"), ({"steps": 0}, "steps"), ({"steps": 11}, "steps"),
-    ({"center": [0.0, 0.0]}, "center"), ({"center": math.nan}, "center"),
-    ({"failure_prob": 1e-200}, "failure_prob"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("scale", scale=0.0)
+REFUSED.add("scale", scale=math.inf)
+REFUSED.add("scale", scale=1e-160)
+REFUSED.add("scale", scale=1e160)
+REFUSED.add("steps", steps=0)
+REFUSED.add("steps", steps=11)
+REFUSED.add("center", center=[0.0, 0.0])
+REFUSED.add("center", center=math.nan)
+REFUSED.add("failure_prob", failure_prob=1e-200)
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_refusals_come_before_the_debit(options, message):
     refused(
         coinpress_covariance,
@@ -146,18 +154,20 @@ def far_rows(n, seed, shift=100.0):
     return rng.standard_t(4, size=(n, 4)) * [5.0, 2.0, 1.0, 1.0] + [shift, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("options", "center", "radius"), [
+# Options, and where the center and the radius are from.
+BALLS = [
     ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
     ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
     ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
     ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
-])  # fmt: skip
+]
+
+
+@pytest.mark.parametrize(("options", "center", "radius"), BALLS)
 def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
-    assert {name: result.provenance[name] for name in ("center", "radius")} == {
-        "center": center,
-        "radius": radius,
-    }
+    assert result.provenance["center"] == center
+    assert result.provenance["radius"] == radius
     assert ("second_moment" in result.provenance) == ("x_pub" in options)
     assert result.spent == ZCDP(0.1)
     assert len(result.releases) == (2 if radius == "released" else 1)
@@ -247,22 +257,28 @@ def test_without_a_count_public_rows_give_the_radius():
     assert result.releases[0]["clip_radius"] * math.sqrt(2.0) == pytest.approx(
         np.quantile(reach, 0.9)
     )
-    assert (result.reasons, result.structure) == (("few_rows",), "public")
+    assert result.reasons == ("few_rows",)
+    assert result.structure == "public"
     theirs = np.linalg.eigh(np.cov(public.T))[1][:, -1]
     assert abs(result.components[0] @ theirs) > 0.99  # what the noise says is ignored
     assert result.noise_norm < 0.5 * result.eigenvalues[0]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({}, "center="), ({"center": "mean"}, "center"),
-    ({"center": 0.0}, "radius="), ({"center": 0.0, "radius": 0.0}, "radius"), ({"center": 0.0, "radius": 1e200}, "radius"),
-    ({"center": 0.0, "radius": 1.0, "n_components": 0}, "n_components"),
-    ({"center": 0.0, "radius": 1.0, "n_components": 5}, "n_components"),
-    ({"center": 0.0, "radius": "wide"}, "radius"),
-    ({"center": 0.0, "radius": "auto"}, "too few private rows"),
-    ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
-    ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
-])  # fmt: skip
+REFUSED_BALLS = Refusals()
+REFUSED_BALLS.add("center=")
+REFUSED_BALLS.add("center", center="mean")
+REFUSED_BALLS.add("radius=", center=0.0)
+REFUSED_BALLS.add("radius", center=0.0, radius=0.0)
+REFUSED_BALLS.add("radius", center=0.0, radius=1e200)
+REFUSED_BALLS.add("n_components", center=0.0, radius=1.0, n_components=0)
+REFUSED_BALLS.add("n_components", center=0.0, radius=1.0, n_components=5)
+REFUSED_BALLS.add("radius", center=0.0, radius="wide")
+REFUSED_BALLS.add("too few private rows", center=0.0, radius="auto")
+REFUSED_BALLS.add("radius from public rows", x_pub=np.ones((3, 4)))
+REFUSED_BALLS.add("radius from public rows", x_pub=np.array([[1e140] * 4, [-1e140] * 4]))
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED_BALLS)
 def test_refused_balls_cost_nothing(options, message):
     refused(
         private_pca,
@@ -328,12 +344,16 @@ PREDICTED = [
     (law, *each)
     for law in LAWS
     for each in (
-        (2, 2_000, 5.0, 1, "practical", "right"), (2, 10_000, 0.5, 1, "theory", "bounds"),
-        (5, 10_000, 5.0, 1, "practical", "bounds"), (5, 50_000, 0.05, 3, "practical", "loose"),
-        (5, 50_000, 5.0, 1, "practical", "loose"), (10, 50_000, 5.0, 2, "theory", "right"),
-        (10, 50_000, 0.5, 4, "practical", "bounds"), (10, 50_000, 5.0, 1, "practical", "right"),
+        (2, 2_000, 5.0, 1, "practical", "right"),
+        (2, 10_000, 0.5, 1, "theory", "bounds"),
+        (5, 10_000, 5.0, 1, "practical", "bounds"),
+        (5, 50_000, 0.05, 3, "practical", "loose"),
+        (5, 50_000, 5.0, 1, "practical", "loose"),
+        (10, 50_000, 5.0, 2, "theory", "right"),
+        (10, 50_000, 0.5, 4, "practical", "bounds"),
+        (10, 50_000, 5.0, 1, "practical", "right"),
     )
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")

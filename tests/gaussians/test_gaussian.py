@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, ratios
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from scipy import stats
 from spies import refused, seeded
 
@@ -79,9 +80,15 @@ def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
     assert many < 1.2 * enough
 
 
-@pytest.mark.parametrize(("budget", "dim", "n"), [
-    (ZCDP(0.5), 4, 20_000), (ApproxDP(2.0, 1e-6), 4, 40_000), (PureDP(4.0), 3, 200_000),
-], ids=["zcdp", "approx", "pure"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("budget", "dim", "n"),
+    [
+        (ZCDP(0.5), 4, 20_000),
+        (ApproxDP(2.0, 1e-6), 4, 40_000),
+        (PureDP(4.0), 3, 200_000),
+    ],
+    ids=["zcdp", "approx", "pure"],
+)
 @pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
 def test_every_notion_and_learner(budget, dim, n, method):
     found = [fit(dim, n, 30.0, seed, budget=budget, method=method) for seed in range(5)]
@@ -163,18 +170,26 @@ def test_a_few_hostile_rows_change_little():
     assert result.releases == clean.releases  # everything public is the same
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"x_pub": None}, "needs public rows"), ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
-    ({"x_pub": np.ones((9, 3))}, "all public rows are equal"),
-    ({"x_pub": np.eye(3), "require_precondition": True}, "at least 4 public rows"),
-    ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
-    ({"failure_prob": 1e-200}, "failure_prob"),
-    ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
-    ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"), ({"rounds": 0}, "rounds"), ({"rounds": 25}, "rounds"),
-    ({"cond_max": math.nan}, "cond_max"), ({"cond_max": -1.0}, "cond_max"),
-    ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
-    ({"x_priv": np.zeros(5)}, "public rows have 3 columns and private rows have 1"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("needs public rows", x_pub=None)
+REFUSED.add("at least two public rows", x_pub=np.ones((1, 3)))
+REFUSED.add("all public rows are equal", x_pub=np.ones((9, 3)))
+REFUSED.add("at least 4 public rows", x_pub=np.eye(3), require_precondition=True)
+REFUSED.add(
+    "subspace", x_pub=np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), require_precondition=True
+)
+REFUSED.add("failure_prob", failure_prob=1e-200)
+REFUSED.add("pass a larger failure_prob", x_pub=np.eye(3)[:2], failure_prob=1e-90)
+REFUSED.add("smaller pub_priv_gap", pub_priv_gap=1.0 - 1e-15)
+REFUSED.add("rounds", rounds=0)
+REFUSED.add("rounds", rounds=25)
+REFUSED.add("cond_max", cond_max=math.nan)
+REFUSED.add("cond_max", cond_max=-1.0)
+REFUSED.add("at least 2 private rows", x_priv=np.zeros((1, 3)), method="pairs")
+REFUSED.add("public rows have 3 columns and private rows have 1", x_priv=np.zeros(5))
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(
@@ -189,15 +204,22 @@ def test_public_rows_with_missing_cells_are_left_out():
     private = rng.normal(size=(3000, 2))
     public = rng.normal(size=(6, 2))
     gaps = np.insert(public, [0, 3], [[np.nan, 1.0], [2.0, np.nan]], axis=0)
-    whole, some = (
-        seeded(estimate_gaussian, private, x_pub=x_pub, budget=RHO_HALF) for x_pub in (public, gaps)
-    )
-    assert (some.n_pub, some.covariance.tolist()) == (6, whole.covariance.tolist())
+    whole = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF)
+    some = seeded(estimate_gaussian, private, x_pub=gaps, budget=RHO_HALF)
+    assert some.n_pub == 6
+    assert some.covariance.tolist() == whole.covariance.tolist()
     ledger = Ledger(ZCDP(1))
     few = public.copy()
     few[:4, 1] = few[5, 0] = np.nan
-    raises(InputError, "at least 2 public rows without missing cells, and 1 of 6", estimate_gaussian, private,
-           x_pub=few, budget=RHO_HALF, ledger=ledger)  # fmt: skip
+    raises(
+        InputError,
+        "at least 2 public rows without missing cells, and 1 of 6",
+        estimate_gaussian,
+        private,
+        x_pub=few,
+        budget=RHO_HALF,
+        ledger=ledger,
+    )
     assert not ledger.entries
 
 

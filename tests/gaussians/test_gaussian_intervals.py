@@ -58,9 +58,11 @@ def truth(rows):
     covariance = np.cov(rows.T, ddof=0)
     scale = np.sqrt(np.diag(covariance))
     return {
-        "mean": rows.mean(axis=0), "standard_deviation": scale, "covariance": covariance,
+        "mean": rows.mean(axis=0),
+        "standard_deviation": scale,
+        "covariance": covariance,
         "correlation": covariance / np.outer(scale, scale),
-    }  # fmt: skip
+    }
 
 
 def pieces_of(rows, radius_sq):
@@ -122,9 +124,8 @@ def test_with_a_large_budget_intervals_are_those_of_sampling_and_hold_the_truth(
         if kind in width:
             assert np.all(upper - lower >= 0.95 * width[kind])
             assert np.all(upper - lower <= 2.0 * width[kind])
-    narrow, wide = (
-        np.diff(result.confidence_interval(level, of="covariance"), axis=0) for level in (0.5, 0.99)
-    )
+    narrow = np.diff(result.confidence_interval(0.5, of="covariance"), axis=0)
+    wide = np.diff(result.confidence_interval(0.99, of="covariance"), axis=0)
     assert np.all(narrow < wide)
 
 
@@ -135,7 +136,8 @@ def test_the_unit_of_the_rows_does_not_matter():
     assert plain.part_reasons == scaled.part_reasons
     for kind, unit in zip(KINDS, (2.0**10, 2.0**10, 2.0**20, 1.0), strict=True):
         # Last bits of the public scales may turn axes around, and the noise with them.
-        one, other = (np.subtract(*found.confidence_interval(of=kind)) for found in (plain, scaled))
+        one = np.subtract(*plain.confidence_interval(of=kind))
+        other = np.subtract(*scaled.confidence_interval(of=kind))
         assert np.allclose(other, unit * one, rtol=0.3, atol=1e-9 * unit)
 
 

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, mean_error
+from helpers.refusals import Refusals
 from spies import SpyLedger, SpyRows, refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, Ledger, PureDP, estimate_gaussian
@@ -24,9 +25,11 @@ def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
         estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options
     )
     return (
-        result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor),
+        result,
+        covariance_error(result.covariance, factor),
+        mean_error(result.mean, mean, factor),
         mean_error(public.mean(axis=0), mean, factor),
-    )  # fmt: skip
+    )
 
 
 def ladder(private, public, *, budget=RHO_HALF, **options):
@@ -53,9 +56,13 @@ TABLE = [
 CHEAP = [TABLE[0], TABLE[1], TABLE[2], TABLE[7]]
 
 
-@pytest.mark.parametrize(("row", "seeds"), [
-    *((row, 9) for row in CHEAP), *(pytest.param(row, 15, marks=pytest.mark.statistical) for row in TABLE),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("row", "seeds"),
+    [
+        *((row, 9) for row in CHEAP),
+        *(pytest.param(row, 15, marks=pytest.mark.statistical) for row in TABLE),
+    ],
+)
 def test_rows_of_the_specification(row, seeds):
     dim, n, n_pub, condition, rung, covariance, mean = row
     found = [cell(dim, n, n_pub, condition, seed) for seed in range(seeds)]
@@ -199,14 +206,18 @@ def test_warnings_say_what_would_buy_more_and_name_constant_columns():
         estimate_gaussian(np.zeros((100_000, 3)), x_pub=public[:, :3], budget=RHO_HALF)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"structure": "low_rank"}, "structure"), ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
-    ({"structure": "mean", "rounds": 3}, "no use for rounds"),
-    ({"method": "ladder", "mode": "theory"}, "no use for mode"),
-    ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
-    ({"x_pub": np.ones((5, 3))}, "all public rows are equal"), ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
-    ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("structure", structure="low_rank")
+REFUSED.add("belongs to method='ladder'", structure="mean", method="pairs")
+REFUSED.add("no use for rounds", structure="mean", rounds=3)
+REFUSED.add("no use for mode", method="ladder", mode="theory")
+REFUSED.add("no use for pub_priv_gap", method="ladder", pub_priv_gap=0.1)
+REFUSED.add("all public rows are equal", x_pub=np.ones((5, 3)))
+REFUSED.add("at least two public rows", x_pub=np.ones((1, 3)))
+REFUSED.add("no integer grid", budget=PureDP(2.0**-27), structure="full")
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(

@@ -95,11 +95,16 @@ def test_units_of_columns_do_not_matter_with_many_rows():
     assert other.worth.low == pytest.approx(one.worth.low, rel=1e-3)
 
 
-@pytest.mark.parametrize("public", [
-    np.array([[0.0, 1.0], [0.0, 2.0]]), np.array([[1.0, 1.0, 5.0]] * 7 + [[2.0, 2.0, 5.0]]),
-    np.tile(np.arange(4.0)[:, None], (1, 6)), np.random.default_rng(0).normal(size=(5, 2)) * [1e-140, 1e140],
-    np.vstack([np.random.default_rng(1).normal(size=(9, 3)), [[1e6, 0.0, 0.0]]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "public",
+    [
+        np.array([[0.0, 1.0], [0.0, 2.0]]),
+        np.array([[1.0, 1.0, 5.0]] * 7 + [[2.0, 2.0, 5.0]]),
+        np.tile(np.arange(4.0)[:, None], (1, 6)),
+        np.random.default_rng(0).normal(size=(5, 2)) * [1e-140, 1e140],
+        np.vstack([np.random.default_rng(1).normal(size=(9, 3)), [[1e6, 0.0, 0.0]]]),
+    ],
+)
 def test_any_public_rows_give_a_positive_definite_base(public):
     base = public_prior(public)
     assert np.isfinite(base.inverse).all()

@@ -125,7 +125,8 @@ def test_bounds_that_no_row_exceeds_leave_noise_and_sampling_alone():
     lower, upper = result.confidence_interval()
     assert lower[0] <= 1.0 / 12.0 <= upper[0]
     assert upper[0] - lower[0] < 1.0 / 12.0
-    assert (result.along_below[0], result.along_above[0]) == (0.0, 0.0)
+    assert result.along_below[0] == 0.0
+    assert result.along_above[0] == 0.0
 
 
 @pytest.mark.parametrize("incomplete", [0.0, 0.3, 0.66])

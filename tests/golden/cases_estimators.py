@@ -48,9 +48,14 @@ def means() -> Iterator[Case]:
     yield mean("4 steps", **whole, steps=4)
     yield mean("theory", **whole, mode="theory", failure_prob=0.05)
     yield private(
-        "coinpress_mean, matrix, zcdp", fpp.coinpress_mean, ROWS, center=1.0, radius=30.0, budget=HALF,
+        "coinpress_mean, matrix, zcdp",
+        fpp.coinpress_mean,
+        ROWS,
+        center=1.0,
+        radius=30.0,
+        budget=HALF,
         covariance=MATRIX,
-    )  # fmt: skip
+    )
     for weight in ("throw_away", "gaussian", "private"):
         yield private(
             f"weighted_mean, {weight}, zcdp",
@@ -110,9 +115,12 @@ def gaussians() -> Iterator[Case]:
     )
     yield gaussian("theory", budget=ZCDP(1), method="lifted_coinpress", mode="theory")
     yield gaussian(
-        "hypothesis_selection, 1 columns, zcdp", mixed(23, 8000, 1), x_pub=mixed(22, 60, 1), budget=ZCDP(1),
+        "hypothesis_selection, 1 columns, zcdp",
+        mixed(23, 8000, 1),
+        x_pub=mixed(22, 60, 1),
+        budget=ZCDP(1),
         method="hypothesis_selection",
-    )  # fmt: skip
+    )
     few = {"x_pub": mixed(24, 2, 1), "budget": ApproxDP(4, 1e-6)}
     yield gaussian("group_covariances", mixed(25, 120_000, 1), **few, method="group_covariances")
     yield public("precondition, 6 rows", fpp.precondition, PUBLIC)
@@ -129,10 +137,14 @@ def histograms() -> Iterator[Case]:
     grid = fpp.BinGrid(width=2.5, offset=0.25)
     dyadic = fpp.DyadicBins()
     kinds = {
-        "one width": grid, "three widths": fpp.BinGrid(width=0.5, levels=3), "dyadic": dyadic,
-        "product": fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=4.0)], columns=(2, 0)),
+        "one width": grid,
+        "three widths": fpp.BinGrid(width=0.5, levels=3),
+        "dyadic": dyadic,
+        "product": fpp.ProductBins(
+            grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=4.0)], columns=(2, 0)
+        ),
         "a list": [grid, None, dyadic, fpp.ProductBins(grids=[grid, dyadic])],
-    }  # fmt: skip
+    }
     for name, bins in kinds.items():
         for law in ("auto",) if name != "one width" else ("auto", "laplace", "gaussian"):
             call = {"bins": bins, "budget": APPROX, "noise": law, "blas": False}

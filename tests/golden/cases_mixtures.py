@@ -81,9 +81,11 @@ def axis_aligned() -> Iterator[Case]:
         "cells": (LINE, APPROX, {}),
         "sketch": (PLANE, APPROX, {}),
         "sketch, known covariance": (
-            PLANE, ApproxDP(8, 1e-6), {"covariance": [[4.0, 1.0], [1.0, 1.0]]},
+            PLANE,
+            ApproxDP(8, 1e-6),
+            {"covariance": [[4.0, 1.0], [1.0, 1.0]]},
         ),
-    }  # fmt: skip
+    }
     for name, budget in BUDGETS.items():
         runs[f"cells near public rows, {name}"] = (LINE, budget, {"x_pub": LINE_PUBLIC})
         runs[f"dp_em, {name}"] = (PLANE, budget, {**public_plane, "method": "dp_em"})
@@ -99,9 +101,12 @@ def axis_aligned() -> Iterator[Case]:
         "accuracy": 0.9,
     }
     yield private(
-        "learn_axis_aligned_mixture, theory, known variance", fpp.learn_axis_aligned_mixture,
-        3.0 * normal(34, 20_000, 1), **paper, variance=9.0,
-    )  # fmt: skip
+        "learn_axis_aligned_mixture, theory, known variance",
+        fpp.learn_axis_aligned_mixture,
+        3.0 * normal(34, 20_000, 1),
+        **paper,
+        variance=9.0,
+    )
 
 
 def lists() -> Iterator[Case]:

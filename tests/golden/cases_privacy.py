@@ -19,11 +19,12 @@ def plans() -> Iterator[Case]:
         "weighted_mean": ({"dim": 5, "n_pub": 100, "norm_bound": 2.0}, 0.02),
         "gaussian": ({"dim": 4, "n_pub": 12}, 0.3),
         "separated_mixture": (
-            {"dim": 4, "n_pub": 60, "n_components": 3, "min_weight": 0.2, "method": "public_pca"}, 0.5
+            {"dim": 4, "n_pub": 60, "n_components": 3, "min_weight": 0.2, "method": "public_pca"},
+            0.5,
         ),
         "select_hypothesis": ({"dim": 1, "candidates": 500}, 0.2),
         "axis_aligned_mixture": ({"dim": 2, **mixture}, 0.1),
-    }  # fmt: skip
+    }
     for task, (options, error) in tasks.items():
         for name, budget in BUDGETS.items():
             yield public(
@@ -64,9 +65,16 @@ def orders() -> Iterator[Case]:
     radius = {"mean_radius": 10.0}
     weights = {"n_components": 3, "min_weight": 0.2}
     theorems: dict[str, dict[str, Any]] = {
-        "B.1": radius, "B.2": {}, "HKM22": radius, "B.5": {}, "B.12": {"pub_priv_gap": 0.3}, "C.23": weights,
-        "C.24": {**radius, **weights, "cond_max": 100.0}, "C.28": weights, "C.29": weights,
-    }  # fmt: skip
+        "B.1": radius,
+        "B.2": {},
+        "HKM22": radius,
+        "B.5": {},
+        "B.12": {"pub_priv_gap": 0.3},
+        "C.23": weights,
+        "C.24": {**radius, **weights, "cond_max": 100.0},
+        "C.28": weights,
+        "C.29": weights,
+    }
     for theorem, options in theorems.items():
         call = {"dim": 7, "accuracy": 0.1, "budget": BUDGETS["zcdp"], **options}
         yield public(f"order_bounds, {theorem}, zcdp", fpp.order_bounds, theorem, **call)

@@ -42,9 +42,13 @@ def regressions() -> Iterator[Case]:
         yield private(f"train, huber, {name}", fpp.train, **numbers, **call, loss="huber")
     months = np.column_stack([X[:, :2], MONTH, NUMBER + MONTH])
     yield private(
-        "linear_regression, categories", fpp.linear_regression, months[100:], x_pub=months[:100],
-        categories={"x2": "public"}, **given,
-    )  # fmt: skip
+        "linear_regression, categories",
+        fpp.linear_regression,
+        months[100:],
+        x_pub=months[:100],
+        categories={"x2": "public"},
+        **given,
+    )
     yield private(
         "linear_regression, throw_away",
         fpp.linear_regression,
@@ -56,9 +60,13 @@ def regressions() -> Iterator[Case]:
 
 FEW = X[:700]
 LABELS = {
-    "squared": NUMBER[:700], "logistic": CLASS[:700], "huber": NUMBER[:700], "softmax": MONTH[:700] % 3,
-    "smooth_hinge": CLASS[:700], "poisson": np.floor(np.abs(FEW[:, 1])),
-}  # fmt: skip
+    "squared": NUMBER[:700],
+    "logistic": CLASS[:700],
+    "huber": NUMBER[:700],
+    "softmax": MONTH[:700] % 3,
+    "smooth_hinge": CLASS[:700],
+    "poisson": np.floor(np.abs(FEW[:, 1])),
+}
 FIXED = {"step_size": 0.2, "priv_weight": 0.6, "clip_norm": 1.5}
 GRADIENTS = {
     "chosen": SemiDP(steps=4),

@@ -9,9 +9,17 @@ Use = Callable[[Any], Any]
 
 # These say in other words what the fields say, which `golden_values` reads.
 WORDS_ONLY = {
-    "to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "status", "part_status",
+    "to_dict",
+    "to_json",
+    "from_json",
+    "plot",
+    "summary",
+    "to_frame",
+    "labels",
+    "status",
+    "part_status",
     "widened",
-}  # fmt: skip
+}
 
 
 def points(mean: np.ndarray) -> np.ndarray:
@@ -55,11 +63,13 @@ GAUSSIAN: dict[str, Use] = {
     ],
 }
 MIXTURE: dict[str, Use] = {
-    "n_components": lambda result: result.n_components, "variances": lambda result: result.variances,
+    "n_components": lambda result: result.n_components,
+    "variances": lambda result: result.variances,
     "log_prob": lambda result: result.log_prob(points(result.means[0])),
     "predict_proba": lambda result: result.predict_proba(result.means),
-    "predict": lambda result: result.predict(result.means), "sample": lambda result: result.sample(4, random_state=3),
-}  # fmt: skip
+    "predict": lambda result: result.predict(result.means),
+    "sample": lambda result: result.sample(4, random_state=3),
+}
 # A result with a mixture does with it what MixtureResult does, which is recorded.
 SAME = {"SelectionResult": MIXTURE.keys()}
 

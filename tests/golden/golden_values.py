@@ -249,7 +249,8 @@ def _same_array(kept: str, now: str) -> bool:
     (head, parts), (head_now, parts_now) = (text.split(": ") for text in (kept, now))
     # Type, shape and number of entries that are not finite, then digest and scale.
     (*form, _, scale), (*form_now, _, scale_now) = head.split(), head_now.split()
-    numbers, numbers_now = ([float(part) for part in text.split()] for text in (parts, parts_now))
+    numbers = [float(part) for part in parts.split()]
+    numbers_now = [float(part) for part in parts_now.split()]
     return (
         form == form_now
         and len(numbers) == len(numbers_now)

@@ -38,8 +38,11 @@ def test_every_recorded_case_is_in_the_table():
 
 # Not accounting, audits and figures: these have exact oracles and tests of their own.
 MODULES = (
-    "fastpubpriv", "fastpubpriv.mixtures.list_decoding", "fastpubpriv.mixtures.select", "fastpubpriv.planning",
-)  # fmt: skip
+    "fastpubpriv",
+    "fastpubpriv.mixtures.list_decoding",
+    "fastpubpriv.mixtures.select",
+    "fastpubpriv.planning",
+)
 # `warmup` gives nothing back, `persons` and `task_arguments` are arguments of cases.
 NO_CASE = {"warmup", "persons", "task_arguments"}
 
@@ -119,8 +122,12 @@ def kept_of(value: Any) -> Any:
 
 
 VALUES = [
-    1.25, np.pi * np.arange(1.0, 5.0), 1e-8 * np.arange(1.0, 500.0).reshape(-1, 1), [1.5, 2.5], np.array([np.nan, 2.0]),
-]  # fmt: skip
+    1.25,
+    np.pi * np.arange(1.0, 5.0),
+    1e-8 * np.arange(1.0, 500.0).reshape(-1, 1),
+    [1.5, 2.5],
+    np.array([np.nan, 2.0]),
+]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: str(np.shape(value)))
@@ -145,13 +152,15 @@ def test_rounding_errors_are_close_and_changes_are_not(value):
 def test_integers_and_words_are_exact_everywhere():
     integers = np.arange(100)
     for one, other in (
-        (integers, integers + (integers == 7)), ([1, 2], [1, 3]), (5, 6), (True, False), ("ok", "empty"),
+        (integers, integers + (integers == 7)),
+        ([1, 2], [1, 3]),
+        (5, 6),
+        (True, False),
+        ("ok", "empty"),
         (ZCDP(1), ZCDP(2)),
-    ):  # fmt: skip
-        kept, now = (
-            {name: stored(leaf) for name, leaf in canonical(value).items()}
-            for value in (one, other)
-        )
+    ):
+        kept = {name: stored(leaf) for name, leaf in canonical(one).items()}
+        now = {name: stored(leaf) for name, leaf in canonical(other).items()}
         assert differences(kept, kept, bits=True) == []
         assert len(differences(kept, now, bits=False)) == 1
     # Fields that come and go are named.
@@ -194,7 +203,8 @@ def test_a_count_that_moved_is_said_in_the_noise_of_all():
 
 def test_a_quantile_that_moved_is_said_in_its_interval():
     name = "quantiles by groups, zcdp"
-    low, high = (numbers_of(KEPT[name][f"confidence_interval {end}()"]) for end in (0, 1))
+    low = numbers_of(KEPT[name]["confidence_interval 0()"])
+    high = numbers_of(KEPT[name]["confidence_interval 1()"])
 
     def further(quantile):
         shift = np.zeros_like(quantile)

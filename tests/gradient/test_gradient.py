@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from own_losses import Squared
 from regression.test_regression import split
 from spies import SpyLedger, SpyRows, refused, seeded
@@ -48,14 +49,17 @@ def distance(result):
 
 
 METHODS = {
-    "semi_dp": SemiDP(), "dp_sgd": DPSGD(), "mirror": MirrorDescent(),
+    "semi_dp": SemiDP(),
+    "dp_sgd": DPSGD(),
+    "mirror": MirrorDescent(),
     "poisson": SemiDP(sampling="poisson", batch_rows=300, steps=100),
     "fixed size": SemiDP(sampling="without_replacement", batch_rows=300, steps=60),
-    "one pass": SemiDP(sampling="one_pass", batch_rows=300), "accelerated": SemiDP(accelerated=True),
+    "one pass": SemiDP(sampling="one_pass", batch_rows=300),
+    "accelerated": SemiDP(accelerated=True),
     "momentum, suffix": SemiDP(momentum=0.5, average="suffix"),
     "sphere": SemiDP(public_gradient="batch_sphere", priv_weight=[0.5, 0.9], schedule="linear"),
     "inverse variance": SemiDP(priv_weight="inverse_variance", public_batch_rows=50),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -124,9 +128,15 @@ def test_accelerated_descent_keeps_its_bound():
     curvature = float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
     for steps in (5, 20, 80):
         method = SemiDP(
-            steps=steps, step_size=1 / (2 * curvature), priv_weight=0.0, start="zero", scaling="none", accelerated=True,
-            clip_norm=1.0, public_gradient="raw",
-        )  # fmt: skip
+            steps=steps,
+            step_size=1 / (2 * curvature),
+            priv_weight=0.0,
+            start="zero",
+            scaling="none",
+            accelerated=True,
+            clip_norm=1.0,
+            public_gradient="raw",
+        )
         result = train(
             x[:10].copy(), y[:10], loss="squared", x_pub=x, y_pub=y, budget=ZCDP(1), method=method
         )
@@ -141,9 +151,17 @@ def test_no_private_weight_reads_and_spends_nothing():
     ledger = SpyLedger(ZCDP(5), log)
     method = SemiDP(priv_weight=0.0, steps=10, step_size=0.1)
     results = [
-        train(rows, label=-1, loss="squared", x_pub=np.column_stack([X, Y])[:200], budget=ZCDP(1), method=method, ledger=ledger)
+        train(
+            rows,
+            label=-1,
+            loss="squared",
+            x_pub=np.column_stack([X, Y])[:200],
+            budget=ZCDP(1),
+            method=method,
+            ledger=ledger,
+        )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     assert log == []
     np.testing.assert_array_equal(results[0].coefficients, results[1].coefficients)
 
@@ -267,12 +285,20 @@ def test_a_choice_among_public_models(budget):
     np.testing.assert_array_equal(again.weights, listed[1])
 
 
-@pytest.mark.parametrize(("method", "options", "words"), [
-    (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"), (Exponential(candidates="many"), {}, "candidates"),
-    (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
-    (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"), (Exponential(), {"loss": Squared()}, "one prediction"),
-    (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
-], ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("candidates", Exponential(candidates=np.zeros((3, 9))))
+REFUSED.add("candidates", Exponential(candidates="many"))
+REFUSED.add("finite", Exponential(candidates=np.full((2, 4), np.nan)))
+REFUSED.add("same loss", Exponential(candidates=np.zeros((2, 4))))
+REFUSED.add("one prediction", Exponential(), loss=Squared())
+REFUSED.add("public rows", Exponential(), loss="softmax", classes=[1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    REFUSED,
+    ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"],
+)
 def test_choices_that_are_refused(method, options, words):
     refused(
         train, words, method=method, **{**GIVEN, "loss": "squared", "budget": APPROX, **options}

@@ -26,9 +26,16 @@ SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
 
 def minimum(public, *, loss="huber", steps=400, l2=0.5, priv_weight=0.7, radius=1.5):
     return WeightedMinimum(
-        start=np.linspace(-0.1, 0.1, public.shape[1] - 1), public=public, residual=LOSSES[loss].residual, slope=SLOPES[loss],
-        curvature=CURVATURES[loss], radius=radius, priv_weight=priv_weight, l2=l2, steps=steps,
-    )  # fmt: skip
+        start=np.linspace(-0.1, 0.1, public.shape[1] - 1),
+        public=public,
+        residual=LOSSES[loss].residual,
+        slope=SLOPES[loss],
+        curvature=CURVATURES[loss],
+        radius=radius,
+        priv_weight=priv_weight,
+        l2=l2,
+        steps=steps,
+    )
 
 
 def end(problem, rows):

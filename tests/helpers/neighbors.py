@@ -5,11 +5,28 @@ import numpy as np
 
 def hostile_rows(*own):
     """Return rows of three columns that are missing, overflow, underflow or are outliers, and additional rows of a test."""
-    return [np.array(row, dtype=float) for row in (
-        [np.nan] * 3, [np.inf, 0.0, 0.0], [0.0, -np.inf, np.nan], [0.0, -np.inf, 1.0], [1e308] * 3, [1e308, -1e308, 1e308],
-        [-1.7976931348623157e308] * 3, [5e-324] * 3, [-0.0] * 3, [0.0] * 3, [1e9, 0.0, 0.0], [0.0, 1e9, 0.0], [0.0, 0.0, -1e9],
-        [1e9] * 3, [-1e9] * 3, [2.0**53, -(2.0**60), 1e-300], *own,
-    )]  # fmt: skip
+    return [
+        np.array(row, dtype=float)
+        for row in (
+            [np.nan] * 3,
+            [np.inf, 0.0, 0.0],
+            [0.0, -np.inf, np.nan],
+            [0.0, -np.inf, 1.0],
+            [1e308] * 3,
+            [1e308, -1e308, 1e308],
+            [-1.7976931348623157e308] * 3,
+            [5e-324] * 3,
+            [-0.0] * 3,
+            [0.0] * 3,
+            [1e9, 0.0, 0.0],
+            [0.0, 1e9, 0.0],
+            [0.0, 0.0, -1e9],
+            [1e9] * 3,
+            [-1e9] * 3,
+            [2.0**53, -(2.0**60), 1e-300],
+            *own,
+        )
+    ]
 
 
 def pair_at(rows, place, *values):

@@ -16,9 +16,17 @@ KINDS = tuple(MatrixKind)
 SIGNALLING_NAN = 0x7FF0000000000001
 # Zeros, the least and the largest number, infinities, NaN, 1 and 2^52.
 SPECIAL_BITS = (
-    0, 1 << 63, 1, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000, SIGNALLING_NAN,
-    0x3FF0000000000000, 0x4330000000000000,
-)  # fmt: skip
+    0,
+    1 << 63,
+    1,
+    0x7FEFFFFFFFFFFFFF,
+    0x7FF0000000000000,
+    0xFFF0000000000000,
+    0x7FF8000000000000,
+    SIGNALLING_NAN,
+    0x3FF0000000000000,
+    0x4330000000000000,
+)
 
 
 def same_at_every_level(expected, call, /, *arguments, **options):
@@ -47,12 +55,15 @@ def make_map(
         MatrixKind.FULL: lambda: rng.standard_normal((out_dim, dim)),
     }[kind]()
     return RowMap(
-        dim=dim, quant_bound=quant_bound, inv_step=scale,
+        dim=dim,
+        quant_bound=quant_bound,
+        inv_step=scale,
         limit=float(limit or max(1.0, quant_bound - np.ceil(np.sqrt(out_dim) / 2) - 1)),
-        matrix=matrix, lower=kind is MatrixKind.LOWER,
+        matrix=matrix,
+        lower=kind is MatrixKind.LOWER,
         center=rng.standard_normal(dim) if center else None,
         offset=rng.standard_normal(out_dim) if offset else None,
-    )  # fmt: skip
+    )
 
 
 def make_rows(rng, n, dim, bits=()):
@@ -113,11 +124,15 @@ def cases(draw, dims=DIMS, kinds=KINDS, max_rows=90):
     n = draw(st.one_of(st.sampled_from((0, 1, 7, 8, 9, 17)), st.integers(0, max_rows)))
     bound = draw(st.integers(20, 2896))
     row_map = make_map(
-        rng, dim, draw(st.sampled_from(kinds)), quant_bound=bound,
+        rng,
+        dim,
+        draw(st.sampled_from(kinds)),
+        quant_bound=bound,
         limit=draw(st.sampled_from((None, 0.5 * bound, bound + 0.3, 3.0 * bound))),
-        scale=draw(st.sampled_from((300.0, 1.0, 1e-300, 1e300, 0.1))), center=draw(st.booleans()),
+        scale=draw(st.sampled_from((300.0, 1.0, 1e-300, 1e300, 0.1))),
+        center=draw(st.booleans()),
         offset=draw(st.booleans()),
-    )  # fmt: skip
+    )
     x = make_rows(rng, n, dim, draw(st.lists(hostile_float64(), max_size=6)))
     if draw(st.booleans()):
         with np.errstate(all="ignore"):

@@ -101,12 +101,20 @@ def test_a_missing_extension_says_how_to_make_one(monkeypatch):
     raises(ImportError, "missing or cannot be loaded", _compiled.check_compiled)
 
 
-@pytest.mark.parametrize("pointer", [
-    _cbuf.inp, _cbuf.out, lambda x: _cbuf.rows(x, 3)[0], lambda x: _cbuf.rows(x[::2], 3)[0],
-    lambda x: _cbuf.rows(x[:, :2], 2)[0], lambda x: _cbuf.strided(x[:, 1])[0],
-    lambda x: _cbuf.strided(x[::-1, 2])[0], lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
-    lambda x: _cbuf.new("fpp_normals *", (1, 3, _cbuf.inp(x), _cbuf.inp(x))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        _cbuf.inp,
+        _cbuf.out,
+        lambda x: _cbuf.rows(x, 3)[0],
+        lambda x: _cbuf.rows(x[::2], 3)[0],
+        lambda x: _cbuf.rows(x[:, :2], 2)[0],
+        lambda x: _cbuf.strided(x[:, 1])[0],
+        lambda x: _cbuf.strided(x[::-1, 2])[0],
+        lambda x: _cbuf.new("double *[]", [_cbuf.inp(x)]),
+        lambda x: _cbuf.new("fpp_normals *", (1, 3, _cbuf.inp(x), _cbuf.inp(x))),
+    ],
+)
 def test_a_pointer_keeps_its_array_alive(pointer):
     rows = np.ones((4, 3))
     alive = weakref.ref(rows)

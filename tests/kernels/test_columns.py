@@ -31,8 +31,18 @@ def hostile_rows(rng, n, dim, dtype=np.float64):
     special = rng.random((n, dim)) < 0.2
     largest = np.finfo(dtype).max
     notorious = [
-        0.0, -0.0, np.finfo(dtype).smallest_subnormal, 1.0, 1.25, 2.0, np.inf, -np.inf, np.nan, largest, -largest,
-    ]  # fmt: skip
+        0.0,
+        -0.0,
+        np.finfo(dtype).smallest_subnormal,
+        1.0,
+        1.25,
+        2.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        largest,
+        -largest,
+    ]
     rows[special] = rng.choice(np.array(notorious, dtype=dtype), size=int(special.sum()))
     return rows
 
@@ -256,12 +266,22 @@ def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
             check_boxes(rows, box, together)
 
 
-@pytest.mark.parametrize(("value", "log2_parts", "cell"), [
-    (1.0, 0, 1022), (np.nextafter(1.0, 2.0), 0, 1023), (-1.0, 0, SIDE[0] + 1022),  # (1/2, 1]
-    (1.25, 2, 4 * 1023), (1.5, 1, 2 * 1023),  # (1, 1.25]
-    (5e-324, 2, 0), (np.finfo(np.float64).max, 1, SIDE[1] - 1),
-    (0.0, 2, 2 * SIDE[2]), (-0.0, 2, 2 * SIDE[2]), (np.nan, 0, 2 * SIDE[0] + 1), (-np.inf, 0, 2 * SIDE[0] + 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "log2_parts", "cell"),
+    [
+        (1.0, 0, 1022),
+        (np.nextafter(1.0, 2.0), 0, 1023),
+        (-1.0, 0, SIDE[0] + 1022),  # (1/2, 1]
+        (1.25, 2, 4 * 1023),
+        (1.5, 1, 2 * 1023),  # (1, 1.25]
+        (5e-324, 2, 0),
+        (np.finfo(np.float64).max, 1, SIDE[1] - 1),
+        (0.0, 2, 2 * SIDE[2]),
+        (-0.0, 2, 2 * SIDE[2]),
+        (np.nan, 0, 2 * SIDE[0] + 1),
+        (-np.inf, 0, 2 * SIDE[0] + 1),
+    ],
+)
 def test_cells_worked_by_hand(value, log2_parts, cell):
     found = counted(kernels, np.array([[value]]), np.zeros(1), log2_parts)
     assert np.flatnonzero(found[0]).tolist() == [cell]
@@ -335,7 +355,8 @@ def test_what_is_no_kernel_argument_is_refused():
     )
     fine = ColumnBox(**box, width=np.ones(2))
     counts = np.zeros(3, dtype=np.int64)
-    two, three = (RowMap(dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
+    two = RowMap(dim=2, quant_bound=8, inv_step=1.0, limit=1.0)
+    three = RowMap(dim=3, quant_bound=8, inv_step=1.0, limit=1.0)
     raises(KernelError, None, kernels.rows_sum, rows, three, counts, fine)
     raises(KernelError, "shape", kernels.rows_sum, rows, two, counts, fine)
     raises(KernelError, None, kernels.rows_shell_counts, rows, three, counts[:2], np.ones(1), fine)
@@ -421,15 +442,53 @@ def test_what_is_no_argument_of_groups_is_refused():
 up = math.inf
 down = -math.inf
 HOSTILE = np.array(
-    [0.0, -0.0, 5e-324, -5e-324, 2.0**-1074 * 3, 2.0**-1023, 2.0**-1022, np.nextafter(2.0**-1022, 1), 1.0, 2.0, 3.0, 0.5,
-     -0.5, 1.5, -1.5, 2.5, 2.0**1023, np.nextafter(2.0**1023, up), 1.7976931348623157e308, np.inf, -np.inf, np.nan,
-     2.0**51, 2.0**51 + 0.5, -(2.0**51) - 0.5, 2.0**52 - 0.5, 2.0**52, 2.0**52 + 1, 2.0**53, 2.0**53 + 2, -(2.0**53),
-     -(2.0**53) - 2, 1e300, -1e300]
-)  # fmt: skip
+    [
+        0.0,
+        -0.0,
+        5e-324,
+        -5e-324,
+        2.0**-1074 * 3,
+        2.0**-1023,
+        2.0**-1022,
+        np.nextafter(2.0**-1022, 1),
+        1.0,
+        2.0,
+        3.0,
+        0.5,
+        -0.5,
+        1.5,
+        -1.5,
+        2.5,
+        2.0**1023,
+        np.nextafter(2.0**1023, up),
+        1.7976931348623157e308,
+        np.inf,
+        -np.inf,
+        np.nan,
+        2.0**51,
+        2.0**51 + 0.5,
+        -(2.0**51) - 0.5,
+        2.0**52 - 0.5,
+        2.0**52,
+        2.0**52 + 1,
+        2.0**53,
+        2.0**53 + 2,
+        -(2.0**53),
+        -(2.0**53) - 2,
+        1e300,
+        -1e300,
+    ]
+)
 RULES = [
-    BinRule(), BinRule(1.0), BinRule(0.1), BinRule(0.1, 0.3), BinRule(3.0, -1e9), BinRule(2.0**-1074), BinRule(1e308),
+    BinRule(),
+    BinRule(1.0),
+    BinRule(0.1),
+    BinRule(0.1, 0.3),
+    BinRule(3.0, -1e9),
+    BinRule(2.0**-1074),
+    BinRule(1e308),
     BinRule(1.0, 0.5),
-]  # fmt: skip
+]
 
 
 def columns():

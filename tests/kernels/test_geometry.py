@@ -44,20 +44,28 @@ def integers(m, dim, top):
 
 
 CASES = {
-    "normal": lambda: mixture(300, 10, clusters=1), "mixture": lambda: mixture(400, 33),
-    "wide": lambda: mixture(120, 200, seed=1), "far clusters": lambda: mixture(260, 3, clusters=4, apart=500.0),
+    "normal": lambda: mixture(300, 10, clusters=1),
+    "mixture": lambda: mixture(400, 33),
+    "wide": lambda: mixture(120, 200, seed=1),
+    "far clusters": lambda: mixture(260, 3, clusters=4, apart=500.0),
     "sixteen columns": lambda: mixture(257, 16, clusters=4, apart=200.0),
-    "one column": lambda: mixture(299, 1, apart=1000.0), "lattice": lambda: lattice(4, 4),
-    "two lattices": lambda: np.vstack([lattice(3, 3), lattice(3, 3) + 64.0]), "ties": lambda: integers(300, 7, 3),
-    "bits": lambda: integers(300, 40, 2), "all equal": lambda: np.full((100, 3), 7.25),
-    "all zero": lambda: np.zeros((130, 2)), "two places": lambda: np.repeat([[0.0, 1.0], [64.0, 1.0]], 70, axis=0),
+    "one column": lambda: mixture(299, 1, apart=1000.0),
+    "lattice": lambda: lattice(4, 4),
+    "two lattices": lambda: np.vstack([lattice(3, 3), lattice(3, 3) + 64.0]),
+    "ties": lambda: integers(300, 7, 3),
+    "bits": lambda: integers(300, 40, 2),
+    "all equal": lambda: np.full((100, 3), 7.25),
+    "all zero": lambda: np.zeros((130, 2)),
+    "two places": lambda: np.repeat([[0.0, 1.0], [64.0, 1.0]], 70, axis=0),
     "each row twice": lambda: np.repeat(mixture(100, 3, apart=300.0), 2, axis=0),
     "one row twice": lambda: np.vstack([mixture(200, 5), mixture(200, 5)[:1]]),
     "nearly equal distances": lambda: np.eye(120) + 1e-9 * mixture(120, 120, clusters=1),
     "collinear": lambda: np.outer(mixture(200, 1)[:, 0], np.arange(1.0, 8.0)),
     "sphere": lambda: (x := mixture(200, 50, apart=0)) / np.linalg.norm(x, axis=1)[:, None],
-    "far from the origin": lambda: mixture(300, 8) + 1e12, "two scales": lambda: two_scales(300, 8),
-    "subnormal": lambda: mixture(200, 4) * 1e-310, "squares of one bit": lambda: lattice(3, 5) * 2.6e-162,
+    "far from the origin": lambda: mixture(300, 8) + 1e12,
+    "two scales": lambda: two_scales(300, 8),
+    "subnormal": lambda: mixture(200, 4) * 1e-310,
+    "squares of one bit": lambda: lattice(3, 5) * 2.6e-162,
     "squares of few bits": lambda: mixture(200, 9, clusters=1) * 3e-162,
     "squares underflow": lambda: mixture(200, 4) * 1e-163,
     "some squares underflow": lambda: mixture(200, 4, apart=300.0) * 1e-161,
@@ -65,7 +73,7 @@ CASES = {
     "some squares overflow": lambda: mixture(200, 4, apart=300.0) * 1e152,
     "one outlier": lambda: np.vstack([mixture(200, 6), np.full((1, 6), 1e40)]),
     "largest numbers": lambda: np.sign(mixture(100, 3)) * np.finfo(float).max,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=["few", "many"])
@@ -104,7 +112,9 @@ def test_equals_the_twin(name, rows_are):
 def adversarial(seed):
     """Few rows with ties, copies, tails, heaps within heaps, and scales nine decades apart or where squares leave the range."""
     rng = np.random.default_rng(seed)
-    m, dim, kind = int(rng.integers(1, 50)), int(rng.integers(1, 9)), seed % 8
+    m = int(rng.integers(1, 50))
+    dim = int(rng.integers(1, 9))
+    kind = seed % 8
     if kind == 0:
         x = rng.integers(0, int(rng.integers(1, 4)), (m, dim)).astype(float)
     elif kind == 1:
@@ -271,7 +281,8 @@ def test_a_reordered_sum_differs():
 
 
 def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
-    x, wide = mixture(300, 6, apart=300.0), np.zeros((300, 12))
+    x = mixture(300, 6, apart=300.0)
+    wide = np.zeros((300, 12))
     wide[:, ::2] = x
     frozen = x.copy()
     frozen.flags.writeable = False
@@ -289,14 +300,23 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
     assert [len(loop.signatures) for loop in loops] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("points", [
-    np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.zeros((3, 3), dtype=np.int64),
-    np.array([[0.0], [np.nan], [1.0]]), np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.zeros((0, 3)),
+        np.zeros((3, 0)),
+        np.zeros(3),
+        np.zeros((3, 3), dtype=np.int64),
+        np.array([[0.0], [np.nan], [1.0]]),
+        np.array([[0.0], [-np.inf], [1.0]], dtype=np.float32),
+    ],
+)
 def test_bad_points_and_numbers_are_refused(points):
     for search, more in (
-        (geometry.most_isolated, ()), (geometry.first_terrific, (1.0, 3, 1)), (geometry.widest_gap, (1,)),
-    ):  # fmt: skip
+        (geometry.most_isolated, ()),
+        (geometry.first_terrific, (1.0, 3, 1)),
+        (geometry.widest_gap, (1,)),
+    ):
         raises(InputError, "points must be", search, points, *more)
     for name, number in (
         ("radius_max", 0.0),
@@ -329,10 +349,14 @@ def test_few_rows_import_no_numba_and_where_nothing_can_be_written_loops_are_com
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize(("search", "n", "dim", "options"), [
-    (geometry.most_isolated, 80_000, 200, ()), (geometry.first_terrific, 200_000, 16, (1.0, 12, 2)),
-    (geometry.widest_gap, 40_000, 4, (5,)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("search", "n", "dim", "options"),
+    [
+        (geometry.most_isolated, 80_000, 200, ()),
+        (geometry.first_terrific, 200_000, 16, (1.0, 12, 2)),
+        (geometry.widest_gap, 40_000, 4, (5,)),
+    ],
+)
 def test_an_interrupt_returns_at_once(search, n, dim, options):
     """From half a minute of work."""
     x = np.random.default_rng(0).standard_normal((n, dim))

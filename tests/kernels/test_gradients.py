@@ -77,9 +77,15 @@ def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
 def residual_map_of(rng, dim, residual, *, radius=0.8, bound=BOUND):
     spread = rng.random(dim) + 0.01
     return ResidualMap(
-        weights=rng.standard_normal(dim) / math.sqrt(dim), spread=spread / np.linalg.norm(spread), residual=residual,
-        scale=1.7, clip=1.25, clip_norm=radius, inv_step=(bound - math.isqrt(dim) - 2) / radius, quant_bound=bound,
-    )  # fmt: skip
+        weights=rng.standard_normal(dim) / math.sqrt(dim),
+        spread=spread / np.linalg.norm(spread),
+        residual=residual,
+        scale=1.7,
+        clip=1.25,
+        clip_norm=radius,
+        inv_step=(bound - math.isqrt(dim) - 2) / radius,
+        quant_bound=bound,
+    )
 
 
 def each_map(rng, dim, **options):
@@ -134,7 +140,8 @@ def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
 def test_floats_that_are_read_again_in_groups_of_any_size(dim, isa):
     rng = np.random.default_rng(dim)
     rows = rows_of(rng, 19, dim, np.float32)
-    rows[4, :dim], rows[5, :dim] = 1e-45, 3e38  # their squares are no floats
+    rows[4, :dim] = 1e-45  # their squares are no floats
+    rows[5, :dim] = 3e38
     rows[6, :dim] *= np.float32(-1e-30)
     chosen = map_of(rng, (dim,), squared_residual)
     alone = np.array([summed(row[None], chosen, module=reference) for row in rows])
@@ -153,7 +160,8 @@ def test_losses_are_those_of_python(name):
     rows[:, -1] = rng.integers(0, 4, 150)  # for some losses there is no class 2 or 3
     chosen = map_of(rng, (3, 5) if LOSSES[name].scores else (5,), LOSSES[name].residual)
     for each in (chosen, residual_map_of(rng, 5, logistic_residual)):
-        found, wanted = (summed(rows, each, module=module) for module in (reference, kernels))
+        found = summed(rows, each, module=reference)
+        wanted = summed(rows, each, module=kernels)
         # Exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
         assert np.max(np.abs(found - wanted)) <= 6
     with np.errstate(all="ignore"):
@@ -206,7 +214,8 @@ def test_no_row_passes_the_bound(factor):
             wrong = replace(fair, inv_step=fair.inv_step * factor)
             loose = replace(wrong, quant_bound=4 * fair.quant_bound)
             for row in rows_of(rng, 40, dim, np.float64):
-                q, escaped = (summed(row[None], m).astype(object).ravel() for m in (wrong, loose))
+                q = summed(row[None], wrong).astype(object).ravel()
+                escaped = summed(row[None], loose).astype(object).ravel()
                 assert sum(q * q) <= fair.quant_bound**2
                 passed[type(fair)] += sum(escaped * escaped) > fair.quant_bound**2
     assert all(passed.values())
@@ -218,9 +227,12 @@ def test_wrong_arguments():
     chosen = map_of(rng, (3,), squared_residual)
     other = residual_map_of(rng, 3, squared_residual)
     for rows, sums in (
-        (np.zeros((2, 3)), good), (np.zeros((2, 4), dtype=np.int64), good), (np.zeros((2, 4)), good.astype(np.int32)),
-        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)), (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
-    ):  # fmt: skip
+        (np.zeros((2, 3)), good),
+        (np.zeros((2, 4), dtype=np.int64), good),
+        (np.zeros((2, 4)), good.astype(np.int32)),
+        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
+        (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
+    ):
         raises(KernelError, None, kernels.gradient_sum, rows, chosen, sums)
         raises(KernelError, None, kernels.gradient_sum, rows, other, sums)
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):

@@ -237,9 +237,11 @@ HALF_LOG_TWO = 0.34657359027997264
 def table_of(components, dim, panels=1):
     """Hypotheses that are nowhere, to be filled in."""
     return MixtureTable(
-        np.zeros((panels, components, dim, PANEL)), np.zeros((panels, components, dim, PANEL)),
-        np.full((panels, components, PANEL), -1e300), False,
-    )  # fmt: skip
+        np.zeros((panels, components, dim, PANEL)),
+        np.zeros((panels, components, dim, PANEL)),
+        np.full((panels, components, PANEL), -1e300),
+        False,
+    )
 
 
 @pytest.mark.parametrize("components", [1, 2])
@@ -288,7 +290,8 @@ def test_many_hypotheses_near_each_other():
     rows[::100] = [np.nan, 1e308, 5e-324]
     every_set(rows, kernels.mixture_table(weights, means, spreads))
     # two equal components: every row is taken again
-    spreads[11, 1], weights[11] = spreads[11, 0], 0.5
+    spreads[11, 1] = spreads[11, 0]
+    weights[11] = 0.5
     every_set(rows, kernels.mixture_table(weights, means, spreads))
     far = 1e150
     with np.errstate(over="ignore"):
@@ -364,8 +367,14 @@ def case(k, dim, n=700, apart=3.0):
 
 def hostile(rows):
     rows = rows.copy()
-    rows[1], rows[2, -1], rows[3, 0], rows[4, -1] = np.nan, np.inf, -np.inf, np.nan
-    rows[5], rows[6], rows[7], rows[8] = 1e200, -1e308, 1e9, 5e-324
+    rows[1] = np.nan
+    rows[2, -1] = np.inf
+    rows[3, 0] = -np.inf
+    rows[4, -1] = np.nan
+    rows[5] = 1e200
+    rows[6] = -1e308
+    rows[7] = 1e9
+    rows[8] = 5e-324
     rows[9:60] *= 100.0
     return rows
 
@@ -424,10 +433,12 @@ def test_a_row_is_the_same_alone_and_in_company(monkeypatch, loops, compiled):
 
 def test_parts_are_roots_of_responsibilities_times_clipped_white_rows():
     weights, roots, table, rows = case(3, 5)
-    share = np.array([
-        np.log(weight) + multivariate_normal(mean, root @ root.T).logpdf(rows)
-        for weight, mean, root in zip(weights, table.means, roots, strict=True)
-    ])  # fmt: skip
+    share = np.array(
+        [
+            np.log(weight) + multivariate_normal(mean, root @ root.T).logpdf(rows)
+            for weight, mean, root in zip(weights, table.means, roots, strict=True)
+        ]
+    )
     share = np.exp(share - logsumexp(share, axis=0))
     assert np.allclose(mixture_rows.whitened(rows, table)[2], share, atol=1e-12)
     found = parts_of(rows, table, inv_step=1e9)

@@ -22,16 +22,32 @@ def law(
     dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8
 ):
     return ReportLaw(
-        dim=dim, gaussian=gaussian, log2_grid=log2_grid, ball=ball, threshold=threshold, miss=miss, radius=radius,
+        dim=dim,
+        gaussian=gaussian,
+        log2_grid=log2_grid,
+        ball=ball,
+        threshold=threshold,
+        miss=miss,
+        radius=radius,
         tail=tail,
-    )  # fmt: skip
+    )
 
 
 LAWS = [
-    law(1, 0.0), law(2, 0.9), law(2, 0.1, ball=True, radius=3.0), law(5, 0.0, ball=True, radius=1.5), law(17, 0.05),
-    law(63, 0.02, log2_grid=12), law(64, 0.02), law(100, 0.3), law(513, 0.01), law(1030, 0.2),
-    law(7, 1.5, gaussian=True), law(7, 0.2, gaussian=True, ball=True, radius=2.0), law(1, 1.5, gaussian=True),
-]  # fmt: skip
+    law(1, 0.0),
+    law(2, 0.9),
+    law(2, 0.1, ball=True, radius=3.0),
+    law(5, 0.0, ball=True, radius=1.5),
+    law(17, 0.05),
+    law(63, 0.02, log2_grid=12),
+    law(64, 0.02),
+    law(100, 0.3),
+    law(513, 0.01),
+    law(1030, 0.2),
+    law(7, 1.5, gaussian=True),
+    law(7, 0.2, gaussian=True, ball=True, radius=2.0),
+    law(1, 1.5, gaussian=True),
+]
 
 
 def odd_rows(dim, n=9):
@@ -63,10 +79,15 @@ BOOKS = [
 CASES = [
     *(("report_integers", each) for each in LAWS),
     *(("report_codes", each) for each in BOOKS),
-    *(("report_seeds", law(*shape, **more)) for shape, more in (
-        ((1, 0.0), {"tail": 0.4}), ((3, 0.4), {"tail": 0.2}), ((20, 1.0), {"gaussian": True, "tail": 0.3}),
-    )),
-]  # fmt: skip
+    *(
+        ("report_seeds", law(*shape, **more))
+        for shape, more in (
+            ((1, 0.0), {"tail": 0.4}),
+            ((3, 0.4), {"tail": 0.2}),
+            ((20, 1.0), {"gaussian": True, "tail": 0.3}),
+        )
+    ),
+]
 each_case = pytest.mark.parametrize(("name", "case"), CASES)
 READERS = {"report_codes": "code_integers", "report_seeds": "seed_integers"}
 
@@ -147,10 +168,22 @@ def test_rows_without_direction_are_the_first_axis():
     assert unit[6, 2] < -0.98
 
 
-@pytest.mark.parametrize("changes", [
-    {"dim": 0}, {"dim": 2**25}, {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": math.nan}, {"miss": 0.0},
-    {"miss": 1.0}, {"radius": 0.0}, {"radius": math.inf}, {"log2_grid": 31}, {"log2_grid": -1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": 0},
+        {"dim": 2**25},
+        {"threshold": 1.0},
+        {"threshold": -0.1},
+        {"threshold": math.nan},
+        {"miss": 0.0},
+        {"miss": 1.0},
+        {"radius": 0.0},
+        {"radius": math.inf},
+        {"log2_grid": 31},
+        {"log2_grid": -1},
+    ],
+)
 def test_laws_out_of_range_are_refused(changes):
     case = dataclasses.replace(law(3), **changes)
     rows = np.zeros((1, case.dim if case.dim < 100 else 3))

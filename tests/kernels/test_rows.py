@@ -142,10 +142,9 @@ def test_splits_and_threads_change_nothing(dim, kind):
             [np.arange(i, min(i + size, 700)) for i in range(0, 700, size)][:: 1 if size > 3 else 5]
         )
         with ThreadPoolExecutor(4) as pool:
-            sums, grams, parts = (
-                list(pool.map(f, pieces, [row_map] * len(pieces)))
-                for f in (sum_of, gram_of, integers_of)
-            )
+            sums = list(pool.map(sum_of, pieces, [row_map] * len(pieces)))
+            grams = list(pool.map(gram_of, pieces, [row_map] * len(pieces)))
+            parts = list(pool.map(integers_of, pieces, [row_map] * len(pieces)))
         np.testing.assert_array_equal(np.concatenate(parts), integers[kept])
         np.testing.assert_array_equal(np.sum(sums, axis=0), integers[kept].sum(axis=0))
         np.testing.assert_array_equal(
@@ -181,9 +180,13 @@ def test_labeled_rows_become_scores(dim, residual, kind):
         x[:, dim + 1 :] = rng.choice([0.0, 0.25, 1.0, 1.0, 7.0, -1.0], size=(203, int(weighted)))
         x[5, 0] = np.nan
         score = RowScore(
-            residual=residual, slope=np.rint(rng.normal(size=dim) * 2.0**20), unit=2.0**-30, step=2.0**-10,
-            weighted=weighted, curvature=curvature,
-        )  # fmt: skip
+            residual=residual,
+            slope=np.rint(rng.normal(size=dim) * 2.0**20),
+            unit=2.0**-30,
+            step=2.0**-10,
+            weighted=weighted,
+            curvature=curvature,
+        )
         row_map = replace(
             make_map(rng, dim, kind, limit=900.0), center=None, offset=None, score=score
         )
@@ -205,7 +208,8 @@ def test_sums_are_added_to_and_wrap_around():
     gram = np.array([[2**63 - 1]], dtype=np.int64)
     kernels.rows_sum(np.array([[3.0], [-1.0]]), row_map, sums)
     kernels.rows_gram(np.array([[3.0]]), row_map, gram)
-    assert (sums[0], gram[0, 0]) == (-(2**63), -(2**63) + 8)
+    assert sums[0] == -(2**63)
+    assert gram[0, 0] == -(2**63) + 8
 
 
 @st.composite
@@ -220,12 +224,19 @@ def dyadic_cases(draw):
     matrix = np.array(draw(st.lists(eighths, min_size=shape, max_size=shape)))
     vector = st.lists(eighths, min_size=dim, max_size=dim)
     return {
-        "rows": draw(st.lists(vector, min_size=1, max_size=12)), "center": draw(vector),
+        "rows": draw(st.lists(vector, min_size=1, max_size=12)),
+        "center": draw(vector),
         "offset": draw(st.lists(eighths, min_size=out_dim, max_size=out_dim)),
-        "matrix": None if not shape else matrix if kind is MatrixKind.DIAGONAL else matrix.reshape(out_dim, dim),
-        "kind": kind, "out_dim": out_dim, "inv_step": draw(st.sampled_from((0.25, 1.0, 16.0))),
+        "matrix": None
+        if not shape
+        else matrix
+        if kind is MatrixKind.DIAGONAL
+        else matrix.reshape(out_dim, dim),
+        "kind": kind,
+        "out_dim": out_dim,
+        "inv_step": draw(st.sampled_from((0.25, 1.0, 16.0))),
         "limit": draw(st.sampled_from((1e7, 50.0))),
-    }  # fmt: skip
+    }
 
 
 def exact_steps(row, case):
@@ -252,10 +263,15 @@ def test_equals_exact_fractions(case):
     """Unclipped rows: round half to even of the exact value. Clipped rows: within rounding of the exactly clipped value."""
     bound = 2**20
     row_map = RowMap(
-        dim=len(case["center"]), quant_bound=bound, inv_step=case["inv_step"],
-        limit=case["limit"], lower=case["kind"] is MatrixKind.LOWER, center=case["center"], matrix=case["matrix"],
+        dim=len(case["center"]),
+        quant_bound=bound,
+        inv_step=case["inv_step"],
+        limit=case["limit"],
+        lower=case["kind"] is MatrixKind.LOWER,
+        center=case["center"],
+        matrix=case["matrix"],
         offset=case["offset"],
-    )  # fmt: skip
+    )
     got = integers_of(np.array(case["rows"]), row_map).tolist()
     for row, q in zip(case["rows"], got, strict=True):
         steps = exact_steps(row, case)
@@ -274,15 +290,31 @@ def good(**changes):
     return {"dim": 3, "quant_bound": 100, "inv_step": 1.0, "limit": 90.0, **changes}
 
 
-@pytest.mark.parametrize("changes", [
-    # 3 Q^2 > 2^53
-    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"quant_bound": 0}, {"quant_bound": 2**26},
-    {"inv_step": math.nan}, {"inv_step": math.inf}, {"limit": 0.0}, {"limit": -1.0}, {"matrix": np.ones(2)},
-    {"lower": True, "matrix": np.ones((2, 3))}, {"matrix": np.ones((3, 2))},
-    {"matrix": np.ones((0, 3))}, {"matrix": np.ones((1, 3, 3))}, {"center": np.zeros(2)},
-    {"center": [0.0, np.nan, 0.0]}, {"offset": [np.inf, 0.0, 0.0]},
-    {"matrix": np.full((3, 3), np.nan)},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # 3 Q^2 > 2^53
+        {"dim": 0},
+        {"dim": True},
+        {"dim": 2.0},
+        {"quant_bound": 0},
+        {"quant_bound": 2**26},
+        {"inv_step": math.nan},
+        {"inv_step": math.inf},
+        {"limit": 0.0},
+        {"limit": -1.0},
+        {"matrix": np.ones(2)},
+        {"lower": True, "matrix": np.ones((2, 3))},
+        {"matrix": np.ones((3, 2))},
+        {"matrix": np.ones((0, 3))},
+        {"matrix": np.ones((1, 3, 3))},
+        {"center": np.zeros(2)},
+        {"center": [0.0, np.nan, 0.0]},
+        {"offset": [np.inf, 0.0, 0.0]},
+        {"matrix": np.full((3, 3), np.nan)},
+    ],
+    ids=str,
+)
 def test_map_refuses_bad_public_arguments(changes):
     raises(InputError, None, RowMap, **good(**changes))
 

@@ -23,7 +23,8 @@ U_MORE_BITS = 256  # how far U is read beyond the first word, and the whole of t
 
 @pytest.fixture(autouse=True)
 def precision():
-    before, ctx.prec = ctx.prec, 640
+    before = ctx.prec
+    ctx.prec = 640
     yield
     ctx.prec = before
 

@@ -23,7 +23,8 @@ from fastpubpriv.kernels._cext import lib
 from fastpubpriv.rowwise.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
-FEW, MANY = 2_000, 200_000
+FEW = 2_000
+MANY = 200_000
 
 
 def moved_sum(kernel, x, x_other, row_map):
@@ -134,9 +135,13 @@ def test_sums_and_grams_stay_within_their_sensitivity(pairs, gram):
     assert 0.9 <= worst_ratio(*given, pairs, seed=1 + gram, gram=gram) <= 1.0
 
 
-@pytest.mark.parametrize(("kernel", "moved", "claim", "bound"), [
-    (sum_of, moved_sum, sum_claim, 2**20), (gram_of, moved_gram, gram_claim, 2896),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "moved", "claim", "bound"),
+    [
+        (sum_of, moved_sum, sum_claim, 2**20),
+        (gram_of, moved_gram, gram_claim, 2896),
+    ],
+)
 def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
     """From a random pair, keep changes that move the result further: the claim is not loose, and the search not blind."""
     rng = np.random.default_rng(3)

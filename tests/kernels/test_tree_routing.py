@@ -121,9 +121,13 @@ def boundary_case(rng, dim):
     for j in range(3):
         distance = distance + (y[:, j] - ball.centers[0, j]) ** 2
     on_ball = Split(
-        rule=Rule.BALL, origin=ball.origin, projection=ball.projection, centers=ball.centers, first_child=1,
+        rule=Rule.BALL,
+        origin=ball.origin,
+        projection=ball.projection,
+        centers=ball.centers,
+        first_child=1,
         radius_sq=float(np.sort(distance)[1500]),
-    )  # fmt: skip
+    )
     return x, distance, RowTree(dim, [on_ball, None, None], [1, 2])
 
 
@@ -211,17 +215,32 @@ def test_targets_may_be_inner_nodes_and_grouped_rows_are_a_partition():
 
 def ball(**changes):
     return {
-        "rule": Rule.BALL, "origin": np.zeros(3), "projection": None, "centers": np.zeros((1, 3)), "first_child": 1,
-        "radius_sq": 1.0, **changes,
-    }  # fmt: skip
+        "rule": Rule.BALL,
+        "origin": np.zeros(3),
+        "projection": None,
+        "centers": np.zeros((1, 3)),
+        "first_child": 1,
+        "radius_sq": 1.0,
+        **changes,
+    }
 
 
-@pytest.mark.parametrize("changes", [
-    {"origin": np.zeros((1, 3))}, {"origin": [0.0, np.nan, 0.0]}, {"projection": np.eye(2)},
-    {"projection": np.full((2, 3), np.inf)}, {"projection": np.ones((2, 3))}, {"centers": np.zeros((2, 3))},
-    {"centers": np.zeros((1, 2))}, {"centers": np.zeros((0, 3))}, {"radius_sq": -1.0},
-    {"radius_sq": float("nan")},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"origin": np.zeros((1, 3))},
+        {"origin": [0.0, np.nan, 0.0]},
+        {"projection": np.eye(2)},
+        {"projection": np.full((2, 3), np.inf)},
+        {"projection": np.ones((2, 3))},
+        {"centers": np.zeros((2, 3))},
+        {"centers": np.zeros((1, 2))},
+        {"centers": np.zeros((0, 3))},
+        {"radius_sq": -1.0},
+        {"radius_sq": float("nan")},
+    ],
+    ids=str,
+)
 def test_split_refuses_bad_public_arguments(changes):
     raises(InputError, None, Split, **ball(**changes))
 
@@ -252,9 +271,8 @@ def test_trees_and_arrays_that_are_none_are_refused():
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
     raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
-    wrong, right = (
-        row_cases.make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3)
-    )
+    wrong = row_cases.make_map(np.random.default_rng(1), 4, MatrixKind.DIAGONAL)
+    right = row_cases.make_map(np.random.default_rng(1), 3, MatrixKind.DIAGONAL)
     for words, row_map, n, size in (
         ("as many maps", right, 3, 3),
         ("sums", right, 2, 2),
@@ -285,9 +303,13 @@ def test_lineage_names_what_decides():
         names[node] = lineage
     assert len({name[-1] for name in names.values()}) == len(splits)
     moved = Split(
-        rule=splits[0].rule, origin=splits[0].origin, projection=splits[0].projection, centers=splits[0].centers, first_child=1,
+        rule=splits[0].rule,
+        origin=splits[0].origin,
+        projection=splits[0].projection,
+        centers=splits[0].centers,
+        first_child=1,
         radius_sq=splits[0].radius_sq + 1.0,
-    )  # fmt: skip
+    )
     assert RowTree(3, [moved, *splits[1:]], [1]).lineage[0] == names[0][0]
     assert RowTree(3, [moved, *splits[1:]], [1]).lineage[1] != names[1][1]
     both, swapped = (
@@ -350,6 +372,7 @@ def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
     row_tree = RowTree(2, [None], [0])
     row_maps = [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
-    found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
+    found = answers([x], row_tree, row_maps, kernels)
+    expected = answers([x], row_tree, row_maps, reference)
     assert found == expected
     assert grouped_rows(x, row_tree)[1] == [0, 2]

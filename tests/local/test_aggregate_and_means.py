@@ -29,9 +29,12 @@ from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 RANDOMIZERS = [
-    PrivUnit(6, 2.0), PrivUnitG(6, 2.0, norm_bound=3.0), Duchi(6, 2.0, 1.5), PrivUnit(6, 2.0, form="selection"),
+    PrivUnit(6, 2.0),
+    PrivUnitG(6, 2.0, norm_bound=3.0),
+    Duchi(6, 2.0, 1.5),
+    PrivUnit(6, 2.0, form="selection"),
     SubsetSelection(6, 2.0, words=32),
-]  # fmt: skip
+]
 
 
 def some_reports(randomizer, n=500):
@@ -105,7 +108,8 @@ def test_a_user_counts_only_so_often(cap):
     assert total.add(reports[:4], users=names(1, 2, 1, 1)) == 3 - cap
     assert total.add(reports[4:8].to_bytes(), users=names(1, 2, 3, 3)) == (3 if cap == 1 else 1)
     kept = [0, 1, 6] if cap == 1 else [0, 1, 2, 5, 6, 7]
-    assert (total.count, total.refused) == (len(kept), 8 - len(kept))
+    assert total.count == len(kept)
+    assert total.refused == 8 - len(kept)
     assert np.allclose(total.mean(), reports.vectors()[kept].mean(axis=0), rtol=1e-6, atol=1e-6)
     again = Aggregator.from_bytes(total.to_bytes(), randomizer=randomizer)
     assert again.to_bytes() == total.to_bytes()
@@ -263,18 +267,24 @@ def test_the_result_says_what_a_user_paid():
     result = estimate_mean([reports[:100], reports[100:]], reports_per_user=3)
     assert result.spent == PureDP(6.0)
     assert "one user" in result.relation
-    assert not result.private
+    assert result.private is False
     assert np.array_equal(MeanResult.from_json(result.to_json()).mean, result.mean)
     assert np.array_equal(result.mean, estimate_mean(reports).mean)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: estimate_mean([]), lambda: estimate_mean([1]), lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
-    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
-    lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
-    lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
-    lambda: mean_error(RANDOMIZERS[0], n_reports=0), lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: estimate_mean([]),
+        lambda: estimate_mean([1]),
+        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), target="both"),
+        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), x_pub=np.ones((2, 5))),
+        lambda: estimate_mean(some_reports(RANDOMIZERS[0]), reports_per_user=0),
+        lambda: estimate_mean([some_reports(RANDOMIZERS[0]), some_reports(RANDOMIZERS[1])]),
+        lambda: mean_error(RANDOMIZERS[0], n_reports=0),
+        lambda: mean_error(RANDOMIZERS[0], n_reports=5, variance=1.5),
+    ],
+)
 def test_bad_arguments_are_refused(call):
     raises(InputError, None, call)
 
@@ -344,22 +354,29 @@ def test_small_batches_may_be_equal_by_chance():
     assert found.total.count == 3 + 40 + module.REPEAT_NUMBERS - 1
 
 
-@pytest.mark.parametrize(("data", "reason", "taken"), [
-    (lambda a, b: a + b[:70], module.CUT_SHORT, 10), (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
-    (lambda a, b: a + b[:-1], module.CUT_SHORT, 10), (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
-    (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10), (lambda a, b: a + b"G", module.FOREIGN, 10),
-    (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
-    (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
-    (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
-    (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
-    (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
-    (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "reason", "taken"),
+    [
+        (lambda a, b: a + b[:70], module.CUT_SHORT, 10),
+        (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
+        (lambda a, b: a + b[:-1], module.CUT_SHORT, 10),
+        (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
+        (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10),
+        (lambda a, b: a + b"G", module.FOREIGN, 10),
+        (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
+        (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+        (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
+        (lambda a, b: a + b[:16] + b"\xff" * 8 + b[24:], module.TOO_LARGE, 10),
+        (lambda a, b: a + b[:16] + (9).to_bytes(8, "little") + b[24:], module.FOREIGN, 10),
+        (lambda a, b: a + b[:80] + bytes([b[80] ^ 1]) + b[81:] + a, module.FOREIGN, 10),
+    ],
+)
 def test_what_is_wrong_ends_its_own_stream_only(data, reason, taken):
     first, second = batches(FIVE, [10, 20])
     found = Collector(FIVE)
     read(found, data(first, second))
-    assert (found.total.count, found.refused) == (taken, {reason: 1})
+    assert found.total.count == taken
+    assert found.refused == {reason: 1}
     read(found, b"".join(batches(FIVE, [10, 20], seed=5)))
     assert found.total.count == taken + 30
 
@@ -422,7 +439,9 @@ def test_a_reader_says_where_whole_reports_end():
     first, second = batches(FIVE, [10, 20])
     reader = BatchReader(FIVE)
     assert [len(payload) for payload in reader.batches(io.BytesIO(first + second[:-5]))] == [10]
-    assert (reader.reports, reader.end, reader.reason) == (10, len(first), module.CUT_SHORT)
+    assert reader.reports == 10
+    assert reader.end == len(first)
+    assert reader.reason == module.CUT_SHORT
 
 
 def kept_sums():

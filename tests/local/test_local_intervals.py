@@ -60,12 +60,23 @@ def test_intervals_hold_the_mean(device, epsilon):
     assert np.mean(held) >= LEAST, f"{np.mean(held):.3f} of the intervals hold the mean"
 
 
-@pytest.mark.parametrize(("law", "dim", "n_pub", "epsilon", "bound"), [
-    (normal, 1, 0, 4.0, 2.0), (normal, 1, 1, 0.5, 2.0), (normal, 2, 2, 0.5, 2.0), (normal, 50, 1, 4.0, 9.0),
-    (normal, 50, 2, 0.5, 9.0), (normal, 50, 5, 0.5, 9.0), (heavy, 2, 50, 0.5, 1.5), (heavy, 2, 50, 4.0, 0.6),
-    (normal, 2, 50, 4.0, 0.6),
-    (rare, 1, 50, 0.5, 1.0), (rare, 1, 50, 4.0, 1.0), (rare, 2, 2, 4.0, 1.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("law", "dim", "n_pub", "epsilon", "bound"),
+    [
+        (normal, 1, 0, 4.0, 2.0),
+        (normal, 1, 1, 0.5, 2.0),
+        (normal, 2, 2, 0.5, 2.0),
+        (normal, 50, 1, 4.0, 9.0),
+        (normal, 50, 2, 0.5, 9.0),
+        (normal, 50, 5, 0.5, 9.0),
+        (heavy, 2, 50, 0.5, 1.5),
+        (heavy, 2, 50, 4.0, 0.6),
+        (normal, 2, 50, 4.0, 0.6),
+        (rare, 1, 50, 0.5, 1.0),
+        (rare, 1, 50, 4.0, 1.0),
+        (rare, 2, 2, 4.0, 1.5),
+    ],
+)
 def test_intervals_hold_the_mean_in_corners(law, dim, n_pub, epsilon, bound):
     """Few public rows, many columns, tails, rows beyond the bound, and columns in which most public rows are equal."""
     device = local.PrivUnit(dim, epsilon, norm_bound=bound)
@@ -189,9 +200,17 @@ def test_a_gap_counts_as_zeros_within_a_bound():
     assert np.abs(result.mean - 0.5).max() < 4.0 * result.noise_std.max()
 
 
-@pytest.mark.parametrize("payload", [
-    np.full((3, 2), np.nan), np.full((3, 2), np.inf), np.zeros((3, 3), np.int32), np.zeros(2, np.int32), [[1, 2]], None,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "payload",
+    [
+        np.full((3, 2), np.nan),
+        np.full((3, 2), np.inf),
+        np.zeros((3, 3), np.int32),
+        np.zeros(2, np.int32),
+        [[1, 2]],
+        None,
+    ],
+)
 def test_what_is_no_payload_is_refused(payload):
     raises(InputError, "array of shape", local.Reports, DEVICE, payload)
 

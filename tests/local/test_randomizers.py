@@ -84,9 +84,14 @@ def test_a_planted_fault_is_caught(monkeypatch):
 
     def greedy(rows, law, key, out, *, first=0):
         honest(
-            rows, type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
-            key, out, first=first,
-        )  # fmt: skip
+            rows,
+            type(law)(
+                **{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}
+            ),
+            key,
+            out,
+            first=first,
+        )
 
     monkeypatch.setattr(door.kernels, "report_integers", greedy)
     assert off(randomizer, row) > 6.0
@@ -124,9 +129,14 @@ def test_mean_and_error_are_those_of_the_closed_forms(randomizer):
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
-@pytest.mark.parametrize("randomizer", [
-    PrivUnit(3, 4.0, norm_bound=2.0), SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
-], ids=["unit", "words"])  # fmt: skip
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        PrivUnit(3, 4.0, norm_bound=2.0),
+        SubsetSelection(3, 4.0, words=16, norm_bound=2.0),
+    ],
+    ids=["unit", "words"],
+)
 def test_rows_of_a_ball_keep_their_length(norm, randomizer):
     n = 20_000
     row = norm * np.array([0.6, 0.0, 0.8])
@@ -157,9 +167,8 @@ def test_given_parameters_are_kept():
 def test_reports_do_not_depend_on_threads_or_on_company():
     for randomizer, n in ((PrivUnit(40, 2.0), 5000), (SubsetSelection(4, 1.0, words=8), 6)):
         rows = np.random.default_rng(0).standard_normal((n, randomizer.dim))
-        one, two = (
-            randomizer.privatize(rows, random_state=4, threads=threads) for threads in (1, 2)
-        )
+        one = randomizer.privatize(rows, random_state=4, threads=1)
+        two = randomizer.privatize(rows, random_state=4, threads=2)
         assert np.array_equal(one.payload, two.payload)
         rows[1:] = np.nan
         alone = randomizer.privatize(rows, random_state=4)
@@ -176,8 +185,13 @@ def test_one_row_has_the_same_report_in_every_form(randomizer):
     apart = np.zeros((5, 2))
     apart[:, 1] = row
     for other in (
-        row.reshape(1, 5), row.tolist(), row.astype(np.float32), row.astype(">f8"), apart[:, 1], [row.tolist()],
-    ):  # fmt: skip
+        row.reshape(1, 5),
+        row.tolist(),
+        row.astype(np.float32),
+        row.astype(">f8"),
+        apart[:, 1],
+        [row.tolist()],
+    ):
         assert np.array_equal(randomizer.privatize(other, random_state=3).payload, plain.payload)
     assert plain.to_bytes() == randomizer.privatize(row.tolist(), random_state=3).to_bytes()
     with pytest.raises(ValueError, match="read-only"):
@@ -203,7 +217,11 @@ def test_one_column_shows_its_sign_alone(family):
 
 def test_no_row_raises():
     rows = np.full((6, 4), 1.0)
-    rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
+    rows[0] = 0.0
+    rows[1, 2] = np.nan
+    rows[2, 0] = np.inf
+    rows[3] = 1e308
+    rows[4] = 1e-320
     for norm_bound in (None, 3.0):
         made = [
             PrivUnit(4, 1.0, norm_bound=norm_bound, form=form) for form in ("direct", "selection")
@@ -223,21 +241,43 @@ def test_fresh_keys_give_fresh_reports():
         assert not randomizer.privatize(row, random_state=0).private
 
 
-@pytest.mark.parametrize("call", [
-    lambda: PrivUnit(0, 1.0), lambda: PrivUnit(2**21, 1.0), lambda: PrivUnit(3, 0.0), lambda: PrivUnit(3, -1.0),
-    lambda: PrivUnit(3, math.nan), lambda: PrivUnit(3, 501.0), lambda: PrivUnit(3, 1e-9), lambda: PrivUnit(2.5, 1.0),
-    lambda: PrivUnit(True, 1.0), lambda: PrivUnit(3, 1.0, norm_bound=0.0), lambda: PrivUnit(3, 1.0, norm_bound=1e200),
-    lambda: PrivUnit(3, 1.0, form="seeds"), lambda: PrivUnit(3, 1.0, threshold=1.0), lambda: PrivUnit(1, 1.0, threshold=0.5),
-    lambda: PrivUnit(1000, 12.0, form="selection"), lambda: Duchi(3, 1.0), lambda: PrivUnit.bhowmick(2, 1.0),
-    lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
-    lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
-    lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
-    lambda: SubsetSelection(3, 1.0, words=1), lambda: SubsetSelection(3, 1.0, words=1025),
-    lambda: SubsetSelection(3, 1.0, words=8, chosen=5), lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
-    lambda: SubsetSelection(2**20, 1.0, words=32), lambda: SubsetSelection(3, 0.0),
-    lambda: SubsetSelection(3, math.nan), lambda: SubsetSelection(3, 1.0, words=2.5),
-    lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: PrivUnit(0, 1.0),
+        lambda: PrivUnit(2**21, 1.0),
+        lambda: PrivUnit(3, 0.0),
+        lambda: PrivUnit(3, -1.0),
+        lambda: PrivUnit(3, math.nan),
+        lambda: PrivUnit(3, 501.0),
+        lambda: PrivUnit(3, 1e-9),
+        lambda: PrivUnit(2.5, 1.0),
+        lambda: PrivUnit(True, 1.0),
+        lambda: PrivUnit(3, 1.0, norm_bound=0.0),
+        lambda: PrivUnit(3, 1.0, norm_bound=1e200),
+        lambda: PrivUnit(3, 1.0, form="seeds"),
+        lambda: PrivUnit(3, 1.0, threshold=1.0),
+        lambda: PrivUnit(1, 1.0, threshold=0.5),
+        lambda: PrivUnit(1000, 12.0, form="selection"),
+        lambda: Duchi(3, 1.0),
+        lambda: PrivUnit.bhowmick(2, 1.0),
+        lambda: PrivUnit(2**20, 1e-4),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0),
+        lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
+        lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
+        lambda: SubsetSelection(3, 1.0, words=1),
+        lambda: SubsetSelection(3, 1.0, words=1025),
+        lambda: SubsetSelection(3, 1.0, words=8, chosen=5),
+        lambda: SubsetSelection(3, 1.0, words=8, chosen=0),
+        lambda: SubsetSelection(2**20, 1.0, words=32),
+        lambda: SubsetSelection(3, 0.0),
+        lambda: SubsetSelection(3, math.nan),
+        lambda: SubsetSelection(3, 1.0, words=2.5),
+        lambda: SubsetSelection(3, 1.0).privatize(np.ones((2, 4))),
+    ],
+)
 def test_public_arguments_are_checked(call):
     raises(InputError, None, call)
 
@@ -318,14 +358,22 @@ def test_the_best_number_of_words_and_more_of_them():
 
 # ---- Caps of local randomizers: the known table, closed forms, and stability from one column to a million -----------
 TABLE = [
-    (2, 1.0, 0.3082871299, 0.644638, 9.5217799), (10, 2.0, 0.2508000053, 0.686344, 14.898089),
-    (100, 4.0, 0.1510682140, 0.793571, 42.818127), (1000, 8.0, 0.08659815913, 0.901397, 132.34683),
-    (1000, 64.0, 0.3255224789, 0.991776, 8.4370886), (10**6, 1.0, 3.974630942e-4, 0.589326, 6330037.9),
-]  # fmt: skip
+    (2, 1.0, 0.3082871299, 0.644638, 9.5217799),
+    (10, 2.0, 0.2508000053, 0.686344, 14.898089),
+    (100, 4.0, 0.1510682140, 0.793571, 42.818127),
+    (1000, 8.0, 0.08659815913, 0.901397, 132.34683),
+    (1000, 64.0, 0.3255224789, 0.991776, 8.4370886),
+    (10**6, 1.0, 3.974630942e-4, 0.589326, 6330037.9),
+]
 TAILS = [
-    (0.1, 0.0398927299), (1, 0.3974630105), (2, 0.7864802550), (4, 1.5156376592), (8, 2.7429447906), (16, 4.5613263599),
+    (0.1, 0.0398927299),
+    (1, 0.3974630105),
+    (2, 0.7864802550),
+    (4, 1.5156376592),
+    (8, 2.7429447906),
+    (16, 4.5613263599),
     (64, 10.5809168905),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("dim", "epsilon", "threshold", "probability", "error"), TABLE)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from own_losses import Absolute
 from scipy import stats
 
@@ -121,7 +122,8 @@ def test_a_user_reports_once():
     names = [bytes([i % 100]) * 16 for i in range(300)]
     common = {"epsilon": 4.0, "clip_norm": 2.0, "radius": 1.0, "random_state": 3}
     found = local.train(x, y, users=names, **common)
-    assert (found.n_priv, found.spent) == (100, PureDP(4.0))
+    assert found.n_priv == 100
+    assert found.spent == PureDP(4.0)
     assert found.releases[0]["rows_without_report"] == 200
     assert (
         found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
@@ -135,9 +137,11 @@ def test_a_user_reports_once():
         == local.train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
     )
     twice = local.train(x, y, users=names, reports_per_user=2, **common)
-    assert (twice.n_priv, twice.spent) == (200, PureDP(8.0))
+    assert twice.n_priv == 200
+    assert twice.spent == PureDP(8.0)
     priced = local.train(x, y, reports_per_user=3, **common)
-    assert (priced.n_priv, priced.spent) == (300, PureDP(12.0))
+    assert priced.n_priv == 300
+    assert priced.spent == PureDP(12.0)
     for bad in (
         {"users": names[:-1]},
         {"users": ["anna"] * 300},
@@ -200,7 +204,8 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
 
     monkeypatch.setattr(local.PrivUnit, "_reported", forced)
     first = local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
-    mine, records[:] = list(records), []
+    mine = list(records)
+    records[:] = []
     second = local.train(
         other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0
     ).coefficients
@@ -211,7 +216,10 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
 
 def test_hostile_rows_do_not_raise():
     x, y = regression(200, 0)
-    x[3], x[4], x[5, 1], y[6] = 1e308, 0.0, np.nan, np.inf
+    x[3] = 1e308
+    x[4] = 0.0
+    x[5, 1] = np.nan
+    y[6] = np.inf
     assert np.isfinite(local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0).coefficients).all()
     found = local.train(
         x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic"
@@ -219,11 +227,26 @@ def test_hostile_rows_do_not_raise():
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("more", [
-    {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
-    {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
-    {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]}, {"y_priv": np.ones(49)}, {"y_priv": np.ones((50, 2))},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"epsilon": -1.0},
+        {"clip_norm": 0.0},
+        {"radius": math.inf},
+        {"batch_rows": 0},
+        {"loss": "hinge"},
+        {"loss": 3},
+        {"start": [1.0]},
+        {"form": "both"},
+        {"strong_convexity": 0.0},
+        {"strong_convexity": math.nan},
+        {"x_pub": None},
+        {"y_pub": None},
+        {"y_pub": [1.0, 2.0]},
+        {"y_priv": np.ones(49)},
+        {"y_priv": np.ones((50, 2))},
+    ],
+)
 def test_bad_arguments_are_refused(more):
     given = {
         "epsilon": 1.0,
@@ -283,7 +306,8 @@ def test_what_public_rows_choose_is_what_is_said():
     labels = y[:60].copy()
     call = {"x_pub": shown, "y_pub": labels, "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
     found = local.train(x[60:], y[60:], **PUBLIC, **call)
-    assert (found.n_priv, found.n_pub) == (1000, 60)
+    assert found.n_priv == 1000
+    assert found.n_pub == 60
     assert found.provenance == dict.fromkeys(("start", "clip_norm", "radius"), "public rows")
     begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], shown, labels)
     assert found.radius == 3.0 * begun.error
@@ -347,13 +371,19 @@ def test_classes_that_a_plane_divides_have_a_public_start():
     assert begun.error < 30.0
 
 
-@pytest.mark.parametrize(("more", "why"), [
-    ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"), ({**PUBLIC, "start": None}, "start='public' too"),
-    ({**PUBLIC, "start": "zero"}, "start"), ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
-    ({**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}, "more public rows than columns"),
-    ({**PUBLIC, "y_pub": np.zeros(40)}, "gradients that are not zero"),
-    ({**PUBLIC, "loss": NoValue()}, "function of values"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values("needs public rows", {**PUBLIC, "x_pub": None, "y_pub": None})
+REFUSED.add_values("start='public' too", {**PUBLIC, "start": None})
+REFUSED.add_values("start", {**PUBLIC, "start": "zero"})
+REFUSED.add_values("clip_norm", {**PUBLIC, "clip_norm": "auto"})
+REFUSED.add_values(
+    "more public rows than columns", {**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}
+)
+REFUSED.add_values("gradients that are not zero", {**PUBLIC, "y_pub": np.zeros(40)})
+REFUSED.add_values("function of values", {**PUBLIC, "loss": NoValue()})
+
+
+@pytest.mark.parametrize(("more", "why"), REFUSED)
 def test_public_choices_that_cannot_be_made(more, why):
     x, y, _ = noisy(100, 3)
     given = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy(), "epsilon": 4.0}
@@ -373,24 +403,37 @@ def test_the_bound_is_the_longest_public_row(make):
     assert dataclasses.replace(found, epsilon=3.0).norm_bound == found.norm_bound
 
 
-@pytest.mark.parametrize(("longest", "bound"), [
-    (3.0, 3.0), (2.68694, 2.687), (9.99991, 10.0), (1.00001e-7, 1.001e-7), (123456.7, 123500.0), (4e149, 4e149),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("longest", "bound"),
+    [
+        (3.0, 3.0),
+        (2.68694, 2.687),
+        (9.99991, 10.0),
+        (1.00001e-7, 1.001e-7),
+        (123456.7, 123500.0),
+        (4e149, 4e149),
+    ],
+)
 def test_the_bound_has_four_digits(longest, bound):
     """Whatever the last bits of a norm are: the two ends of a pipe may compute them otherwise."""
     for last in (1.0 - 1e-15, 1.0, 1.0 + 1e-15):
         assert public_norm_bound(np.array([[longest * last, 0.0], [0.0, 0.1 * longest]])) == bound
 
 
-@pytest.mark.parametrize(("arguments", "why"), [
-    ({"norm_bound": "largest"}, "'public'"),
-    ({"norm_bound": "public"}, "x_pub"),
-    ({"norm_bound": 2.0, "x_pub": np.ones((4, 3))}, "pass both, or a number"),
-    ({"x_pub": np.ones((4, 3))}, "pass both, or a number"),
-    ({"norm_bound": "public", "x_pub": np.zeros((4, 3))}, "not zero"),
-    ({"norm_bound": "public", "x_pub": np.ones((4, 2))}, "columns"),
-    ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
-])  # fmt: skip
+UNTOLD_BOUNDS = Refusals()
+UNTOLD_BOUNDS.add_values("'public'", {"norm_bound": "largest"})
+UNTOLD_BOUNDS.add_values("x_pub", {"norm_bound": "public"})
+UNTOLD_BOUNDS.add_values(
+    "pass both, or a number",
+    {"norm_bound": 2.0, "x_pub": np.ones((4, 3))},
+    {"x_pub": np.ones((4, 3))},
+)
+UNTOLD_BOUNDS.add_values("not zero", {"norm_bound": "public", "x_pub": np.zeros((4, 3))})
+UNTOLD_BOUNDS.add_values("columns", {"norm_bound": "public", "x_pub": np.ones((4, 2))})
+UNTOLD_BOUNDS.add_values("unit", {"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)})
+
+
+@pytest.mark.parametrize(("arguments", "why"), UNTOLD_BOUNDS)
 def test_a_bound_that_cannot_be_told(arguments, why):
     raises(InputError, why, local.PrivUnit, 3, 2.0, **arguments)
 
@@ -445,11 +488,18 @@ def test_the_empirical_error_in_a_ball():
     predicted = local.mean_error(randomizer, **sizes, mean_square=square)
     errors = [
         np.sum(
-            (local.estimate_mean(randomizer.privatize(private, random_state=run), x_pub=public, target="empirical").mean
-             - rows.mean(axis=0)) ** 2
+            (
+                local.estimate_mean(
+                    randomizer.privatize(private, random_state=run),
+                    x_pub=public,
+                    target="empirical",
+                ).mean
+                - rows.mean(axis=0)
+            )
+            ** 2
         )
         for run in range(runs)
-    ]  # fmt: skip
+    ]
     doubt = np.std(errors) / math.sqrt(runs)
     assert abs(np.mean(errors) - predicted.mean_squared_error) < 4.0 * doubt
     assert local.mean_error(randomizer, **sizes).mean_squared_error > predicted.mean_squared_error
@@ -500,7 +550,9 @@ def test_the_allowance_covers_an_exponential_tail(monkeypatch):
 def test_a_bound_far_beyond_the_rows_takes_nothing():
     public = np.random.default_rng(6).normal(size=(100, 3))
     longest = float(row_norms(public).max())
-    at, near, far = (clipping_std(public, factor * longest) for factor in (1.0, 1.5, 30.0))
+    at = clipping_std(public, 1.0 * longest)
+    near = clipping_std(public, 1.5 * longest)
+    far = clipping_std(public, 30.0 * longest)
     assert np.all(at > near)
     assert np.all(near > far)
     assert np.all(far < 1e-9)

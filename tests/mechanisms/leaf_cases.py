@@ -33,11 +33,22 @@ CENTERS = np.array([[5.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, -5.0, 0.0]])
 
 # Rows far out, on and beside the ball, and rows that belong nowhere.
 # On the ball, and as near to one center as to the other, too.
-HOSTILE = np.array([
-    [np.nan] * 3, [np.inf, 0.0, 0.0], [1e308] * 3, [0.0, -1.7976931348623157e308, 1.7976931348623157e308], [5e-324] * 3,
-    [0.0] * 3, [7.0, 0.0, 0.0], [np.nextafter(7.0, 8.0), 0.0, 0.0], [5.0, 0.0, 0.0], [0.0, 1e9, 0.0], [0.0, -1e9, 0.0],
-    [1e9, 0.0, 1e9],
-])  # fmt: skip
+HOSTILE = np.array(
+    [
+        [np.nan] * 3,
+        [np.inf, 0.0, 0.0],
+        [1e308] * 3,
+        [0.0, -1.7976931348623157e308, 1.7976931348623157e308],
+        [5e-324] * 3,
+        [0.0] * 3,
+        [7.0, 0.0, 0.0],
+        [np.nextafter(7.0, 8.0), 0.0, 0.0],
+        [5.0, 0.0, 0.0],
+        [0.0, 1e9, 0.0],
+        [0.0, -1e9, 0.0],
+        [1e9, 0.0, 1e9],
+    ]
+)
 
 
 # The map of each leaf about its center.

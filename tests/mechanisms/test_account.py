@@ -492,8 +492,12 @@ def test_it_is_recorded_debited_composed_and_replayed():
     )
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
-        "name": "sample", "noise_std": 128.0, "noise": "gaussian", "rate": EVENT.rate, "rho": EVENT.rho,
-    }  # fmt: skip
+        "name": "sample",
+        "noise_std": 128.0,
+        "noise": "gaussian",
+        "rate": EVENT.rate,
+        "rho": EVENT.rho,
+    }
     assert run.fields(0)["releases"] == (expected,)
     assert cost_in(ZCDP, EVENT) == EVENT.cost
     ledger = Ledger(ZCDP(1))
@@ -512,9 +516,13 @@ def test_it_is_recorded_debited_composed_and_replayed():
 
 def test_what_is_no_event_is_refused_before_anything_changes():
     class NoEvent:
-        draws, relation, law, gdp, clusters, candidates, histograms = (
-            2, Neighbors.REPLACE_ONE, "gaussian", True, None, 2, 1,
-        )  # fmt: skip
+        draws = 2
+        relation = Neighbors.REPLACE_ONE
+        law = "gaussian"
+        gdp = True
+        clusters = None
+        candidates = 2
+        histograms = 1
 
         def price(self, notion):
             return Fraction(0)
@@ -527,11 +535,14 @@ def test_what_is_no_event_is_refused_before_anything_changes():
     account = opened(ZCDP(1), ledger=SpyLedger(ZCDP(2), log))
     asked = {"name": "x", "query": query, "event": NoEvent()}
     for refused in (
-        lambda: account.charge(NoEvent()), lambda: account.tree(Fraction(1, 2), 1).node(0).charge(NoEvent()),
-        lambda: account.charge(None), lambda: release(account, shape=(2,), unit=1.0, **asked),
-        lambda: release_choice(account, **asked), lambda: release_stable(account, slots=(2,), **asked),
+        lambda: account.charge(NoEvent()),
+        lambda: account.tree(Fraction(1, 2), 1).node(0).charge(NoEvent()),
+        lambda: account.charge(None),
+        lambda: release(account, shape=(2,), unit=1.0, **asked),
+        lambda: release_choice(account, **asked),
+        lambda: release_stable(account, slots=(2,), **asked),
         lambda: ledger.debit(NoEvent(), name="x"),
-    ):  # fmt: skip
+    ):
         raises(BudgetError, "event", refused)
     assert account.events == []
     assert account.charged == Fraction(1, 2)  # the tree alone

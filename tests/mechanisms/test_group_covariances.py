@@ -295,9 +295,22 @@ def test_mask_grid_is_within_its_cost():
 
 # ---- Groups that are found usable, or to agree, are so in exact arithmetic, from the least positive number to the largest.
 SIZES = [
-    5e-324, 1e-322, 1e-320, 1e-316, 1e-310, 1e-300, 1e-290, 1e-281, 1e-280, 1e-279, 1e-150, 1.0, 1e150, 1e300,
+    5e-324,
+    1e-322,
+    1e-320,
+    1e-316,
+    1e-310,
+    1e-300,
+    1e-290,
+    1e-281,
+    1e-280,
+    1e-279,
+    1e-150,
+    1.0,
+    1e150,
+    1e300,
     1e307,
-]  # fmt: skip
+]
 
 
 def exact(matrix):

@@ -216,13 +216,15 @@ def worst_ratio(scores, law, rate):
 
 
 EVALUATIONS = {
-    "cells": CellSets.prepare(THREE, 4), "few cells": CellSets.prepare(THREE, 4, cells=7),
+    "cells": CellSets.prepare(THREE, 4),
+    "few cells": CellSets.prepare(THREE, 4, cells=7),
     "densities": DensitySets.prepare(THREE, draws=64, threads=1),
     "exact": ScheffeSets.of_intervals(THREE, 4, threads=1, own_only=True),
     "yatracos, cells": ScheffeSets.of_cells(THREE, 4, cells=40),
     "yatracos, densities": ScheffeSets.of_densities(THREE, 4, draws=64, threads=1),
-    "yatracos, exact": ScheffeSets.of_intervals(THREE, 4, threads=1), "log ratios": LogRatios.prepare(THREE, clip=1.0),
-}  # fmt: skip
+    "yatracos, exact": ScheffeSets.of_intervals(THREE, 4, threads=1),
+    "log ratios": LogRatios.prepare(THREE, clip=1.0),
+}
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
@@ -267,9 +269,15 @@ def test_scores_that_are_not_whole_are_refused():
 
     with pytest.raises(KernelError, match="int64"):
         release_choice_of(
-            opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
-            name="x", size=3, cost=Fraction(1, 2), law="exponential", executor=ONE,
-        )  # fmt: skip
+            opened(PureDP(1)),
+            private_rows(np.zeros((4, 1))),
+            Unrounded(),
+            name="x",
+            size=3,
+            cost=Fraction(1, 2),
+            law="exponential",
+            executor=ONE,
+        )
 
 
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]

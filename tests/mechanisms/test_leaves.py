@@ -105,7 +105,8 @@ def case_of(x, y):
     index = np.flatnonzero((x.view(np.int64) != y.view(np.int64)).any(axis=1))
     if not len(index):
         return "none"
-    before, after = (leaf_cases.three_leaves().assign(rows[index])[0] for rows in (x, y))
+    before = leaf_cases.three_leaves().assign(x[index])[0]
+    after = leaf_cases.three_leaves().assign(y[index])[0]
     return (
         "none"
         if before == after == -1
@@ -223,11 +224,16 @@ def test_no_row_is_no_problem():
         assert not call.query.any()
 
 
-@pytest.mark.parametrize(("affines", "radii"), [
-    (leaf_cases.maps()[:2], RADII), (leaf_cases.maps(), RADII[:2]),
-    ([*leaf_cases.maps()[:2], leaf_cases.maps(out_dim=4)[2]], RADII),
-    (leaf_cases.maps(), [1.0, 0.0, 1.0]), (leaf_cases.maps(), [1.0, math.nan, 1.0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("affines", "radii"),
+    [
+        (leaf_cases.maps()[:2], RADII),
+        (leaf_cases.maps(), RADII[:2]),
+        ([*leaf_cases.maps()[:2], leaf_cases.maps(out_dim=4)[2]], RADII),
+        (leaf_cases.maps(), [1.0, 0.0, 1.0]),
+        (leaf_cases.maps(), [1.0, math.nan, 1.0]),
+    ],
+)
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows, routes = leaf_cases.stage(np.zeros((4, leaf_cases.DIM)), ZCDP(10))
     for release in (leaf_cases.leaf_sums, leaf_cases.leaf_second_moments):
@@ -317,7 +323,8 @@ def test_entering_or_leaving_a_node_costs_half():
     affine = AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1])
     x = np.tile(leaf_cases.CENTERS[1], (3, 1))
     y = x.copy()
-    y[0], x[0] = leaf_cases.CENTERS[2], leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
+    y[0] = leaf_cases.CENTERS[2]
+    x[0] = leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
     for notion in ("zcdp", "pure"):
         found = [of_node(rows, tree.only(3), notion, affine, [1.0]) for rows in (x, y)]
         for one, two in zip(*found, strict=True):
@@ -436,9 +443,11 @@ def test_codes_outside_are_ignored_and_several_codings_share_the_price():
     # Several codings share the price.
     rows = np.arange(12.0)[:, None] % 3
     found, call, released = exact(
-        coded, rows, codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
+        coded,
+        rows,
+        codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
         sizes=(3, 2),
-    )  # fmt: skip
+    )
     assert np.allclose(found, [4, 4, 4, 4, 8])
     assert call.event.l1_sensitivity == 4 * round(1.0 / call.unit)
     assert call.event.epsilon <= 1

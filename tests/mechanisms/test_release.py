@@ -121,11 +121,16 @@ def test_nothing_is_refunded_when_the_query_fails():
 
 
 @pytest.mark.parametrize("door", ["noise", "choice"])
-@pytest.mark.parametrize(("query", "problem"), [
-    (lambda: np.zeros(3), "float answer"), (lambda: np.zeros(4, dtype=np.int64), "length"),
-    (lambda: np.zeros((3, 1), dtype=np.int64), "shape"), (lambda: [0, 0, 0], "list"),
-    (lambda: np.zeros(3, dtype=np.int32), "int32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        (lambda: np.zeros(3), "float answer"),
+        (lambda: np.zeros(4, dtype=np.int64), "length"),
+        (lambda: np.zeros((3, 1), dtype=np.int64), "shape"),
+        (lambda: [0, 0, 0], "list"),
+        (lambda: np.zeros(3, dtype=np.int32), "int32"),
+    ],
+)
 def test_a_query_that_is_not_the_declared_integers_is_refused(door, query, problem):
     budget, asked, _ = DOORS[door]
     raises(KernelError, "int64 array of shape", asked, opened(budget), query)
@@ -135,10 +140,13 @@ def test_an_event_that_counts_too_few_draws_is_refused_before_reading():
     raises(KernelError, "draws", ask, opened(), unreachable, GaussianEvent(4, 10, 1))
 
 
-@pytest.mark.parametrize(("event", "budget", "draw", "half"), [
-    (GAUSS, ZCDP(1), lambda key: noise.gaussian_floor(key, 3, 10), 0.5),
-    (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("event", "budget", "draw", "half"),
+    [
+        (GAUSS, ZCDP(1), lambda key: noise.gaussian_floor(key, 3, 10), 0.5),
+        (LAPLACE, PureDP(1), lambda key: noise.discrete_laplace(key, 3, 10), 0.0),
+    ],
+)
 def test_answer_is_integers_plus_noise_plus_half_a_step(event, budget, draw, half):
     key = key_source(11).fresh()
     query = np.array([5, -(2**40), 0], dtype=np.int64)
@@ -170,14 +178,13 @@ def test_transcripts_record_what_was_asked_with_fresh_keys():
         ask(opened(PureDP(1)), zeros, LAPLACE, name="second")
     assert transcripts.current() is None
     first, second = transcript.calls
-    assert (first.name, first.event, first.unit, first.query.tolist()) == (
-        "first",
-        GAUSS,
-        0.25,
-        [1, 2, 3],
-    )
+    assert first.name == "first"
+    assert first.event == GAUSS
+    assert first.unit == 0.25
+    assert first.query.tolist() == [1, 2, 3]
     assert np.array_equal(first.answer, answer)
-    assert (second.name, second.event) == ("second", LAPLACE)
+    assert second.name == "second"
+    assert second.event == LAPLACE
     recorded = first.answer.copy()
     answer += 1.0  # an estimator may work in place; the record stays
     assert np.array_equal(first.answer, recorded)
@@ -252,7 +259,8 @@ def test_a_query_that_fails_outside_of_a_pass_says_nothing(name, error):
         asked(account, lambda: Failing(error) if "one by one" in name else fail(error))
     assert type(caught.value) is kind
     assert "12345678" not in repr(caught.value)
-    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
     assert len(account.events) == 1  # paid for, and not given back
 
 
@@ -280,9 +288,14 @@ def ask_of_stable(account, counts, event=EVENT, slots=(20,), name="bins"):
 def small(account=None, **changes):
     """An event that a budget of (1, 0.01) pays for."""
     fields = {
-        "law": "laplace", "histograms": 1, "step": 128, "threshold": 10 * 128, "log2_scale": 8, "epsilon": 1,
+        "law": "laplace",
+        "histograms": 1,
+        "step": 128,
+        "threshold": 10 * 128,
+        "log2_scale": 8,
+        "epsilon": 1,
         "draws": 20,
-    }  # fmt: skip
+    }
     return StableHistogramEvent(**{**fields, **changes})
 
 
@@ -353,9 +366,13 @@ def test_as_many_draws_whatever_the_data_when_all_slots_are_asked_for(monkeypatc
         drawn.clear()
         event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
         release_stable(
-            opened_of_stable(draws=10**5), name="x", query=lambda c=counts: [table(c), table([])], event=event, slots=(5000, 4000),
+            opened_of_stable(draws=10**5),
+            name="x",
+            query=lambda c=counts: [table(c), table([])],
+            event=event,
+            slots=(5000, 4000),
             pad_all=True,
-        )  # fmt: skip
+        )
         seen.append(sorted(drawn))
     assert seen[0] == seen[1] == seen[2]
     assert sum(count for _, count in drawn) == 9000
@@ -375,9 +392,13 @@ def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupie
         drawn.clear()
         event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
         released = release_stable(
-            opened_of_stable(draws=10**5, random_state=4), name="x", query=lambda: [table(counts), table([900])], event=event,
-            slots=(5000, 4000), pad_all=pad_all,
-        )  # fmt: skip
+            opened_of_stable(draws=10**5, random_state=4),
+            name="x",
+            query=lambda: [table(counts), table([900])],
+            event=event,
+            slots=(5000, 4000),
+            pad_all=pad_all,
+        )
         answers.append([(keys.tolist(), values.tolist()) for keys, values in released])
         sizes.append(sum(count for _, count in drawn))
     assert answers[0] == answers[1]
@@ -403,9 +424,11 @@ def test_empty_bins_and_queries_of_the_wrong_form():
         len(ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [], small(threshold=129))[0][0]) == 0
     )
     wrong = [
-        [(np.zeros((2, 1)), np.ones(2, dtype=np.int64))], [(np.zeros((2, 1), dtype=np.int64), np.ones(2))],
-        [(np.zeros((2, 1), dtype=np.int64), np.ones(3, dtype=np.int64))], [table(np.ones(21, dtype=np.int64))],
-    ]  # fmt: skip
+        [(np.zeros((2, 1)), np.ones(2, dtype=np.int64))],
+        [(np.zeros((2, 1), dtype=np.int64), np.ones(2))],
+        [(np.zeros((2, 1), dtype=np.int64), np.ones(3, dtype=np.int64))],
+        [table(np.ones(21, dtype=np.int64))],
+    ]
     for query in wrong:
         with pytest.raises(KernelError, match="at most one for each slot"):
             release_stable(
@@ -422,9 +445,12 @@ def test_tap_records_and_forces(law):
 
     def both(counts):
         return release_stable(
-            opened_of_stable(), name="x", query=lambda: [table(counts), table([90, 150], -7)], event=event,
+            opened_of_stable(),
+            name="x",
+            query=lambda: [table(counts), table([90, 150], -7)],
+            event=event,
             slots=(20, 20),
-        )  # fmt: skip
+        )
 
     with transcripts.recording() as recorded:
         first = both([300, 300, 2])
@@ -466,9 +492,12 @@ def test_singletons_show_at_their_rate(law):
     shown = 0
     for _ in range(5):
         ((keys, values),) = release_stable(
-            opened_of_stable(ApproxDP(30, 0.999), draws=n), name="x",
-            query=lambda: [table(np.ones(n, dtype=np.int64))], event=event, slots=(n,),
-        )  # fmt: skip
+            opened_of_stable(ApproxDP(30, 0.999), draws=n),
+            name="x",
+            query=lambda: [table(np.ones(n, dtype=np.int64))],
+            event=event,
+            slots=(n,),
+        )
         shown += len(keys)
         assert values.min() >= event.count_threshold
     rate = event.singleton_rate
@@ -483,7 +512,8 @@ def rows_of(n=3000, dim=3, seed=0):
 
 def test_partitions_levels_and_labels_are_counted_as_defined():
     x = rows_of()
-    x[5], x[6, 1] = np.nan, np.inf
+    x[5] = np.nan
+    x[6, 1] = np.inf
     plain = Partition((1,), (BinRule(0.25),), levels=(0, 1, 3))
     product = Partition((0, 2), (BinRule(1.0), BinRule()), levels=(0,))
     labeled = Partition(
@@ -549,9 +579,12 @@ def test_refused_partitions():
             executor=EXECUTOR,
         )
     for columns, rules, levels in (
-        ((), (), (0,)), ((0,), (), (0,)), ((0,), (BinRule(1.0),), ()), ((0,), (BinRule(1.0),), (55,)),
+        ((), (), (0,)),
+        ((0,), (), (0,)),
+        ((0,), (BinRule(1.0),), ()),
+        ((0,), (BinRule(1.0),), (55,)),
         ((0,), (BinRule(),), (0, 1)),
-    ):  # fmt: skip
+    ):
         raises(InputError, None, Partition, columns, rules, levels)
 
 

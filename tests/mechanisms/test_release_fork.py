@@ -61,9 +61,11 @@ def bins(query):
 RELEASES = {
     "release, Gaussian": lambda query: numbers(opened(ZCDP(1)), GaussianEvent(4, 20, SIZE), query),
     "release, Laplace": lambda query: numbers(opened(PureDP(2)), LaplaceEvent(4, 20, SIZE), query),
-    "release, a node of a tree": node, "release_choice, exponential": lambda query: choice("exponential", query),
-    "release_choice, permute-and-flip": lambda query: choice("permute_and_flip", query), "release_stable": bins,
-}  # fmt: skip
+    "release, a node of a tree": node,
+    "release_choice, exponential": lambda query: choice("exponential", query),
+    "release_choice, permute-and-flip": lambda query: choice("permute_and_flip", query),
+    "release_stable": bins,
+}
 
 
 class Fork:
@@ -180,7 +182,9 @@ class ForkingSource:
     """Rows in chunks; the process forks between two of them, in the pass with this number."""
 
     def __init__(self, data, fork, forking_pass=1):
-        self.data, self.fork, self.left = data, fork, forking_pass
+        self.data = data
+        self.fork = fork
+        self.left = forking_pass
 
     def chunks(self):
         self.left -= 1

@@ -24,7 +24,7 @@ from leaf_cases import (
     shell_counts,
     stage,
     three_leaves,
-)  # fmt: skip
+)
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
@@ -55,10 +55,13 @@ def test_the_worse_case_is_the_sensitivity():
     assert gaussian(3, 5).rho == unit(5)
     for bad in (
         lambda: GaussianEvent(4, 8, 1, clusters=Clusters(3, 5, HERE)),
-        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)), lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
-        lambda: Clusters(-1, 5, HERE), lambda: Clusters(1.0, 5, HERE), lambda: Clusters(1, 5, ()),
+        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)),
+        lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
+        lambda: Clusters(-1, 5, HERE),
+        lambda: Clusters(1.0, 5, HERE),
+        lambda: Clusters(1, 5, ()),
         lambda: Clusters(1, 5, (7,)),
-    ):  # fmt: skip
+    ):
         raises(BudgetError, None, bad)
 
 
@@ -73,7 +76,8 @@ def test_tally_takes_the_larger_total_of_the_same_clusters():
     assert tally.total == 1 + 5 + 4
     assert tally.within(Fraction(15), Fraction(7), Clusters(7, 0, HERE)) is None
     other = tally.within(Fraction(16), Fraction(7), Clusters(7, 0, HERE))
-    assert (tally.total, other.total) == (10, 1 + 11 + 4)
+    assert tally.total == 10
+    assert other.total == 1 + 11 + 4
 
 
 def test_account_charges_by_case():
@@ -132,7 +136,8 @@ def test_grids_hold_their_promise(pure, dim):
         s = grids[2].quant_bound
         # The largest a block can be: q of equal entries (l1) or one entry (l2), squared.
         assert grams.move >= (dim + 1) * q * q - 1 if pure else grams.move == grams.stay == 2 * q**4
-        assert (counts.stay, counts.move) == (0, 2 * s if pure else 2 * s * s)
+        assert counts.stay == 0
+        assert counts.move == (2 * s if pure else 2 * s * s)
         assert shells.stay == shells.move
         assert sums.move <= sums.stay if pure else 2 * sums.move == sums.stay
         if pure:  # one more grid step would cost too much
@@ -168,12 +173,23 @@ def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     only = tree.only(node)
     cost = payer.allowance * share
     gram = second_moment(
-        payer, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10),
+        payer,
+        rows,
+        affine,
+        name=f"gram {node}",
+        radius=10.0,
+        cost=cost * Fraction(7, 10),
         only=only,
-    )  # fmt: skip
+    )
     shells = shell_counts(
-        payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10), only=only,
-    )  # fmt: skip
+        payer,
+        rows,
+        affine,
+        name=f"shells {node}",
+        edges=np.array([1.0, 50.0]),
+        cost=cost * Fraction(3, 10),
+        only=only,
+    )
     return gram.value, shells.value
 
 
@@ -314,7 +330,8 @@ def test_hostile_neighbors(notion):
     for one in range(len(HOSTILE)):
         x = plain.copy()
         y = plain.copy()
-        x[3], y[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+        x[3] = HOSTILE[one]
+        y[3] = HOSTILE[(one * 7 + 3) % len(HOSTILE)]
         replayed(x, y, notion)
         replayed(HOSTILE[one][None], HOSTILE[one - 1][None], notion)
 
@@ -330,7 +347,8 @@ def far_rows(first, second):
     """Two data sets that differ in one row, extreme in its leaf."""
     x = np.tile(CENTERS[1], (6, 1))
     y = x.copy()
-    x[0], y[0] = first, second
+    x[0] = first
+    y[0] = second
     return x, y
 
 
@@ -394,9 +412,15 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
             cost = scope.share
             answers.append(
                 second_moment(
-                    scope.node(level), rows, affine, name=f"gram {node}", radius=0.5, cost=cost, only=tree.only(node),
+                    scope.node(level),
+                    rows,
+                    affine,
+                    name=f"gram {node}",
+                    radius=0.5,
+                    cost=cost,
+                    only=tree.only(node),
                 ).value
-            )  # fmt: skip
+            )
         return answers
 
     # Orthogonal rows that walk down together to the last node: each payer is used up.

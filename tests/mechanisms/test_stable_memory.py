@@ -71,7 +71,8 @@ def partitions():
 def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
     monkeypatch.setattr(stable, "_FEW_SLOTS", bins.LEAST_SLOTS)
     x = np.random.default_rng(0).normal(size=(40_000, 2))
-    x[5], x[6, 1] = np.nan, np.inf
+    x[5] = np.nan
+    x[6, 1] = np.inf
     stream = Rows.from_chunks(
         lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2
     )

@@ -3,6 +3,8 @@
 import functools
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,11 +60,17 @@ def ran(name, folder, **options):
     return report, read(report.csv)
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ("figure-9", "invalid choice"), ("a-figure-1 --quick", "no smaller problem"),
-    ("a-figure-1 --cell 0.5:4", "made as a whole"), ("b-beyond --cell half", "--cell"),
-    ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"), ("a-figure-1 --runs 1", "runs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("figure-9", "invalid choice"),
+        ("a-figure-1 --quick", "no smaller problem"),
+        ("a-figure-1 --cell 0.5:4", "made as a whole"),
+        ("b-beyond --cell half", "--cell"),
+        ("b-beyond --quick --cell 0.5:3", "no cell 0.5:3"),
+        ("a-figure-1 --runs 1", "runs"),
+    ],
+)
 def test_the_command_refuses_in_words(words, said, tmp_path, capsys):
     raises(SystemExit, r"^2$", main, [*words.split(), "--out", str(tmp_path)])
     assert said in capsys.readouterr().err
@@ -97,7 +105,8 @@ def test_ratios_beside_an_older_file(tmp_path, capsys, monkeypatch):
     written = json.loads(old.read_text(encoding="utf-8"))
     assert written["machine"]["instructions"] in ("baseline", "AVX2", "AVX-512")
     (lap,) = written["laps"]
-    assert (lap["n_priv"], lap["dim"]) == (500, 3)
+    assert lap["n_priv"] == 500
+    assert lap["dim"] == 3
     assert lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"])
     machine.main(["--compare", str(old)])
     shown = capsys.readouterr().out
@@ -190,10 +199,12 @@ def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
 # ---- The local model's figure: measured errors meet the closed forms, and PrivUnit is the best of its group ---------
 def test_the_figure(tmp_path):
     _, rows = ran("b-local", tmp_path, runs=5)
-    reports, means, bits = (
-        [row for row in rows if row["part"] == part] for part in ("report", "mean", "bits")
-    )
-    assert (len(reports), len(means), len(bits)) == (45, 36, 14)
+    reports = [row for row in rows if row["part"] == "report"]
+    means = [row for row in rows if row["part"] == "mean"]
+    bits = [row for row in rows if row["part"] == "bits"]
+    assert len(reports) == 45
+    assert len(means) == 36
+    assert len(bits) == 14
     for row in reports + bits:
         gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
         assert gap < 6 * float(row["standard_error"]) + 1e-3 * float(row["closed_form"])
@@ -364,9 +375,17 @@ def test_a_sweep_is_a_plain_loop_for_each_setting(loss, turned):
     )
     seen = []
     found = sweep(
-        settings, x, y, x_pub=shown, y_pub=labels, draws=Fixed(), start=start, preconditioner=by if turned else None,
-        on_step=lambda step, w: seen.append(step), dtype=np.float64,
-    )  # fmt: skip
+        settings,
+        x,
+        y,
+        x_pub=shown,
+        y_pub=labels,
+        draws=Fixed(),
+        start=start,
+        preconditioner=by if turned else None,
+        on_step=lambda step, w: seen.append(step),
+        dtype=np.float64,
+    )
 
     def clipped(rows, targets, w):
         predicted = rows @ w if loss == "squared" else 1.0 / (1.0 + np.exp(-rows @ w))
@@ -422,9 +441,13 @@ def test_algorithm_1_is_never_behind_on_classes(tmp_path, monkeypatch):
         rows[:100], rows[100:], names={"carrier": ("A", "B", "C"), "origin": ("E", "J", "L")}
     )
     for name, value in {
-        "load_delays": lambda: table, "N_TRAIN": 6000, "N_TEST": 2900, "STEP_SIZES": (0.1, 0.5, 2.0),
-        "PRIV_WEIGHTS": (0.0, 0.3, 0.7, 1.0), "QUICK_STEPS": 150,
-    }.items():  # fmt: skip
+        "load_delays": lambda: table,
+        "N_TRAIN": 6000,
+        "N_TEST": 2900,
+        "STEP_SIZES": (0.1, 0.5, 2.0),
+        "PRIV_WEIGHTS": (0.0, 0.3, 0.7, 1.0),
+        "QUICK_STEPS": 150,
+    }.items():
         monkeypatch.setattr(figures, name, value)
     _, rows = ran("b-figures-15-18", tmp_path, runs=2, quick=True)
     assert len(rows) == 2 * 2 * 3
@@ -471,11 +494,14 @@ def test_adassp_without_noise_is_ridge(monkeypatch):
 
 
 # ---- Tables 11 and 12 of paper B: the printed noise multipliers, and what they cost under the paper's own definition.
-@pytest.mark.parametrize("cells", [
-    # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
-    ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
-    pytest.param(noise_tables.CELLS, marks=pytest.mark.audit, id="all 18"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "cells",
+    [
+        # 5.176 depends on the fourth digit of epsilon; the others are at the ends of both tables.
+        ((2, 0.01), (2, 0.95), (4, 0.01), (4, 0.75)),
+        pytest.param(noise_tables.CELLS, marks=pytest.mark.audit, id="all 18"),
+    ],
+)
 def test_printed_values_are_met_and_cost_twice_their_epsilon(cells, tmp_path, monkeypatch):
     monkeypatch.setattr(noise_tables, "CELLS", cells)
     report, rows = ran("b-tables-11-12", tmp_path)
@@ -544,6 +570,20 @@ def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():
     assert gaussian_ahead(1000, zero_one) == [0.05]
     assert gaussian_ahead(2000, zero_one) == [0.05, 0.1]
     assert gaussian_ahead(500, centered) == [0.05, 0.1]
+
+
+def test_the_figures_of_public_ratios_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(public_ratio_figure, "FIGURES", {500: 12})
+    monkeypatch.setattr(public_ratio_figure, "RATIOS", (0.05, 0.5))
+    _, rows = ran("b-figures-12-14", tmp_path, runs=2)
+    # Two encodings, two ratios, three estimators.
+    assert len(rows) == 2 * 2 * 3
+
+
+def test_every_experiment_is_written_by_some_test():
+    text = Path(__file__).read_text(encoding="utf-8")
+    written = set(re.findall(r'ran\("([\w-]+)", tmp_path', text))
+    assert written == EXPERIMENTS.keys()
 
 
 def test_figures_as_simulated(monkeypatch):

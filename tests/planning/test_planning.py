@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -36,11 +37,8 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import predict as predict_dp_em
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
 from fastpubpriv.planning import (
-    OrderBounds,
     mixture_forecasts,
-    order_bounds,
 )
-from fastpubpriv.planning.orders import THEOREMS
 from fastpubpriv.planning.search import turning_point
 from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
 from fastpubpriv.results.base import explain
@@ -64,44 +62,50 @@ def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
     assert planned.solved_for == "error"
 
 
-def test_closed_forms():
-    planned = plan(
-        "gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(0.5)
-    )
+def plan_of_lifted(dim, n_pub, n_priv, **options):
+    """The plan of the learner of paper A with its closed form."""
+    sizes = {"dim": dim, "n_pub": n_pub, "n_priv": n_priv}
+    return plan("gaussian", method="lifted_coinpress", budget=ZCDP(0.5), **sizes, **options)
+
+
+def test_the_error_is_the_closed_form():
+    planned = plan_of_lifted(10, 11, 20_000)
     clip = 1 + math.sqrt(10 + 2 * math.sqrt(10 * math.log(10)) + 2 * math.log(10))
     noise = clip**2 / (20_000 * math.sqrt(0.6 * 0.9 * 0.5))
-    assert planned.error == pytest.approx(math.sqrt(110 / 20_000 + noise**2 * 55), rel=1e-6)
+    # 110 = d (d + 1) entries, of which 55 have noise of their own.
+    expected = math.sqrt(110 / 20_000 + noise**2 * 55)
+    assert planned.error == pytest.approx(expected, rel=1e-6)
     assert planned.details["clip_radius"] == pytest.approx(clip)
     assert planned.details["without_privacy"] == pytest.approx(math.sqrt(110 / 20_000))
     assert planned.details["total_variation"] < planned.error
-    # The figures of the specification.
-    fifty = plan(
-        "gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(0.5)
-    )
-    assert fifty.error <= 0.125
-    assert fifty.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
-    assert fifty.details["rounds"] in (7, 8)
+
+
+def test_the_figures_of_the_specification():
+    planned = plan_of_lifted(50, 51, 200_000)
+    assert planned.error <= 0.125
+    assert planned.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
+    assert planned.details["rounds"] in (7, 8)
 
 
 def test_an_unresolvable_covariance_has_no_finite_error():
     # Too few rounds would be catastrophic, so the closed form must not be quoted.
-    planned = plan(
-        "gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(0.5)
-    )
+    planned = plan_of_lifted(100, 101, 30_000)
     assert planned.error == math.inf
     assert planned.details["unresolved"] == 1.0
     json.dumps(planned.to_dict(), allow_nan=False)
 
 
-def test_more_public_rows_save_rounds_and_a_gap_costs_some():
-    def rounds(n_pub, gap=0.0):
-        return plan(
-            "gaussian", method="lifted_coinpress", dim=10, n_pub=n_pub, n_priv=50_000, budget=ZCDP(0.5),
-            pub_priv_gap=gap,
-        ).details["rounds"]  # fmt: skip
+def test_more_public_rows_save_rounds():
+    few, more, many = (
+        plan_of_lifted(10, n_pub, 50_000).details["rounds"] for n_pub in (11, 30, 1000)
+    )
+    assert few > more >= many
 
-    assert rounds(11) > rounds(30) >= rounds(1000)
-    assert rounds(30, gap=0.9) > rounds(30)
+
+def test_a_gap_costs_rounds():
+    near = plan_of_lifted(10, 30, 50_000).details["rounds"]
+    far = plan_of_lifted(10, 30, 50_000, pub_priv_gap=0.9).details["rounds"]
+    assert far > near
 
 
 # ---- plan("axis_aligned_mixture"): slack of the choice, sizes of the theorem, and refusals; and theory mode's own refusals.
@@ -149,65 +153,83 @@ def test_sizes_of_the_theorem_stand_in_the_plan():
     assert made.details["list_decoding_rows"] == sizes.rows
 
 
-def test_rows_for_distant_components():
+@pytest.mark.parametrize(("components", "rows"), [(1, 1337), (2, 5347), (3, 12031)])
+def test_rows_for_distant_components(components, rows):
     """27.25 pairs in the fullest bin, of 15 % of the rows in pairs: 2 * 27.25 k^2 / (.15 * .2718), by hand."""
-    for components, rows in ((1, 1337), (2, 5347), (3, 12031)):
-        made = plan(TASK, dim=1, n_components=components, n_priv=20_000, budget=APPROX)
-        assert made.details["distant_components_rows"] == pytest.approx(rows, rel=0.01)
-    more = plan(TASK, dim=1, n_components=2, n_priv=20_000, budget=ApproxDP(0.1, 1e-6))
-    assert more.details["distant_components_rows"] > 8 * 5347
+    made = plan(TASK, dim=1, n_components=components, n_priv=20_000, budget=APPROX)
+    assert made.details["distant_components_rows"] == pytest.approx(rows, rel=0.01)
 
 
-def test_dp_em_says_what_its_noise_says_and_is_near_what_happens():
-    made = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.0176))
+def test_rows_for_distant_components_with_a_tenth_of_epsilon():
+    made = plan(TASK, dim=1, n_components=2, n_priv=20_000, budget=ApproxDP(0.1, 1e-6))
+    assert made.details["distant_components_rows"] > 8 * 5347
+
+
+def test_dp_em_says_what_its_noise_says():
+    sizes = {"dim": 20, "n_components": 3, "n_pub": 300, "n_priv": 50_000}
+    made = plan(TASK, budget=ZCDP(0.0176), **sizes)
+    worse = plan(TASK, budget=ZCDP(0.001), **sizes)
     assert made.error == pytest.approx(predict_dp_em(50_000, 20, 3, 300, ZCDP(0.0176))[0])
     assert made.details["without_privacy"] < made.error < made.details["public_rows_alone"]
-    worse = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.001))
     assert worse.error > made.error
-    # Dp em prediction is near what happens.
+
+
+def test_the_prediction_of_dp_em_is_near_what_happens():
     truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))
+    given = {"n_components": 2, "budget": ZCDP(0.01), "method": "dp_em"}
+    quiet = {"threads": 1, "progress": False}
     rng = np.random.default_rng(0)
     errors = []
     for run in range(8):
-        result = seeded(
-            fpp.learn_axis_aligned_mixture, truth.draw(rng, 20_000), n_components=2, x_pub=truth.draw(rng, 60),
-            budget=ZCDP(0.01), method="dp_em", threads=1, progress=False, random_state=run,
-        )  # fmt: skip
-        order = np.argsort(result.means[:, 0])
-        errors.append(np.linalg.norm(result.means[order] - truth.means, axis=1).mean())
-    predicted = predict_dp_em(20_000, 8, 2, 60, ZCDP(0.01))[0]
-    assert 0.6 * predicted < np.mean(errors) < 1.5 * predicted
+        rows = truth.draw(rng, 20_000)
+        x_pub = truth.draw(rng, 60)
+        found = seeded(
+            fpp.learn_axis_aligned_mixture, rows, x_pub=x_pub, random_state=run, **given, **quiet
+        )
+        order = np.argsort(found.means[:, 0])
+        errors.append(np.linalg.norm(found.means[order] - truth.means, axis=1).mean())
+    expected = predict_dp_em(20_000, 8, 2, 60, ZCDP(0.01))[0]
+    assert 0.6 * expected < np.mean(errors) < 1.5 * expected
 
 
 def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
     # They take a second each, and bisection asks for an error dozens of times.
     calls = []
-    monkeypatch.setattr(
-        mixture_forecasts,
-        "mixture_sizes",
-        lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1],
-    )
+
+    def counted(*arguments, **options):
+        calls.append(arguments)
+        return mixture_sizes(*arguments, **options)
+
+    monkeypatch.setattr(mixture_forecasts, "mixture_sizes", counted)
     plan(TASK, dim=3, n_components=2, error=0.09, n_priv=50_000, notion="approx", delta=1e-6)
     assert len(calls) == 1
 
 
-def test_theory_refuses_with_both_numbers_and_counts_the_least_list():
+def test_theory_refuses_a_list_that_is_too_long():
     raises(InfeasibleError, r"10\^44", check_feasible, 10**9, 2, 1, 0.1, APPROX, 0.05)
-    sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
+
+
+def test_theory_refuses_too_few_rows():
     raises(InfeasibleError, "rows", check_feasible, 10_000, 1, 1, 0.9, APPROX, 0.05)
-    assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
+
+
+def test_theory_takes_its_rows_in_blocks():
+    sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
     enough = sizes.variance_rows + sizes.mean_rows + 10**6
     _, blocks = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05)
     assert blocks == [sizes.variance_rows, sizes.mean_rows, 10**6]
     _, (means, choice) = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05, known_std=True)
     assert means < sizes.mean_rows
     assert means + choice == enough
-    # Least list is counted exactly.
-    # One coarse Gaussian: its net of means times its net of standard deviations, one weight.
+
+
+def test_the_least_list_is_counted_exactly():
+    """One coarse Gaussian: its net of means times its net of standard deviations, one weight."""
     alpha = 0.9 / 18.0
     means = 2 * math.ceil(1.0 / alpha) + 1
     stds = math.ceil(1.0 / math.log2(1.0 + alpha))
     assert least_list(1, 1, 0.9) == means * stds
+    assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
 
 
 # ---- `plan("separated_mixture")` against the learner, and the worst cases of the proofs -----------------------------
@@ -249,10 +271,8 @@ def test_the_learner_comes_as_close_as_predicted(method):
 def test_a_search_costs_and_public_clustering_does_not():
     searching = predicted(ZCDP(0.5), method="tree")
     public = predicted(ZCDP(0.5), method="public_pca")
-    assert (searching.details["search_share"], public.details["search_share"]) == (
-        pytest.approx(0.3),
-        0.0,
-    )
+    assert searching.details["search_share"] == pytest.approx(0.3)
+    assert public.details["search_share"] == 0.0
     assert searching.error > public.error
     assert "direction_noise" in searching.details
     assert "direction_noise" not in public.details
@@ -263,10 +283,11 @@ def test_a_search_costs_and_public_clustering_does_not():
 # ---- What a plan says of its budget is what the result says that is made with it ------------------------------------
 RHO = fpp.ZCDP(0.5)
 SAID = [
-    ("mean", fpp.estimate_mean, {}), ("gaussian", fpp.estimate_gaussian, {}),
+    ("mean", fpp.estimate_mean, {}),
+    ("gaussian", fpp.estimate_gaussian, {}),
     ("weighted_mean", fpp.weighted_mean, {"norm_bound": 3.0}),
     ("axis_aligned_mixture", fpp.learn_axis_aligned_mixture, {"n_components": 2, "method": "auto"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -283,114 +304,6 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, estimator, arguments):
     assert dict(planned._contents(0.95)[1])["Budget"] == sentence
     assert sentence.endswith(f"epsilon = {planned.details['implied_epsilon']:.3g} at delta = 1e-6")
     assert dict(type(planned).from_json(planned.to_json())._contents(0.95)[1])["Budget"] == sentence
-
-
-BUDGETS = {ZCDP: ZCDP(0.25), PureDP: PureDP(0.5), ApproxDP: ApproxDP(0.5, 1e-6)}
-COMMON = {"dim": 20, "accuracy": 0.1, "failure_prob": 0.05}
-MIXTURE = {"n_components": 4, "min_weight": 0.2, "mean_radius": 100.0, "cond_max": 50.0}
-CASES = [(theorem, notion) for theorem, by_notion in THEOREMS.items() for notion in by_notion]
-
-
-def bounds(theorem, notion, **options):
-    extra = MIXTURE if theorem.startswith("C") else {"mean_radius": 1e6} if theorem == "B.1" else {}
-    return order_bounds(theorem, **({"budget": BUDGETS[notion]} | COMMON | extra | options))
-
-
-@pytest.mark.parametrize(("theorem", "notion"), CASES)
-def test_every_theorem(theorem, notion):
-    found = bounds(theorem, notion)
-    assert found.label == "up to constants and logs"
-    assert found.label in repr(found)
-    assert theorem in found.theorem
-    assert all(0.0 < value < math.inf for value in found.terms.values())
-    assert found.n_priv == pytest.approx(sum(found.terms.values()))
-    tripled = bounds(theorem, notion, constant=3.0)
-    assert tripled.terms == pytest.approx({name: 3 * value for name, value in found.terms.items()})
-    assert tripled.n_pub == found.n_pub
-    # More of anything that is hard needs no fewer rows.
-    for harder in ({"accuracy": 0.05}, {"dim": 40}, {"failure_prob": 0.001}):
-        assert bounds(theorem, notion, **harder).n_priv > found.n_priv
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert data["label"] == found.label
-    assert data["n_priv"] == found.n_priv
-
-
-def test_terms_by_hand():
-    found = order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05)
-    tail = math.log(20)
-    assert list(found.terms.values()) == pytest.approx(
-        [(50 + tail) / 0.01, 50 * tail**1.5 / (0.1 * 0.5)]
-    )
-    assert found.n_pub == 1
-    found = order_bounds(
-        "B.1", dim=9, accuracy=0.1, budget=ZCDP(0.25), failure_prob=0.05, mean_radius=100
-    )
-    assert list(found.terms.values()) == pytest.approx(
-        [(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)]
-    )
-    assert found.n_pub == 0
-    found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(2), failure_prob=0.05)
-    wanted = [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
-    assert list(found.terms.values()) == pytest.approx(wanted)
-    assert found.n_pub == 11
-    given = {"budget": ApproxDP(1, 1e-6), "n_components": 4, "min_weight": 0.25}
-    found = order_bounds("C.28", dim=10, accuracy=0.1, failure_prob=0.05, **given)
-    many = math.log(4e6)
-    polylog = math.log(10 * (4 / 0.05) * 10 * 2 * many)
-    wanted = [
-        100 * math.log(80) / (0.25 * 0.01),
-        (100 * many + 10 * many**1.5) * polylog / (0.25 * 0.1),
-    ]
-    assert list(found.terms.values()) == pytest.approx(wanted)
-    assert found.n_pub == pytest.approx(10 * math.log(80) / 0.25)
-
-
-def test_what_the_paper_says_about_its_theorems():
-    # A gap costs logarithms only, and at gap 0 nothing.
-    near = bounds("B.12", ZCDP)
-    far = bounds("B.12", ZCDP, pub_priv_gap=1 - 1e-12)
-    assert near.n_priv == pytest.approx(bounds("B.5", ZCDP).n_priv)
-    assert near.n_priv < far.n_priv < 100 * near.n_priv
-    # Public rows in proportion to the dimension take the term of private PCA away.
-    few = bounds("C.23", ApproxDP)
-    many = bounds("C.28", ApproxDP)
-    assert {*few.terms} - {*many.terms} == {"d^1.5 k^2.5 log(k / delta) / epsilon"}
-    assert many.n_pub == pytest.approx(20 * few.n_pub)
-    # Ranges enter as log(R), sqrt(log(K)) only.
-    wide = bounds("C.24", ZCDP, mean_radius=1e12, cond_max=1e12)
-    assert bounds("C.24", ZCDP).n_priv < wide.n_priv < 2 * bounds("C.24", ZCDP).n_priv
-    # A public row takes the range away.
-    far = bounds("HKM22", PureDP, mean_radius=1e30)
-    assert bounds("HKM22", PureDP).n_priv < far.n_priv
-    assert {*far.terms} - {*bounds("HKM22", PureDP).terms} == {
-        "(d log R + min(d, log R) log(1/beta)) / epsilon"
-    }
-    assert bounds("B.1", ZCDP).n_priv > 10 * bounds("B.2", ZCDP).n_priv
-    # Extreme arguments stay finite.
-    found = bounds(
-        "C.23", ApproxDP, budget=ApproxDP(1e-3, 1e-30), failure_prob=1e-90, accuracy=1e-6, dim=10**6
-    )
-    assert isinstance(found, OrderBounds)
-    assert math.isfinite(found.n_priv)
-
-
-@pytest.mark.parametrize(("theorem", "options", "message"), [
-    ("B.3", {}, "theorem"), ("B.1", {}, "range"), ("B.2", {"accuracy": 0.0}, "accuracy"), ("B.2", {"dim": 0}, "dim"),
-    ("B.2", {"constant": 0.0}, "constant"), ("B.12", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    ("C.24", {"n_components": 2, "min_weight": 0.1}, "ranges"), ("C.29", {}, "mixtures"),
-    ("C.29", {"n_components": 4, "min_weight": 0.3}, "min_weight"),
-])  # fmt: skip
-def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
-    given = {"dim": 5, "accuracy": 0.1, "budget": ZCDP(0.5), **options}
-    raises(InputError, message, order_bounds, theorem, **given)
-
-
-@pytest.mark.parametrize(
-    ("theorem", "notion"), [("B.5", ApproxDP), ("C.23", ZCDP), ("C.29", PureDP)]
-)
-def test_the_notion_belongs_to_the_theorem(theorem, notion):
-    raises(BudgetError, f"theorem {theorem}", bounds, theorem, notion)
-    raises(BudgetError, None, bounds, theorem, notion, budget=0.5)
 
 
 # ---- A method from outside: registered once, it is found by the estimator, the command line and `plan` --------------
@@ -435,16 +348,21 @@ def test_names_that_are_taken_and_arguments_of_other_tasks_are_refused():
 
 # ---- `plan`: solving forwards and backwards agree, and hostile arguments are refused --------------------------------
 TASKS = {
-    "mean": {"n_pub": 2, "dim": 20, "clipping": "gaussian"}, "mean by counts": {"n_pub": 2, "dim": 20},
+    "mean": {"n_pub": 2, "dim": 20, "clipping": "gaussian"},
+    "mean by counts": {"n_pub": 2, "dim": 20},
     "mean in any steps": {"n_pub": 2, "dim": 20, "clipping": "gaussian", "steps": "auto"},
     "coinpress_mean": {"radius": 100.0, "dim": 20},
     "coinpress_mean in any steps": {"radius": 100.0, "dim": 20, "steps": "auto"},
-    "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0}, "select_hypothesis": {"dim": 1, "candidates": 500},
-    "mean by groups": {"n_pub": 2, "dim": 2, "groups": 10}, "quantiles as means": {"n_pub": 2, "dim": 2, "groups": 3},
-    "counts as means": {"cells": 20}, "gaussian": {"dim": 3, "n_pub": 4, "method": "lifted_coinpress"},
-    "separated_mixture": TASK_OF_MIXTURE, "axis_aligned_mixture": {"dim": 1, "n_components": 2},
+    "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0},
+    "select_hypothesis": {"dim": 1, "candidates": 500},
+    "mean by groups": {"n_pub": 2, "dim": 2, "groups": 10},
+    "quantiles as means": {"n_pub": 2, "dim": 2, "groups": 3},
+    "counts as means": {"cells": 20},
+    "gaussian": {"dim": 3, "n_pub": 4, "method": "lifted_coinpress"},
+    "separated_mixture": TASK_OF_MIXTURE,
+    "axis_aligned_mixture": {"dim": 1, "n_components": 2},
     "train": {"dim": 3, "n_pub": 20},
-}  # fmt: skip
+}
 BUDGETS_OF_PLAN = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 MEANS = [task for task in TASKS if "mean" in task or task == "select_hypothesis"]
 
@@ -539,39 +457,62 @@ def test_alternatives_json_and_what_is_out_of_reach():
     )
 
 
-@pytest.mark.parametrize(("task", "options", "message"), [
-    ("median", {}, "task"),
-    ("mean", {"n_pub": 0}, "n_pub of at least 1"), ("mean", {"dim": 0}, "dim"), ("mean", {"dim": 2.0}, "dim"),
-    ("mean", {"n_priv": None}, "exactly two"), ("mean", {"error": 0.1}, "exactly two"), ("mean", {"n_priv": 0}, "n_priv"),
-    ("mean", {"n_priv": True}, "n_priv"), ("mean", {"budget": 0.5}, "budget"),
-    ("mean", {"budget": None, "error": math.nan}, "error"),
-    ("mean", {"budget": None, "error": 0.1, "notion": "approx"}, "delta"),
-    ("mean", {"budget": None, "error": 0.1, "delta": 1e-6}, "delta"),
-    ("mean", {"steps": 0}, "steps"), ("mean", {"steps": "some"}, "steps"), ("mean", {"mode": "fast"}, "mode"),
-    ("mean", {"failure_prob": 1.0}, "failure_prob"), ("mean", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    ("coinpress_mean", {"radius": None}, "radius"), ("coinpress_mean", {"radius": math.inf}, "radius"),
-    ("weighted_mean", {"norm_bound": None}, "norm_bound"), ("weighted_mean", {"norm_bound": 1e200}, "norm_bound"),
-    ("weighted_mean", {"row_weight": 0.5, "n_priv": 10}, "row_weight"),
-    ("weighted_mean", {"row_weight": "throw_away", "n_pub": 0}, "throw_away"),
-    ("gaussian", {"n_pub": 1}, "n_pub"), ("gaussian", {"cond_max": 0.0}, "cond_max"),
-    ("gaussian", {"pub_priv_gap": 1.0}, "pub_priv_gap"), ("gaussian", {"failure_prob": 2.0}, "failure_prob"),
-    ("gaussian", {"dim": 0}, "dim"), ("gaussian", {"error": 0.1}, "exactly two"),
-    ("axis_aligned_mixture", {"n_components": None}, "n_components"),
-    ("axis_aligned_mixture", {"n_components": 0}, "n_components"), ("axis_aligned_mixture", {"budget": PureDP(1)}, "need a delta"),
-    ("axis_aligned_mixture", {"method": "dp_em"}, "dp_em"), ("axis_aligned_mixture", {"method": "guess"}, "method"),
-    ("axis_aligned_mixture", {"candidates": 1}, "no argument 'candidates'"),
-    ("axis_aligned_mixture", {"accuracy": 2.0}, "accuracy"),
-    ("separated_mixture", {"n_components": None}, "needs n_components="),
-    ("separated_mixture", {"min_weight": 0.6}, "min_weight must be at most"),
-    ("separated_mixture", {"n_pub": 1}, "n_pub of at least 2"), ("separated_mixture", {"method": "forest"}, "method"),
-    ("separated_mixture", {"n_components": 31, "min_weight": 0.01}, "31 with 30 public rows"),
-    ("train", {"n_pub": 1}, "n_pub of at least 2"), ("train", {"n_pub": 2**24}, "2\\^24 cells"),
-    ("train", {"loss": "poisson"}, "loss"), ("train", {"method": "exponentials"}, "method"),
-    ("train", {"method": "output_perturbation"}, "bounded"), ("train", {"r_squared": 1.0}, "r_squared"),
-    ("train", {"r_squared": -0.1}, "r_squared"), ("train", {"mean_weight": 0.0}, "mean_weight"),
-    ("train", {"mean_weight": 2.0}, "units of weight_cap"), ("train", {"radius": 3.0}, "no argument 'radius'"),
-    ("train", {"mean_weight": 0.5, "method": "semi_dp"}, "goes with method=.newton"),
-])  # fmt: skip
+NOT_PLANNED = Refusals()
+NOT_PLANNED.add("task", "median")
+NOT_PLANNED.add("n_pub of at least 1", "mean", n_pub=0)
+NOT_PLANNED.add("dim", "mean", dim=0)
+NOT_PLANNED.add("dim", "mean", dim=2.0)
+NOT_PLANNED.add("exactly two", "mean", n_priv=None)
+NOT_PLANNED.add("exactly two", "mean", error=0.1)
+NOT_PLANNED.add("n_priv", "mean", n_priv=0)
+NOT_PLANNED.add("n_priv", "mean", n_priv=True)
+NOT_PLANNED.add("budget", "mean", budget=0.5)
+NOT_PLANNED.add("error", "mean", budget=None, error=math.nan)
+NOT_PLANNED.add("delta", "mean", budget=None, error=0.1, notion="approx")
+NOT_PLANNED.add("delta", "mean", budget=None, error=0.1, delta=1e-6)
+NOT_PLANNED.add("steps", "mean", steps=0)
+NOT_PLANNED.add("steps", "mean", steps="some")
+NOT_PLANNED.add("mode", "mean", mode="fast")
+NOT_PLANNED.add("failure_prob", "mean", failure_prob=1.0)
+NOT_PLANNED.add("pub_priv_gap", "mean", pub_priv_gap=1.0)
+NOT_PLANNED.add("radius", "coinpress_mean", radius=None)
+NOT_PLANNED.add("radius", "coinpress_mean", radius=math.inf)
+NOT_PLANNED.add("norm_bound", "weighted_mean", norm_bound=None)
+NOT_PLANNED.add("norm_bound", "weighted_mean", norm_bound=1e200)
+NOT_PLANNED.add("row_weight", "weighted_mean", row_weight=0.5, n_priv=10)
+NOT_PLANNED.add("throw_away", "weighted_mean", row_weight="throw_away", n_pub=0)
+NOT_PLANNED.add("n_pub", "gaussian", n_pub=1)
+NOT_PLANNED.add("cond_max", "gaussian", cond_max=0.0)
+NOT_PLANNED.add("pub_priv_gap", "gaussian", pub_priv_gap=1.0)
+NOT_PLANNED.add("failure_prob", "gaussian", failure_prob=2.0)
+NOT_PLANNED.add("dim", "gaussian", dim=0)
+NOT_PLANNED.add("exactly two", "gaussian", error=0.1)
+NOT_PLANNED.add("n_components", "axis_aligned_mixture", n_components=None)
+NOT_PLANNED.add("n_components", "axis_aligned_mixture", n_components=0)
+NOT_PLANNED.add("need a delta", "axis_aligned_mixture", budget=PureDP(1))
+NOT_PLANNED.add("dp_em", "axis_aligned_mixture", method="dp_em")
+NOT_PLANNED.add("method", "axis_aligned_mixture", method="guess")
+NOT_PLANNED.add("no argument 'candidates'", "axis_aligned_mixture", candidates=1)
+NOT_PLANNED.add("accuracy", "axis_aligned_mixture", accuracy=2.0)
+NOT_PLANNED.add("needs n_components=", "separated_mixture", n_components=None)
+NOT_PLANNED.add("min_weight must be at most", "separated_mixture", min_weight=0.6)
+NOT_PLANNED.add("n_pub of at least 2", "separated_mixture", n_pub=1)
+NOT_PLANNED.add("method", "separated_mixture", method="forest")
+NOT_PLANNED.add("31 with 30 public rows", "separated_mixture", n_components=31, min_weight=0.01)
+NOT_PLANNED.add("n_pub of at least 2", "train", n_pub=1)
+NOT_PLANNED.add("2\\^24 cells", "train", n_pub=2**24)
+NOT_PLANNED.add("loss", "train", loss="poisson")
+NOT_PLANNED.add("method", "train", method="exponentials")
+NOT_PLANNED.add("bounded", "train", method="output_perturbation")
+NOT_PLANNED.add("r_squared", "train", r_squared=1.0)
+NOT_PLANNED.add("r_squared", "train", r_squared=-0.1)
+NOT_PLANNED.add("mean_weight", "train", mean_weight=0.0)
+NOT_PLANNED.add("units of weight_cap", "train", mean_weight=2.0)
+NOT_PLANNED.add("no argument 'radius'", "train", radius=3.0)
+NOT_PLANNED.add("goes with method=.newton", "train", mean_weight=0.5, method="semi_dp")
+
+
+@pytest.mark.parametrize(("task", "options", "message"), NOT_PLANNED)
 def test_what_cannot_be_planned_is_refused(task, options, message):
     budget = APPROX if task == "axis_aligned_mixture" else ZCDP(0.5)
     arguments = {"n_priv": 1000, "budget": budget, **TASKS.get(task, {"dim": 2}), **options}
@@ -714,13 +655,15 @@ def test_the_rates_switch_where_they_say(budget, cost):
         minimax_rates(n_priv=1000, n_pub=n, dim=50, budget=budget)
         for n in (int(turn), int(turn) + 1)
     )
-    assert (below["minimax_public_decides"], above["minimax_public_decides"]) == (0.0, 1.0)
+    assert below["minimax_public_decides"] == 0.0
+    assert above["minimax_public_decides"] == 1.0
     assert above["minimax_private"] == pytest.approx(
         cost / (1001 + int(turn)) ** 2 + 1 / (1001 + int(turn))
     )
     # With more private rows than privacy costs, public rows alone never have the best rate.
     never = minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget)
-    assert (never["minimax_public_rows"], never["minimax_public_decides"]) == (math.inf, 0.0)
+    assert never["minimax_public_rows"] == math.inf
+    assert never["minimax_public_decides"] == 0.0
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -12,8 +12,12 @@ from fastpubpriv.privacy import ZCDP, Ledger
 
 UNIT = 1024
 HEADER = {
-    "format": "fastpubpriv-ledger", "version": 1, "label": "set A", "relation": "replace_one", "total": ZCDP(1).to_dict(),
-}  # fmt: skip
+    "format": "fastpubpriv-ledger",
+    "version": 1,
+    "label": "set A",
+    "relation": "replace_one",
+    "total": ZCDP(1).to_dict(),
+}
 DEBIT = {
     "number": 1,
     "name": "x",
@@ -95,47 +99,73 @@ def check_repair(path, data):
 NESTED = "[" * 3000 + "]" * 3000
 # A small file of each kind that has been wrong or might be.
 CASES = {
-    "good-header": forged_records(HEADER), "good-one-debit": forged_records(HEADER, DEBIT),
+    "good-header": forged_records(HEADER),
+    "good-one-debit": forged_records(HEADER, DEBIT),
     "good-full": forged_records(HEADER, DEBIT, {**DEBIT, "number": 2}),
     "good-no-label": forged_records({**HEADER, "label": None}),
     "good-unknown-field": forged_records(HEADER, {**DEBIT, "remark": [1, {"a": None}]}),
-    "good-float-field-is-not-read": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "1/2"}}),
+    "good-float-field-is-not-read": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "1/2"}}
+    ),
     "bad-nested-header": forge('{"format":"fastpubpriv-ledger","label":' + NESTED + "}"),
     "bad-nested-debit": forge(as_body(HEADER), '{"cost":' + NESTED + "}"),
     "bad-nested-objects": forge(as_body(HEADER), '{"a":' * 2000 + "1" + "}" * 2000),
-    "bad-long-number": forge(as_body(HEADER), as_body(DEBIT).replace('"number":1', '"number":' + "1" * 5000)),
+    "bad-long-number": forge(
+        as_body(HEADER), as_body(DEBIT).replace('"number":1', '"number":' + "1" * 5000)
+    ),
     "bad-number-true": forged_records(HEADER, {**DEBIT, "number": True}),
     "bad-number-float": forged_records(HEADER, {**DEBIT, "number": 1.0}),
     "bad-number-text": forged_records(HEADER, {**DEBIT, "number": "1"}),
     "bad-number-skipped": forged_records(HEADER, {**DEBIT, "number": 2}),
     "bad-cost-list": forged_records(HEADER, {**DEBIT, "cost": [1]}),
     "bad-cost-text": forged_records(HEADER, {**DEBIT, "cost": "ZCDP"}),
-    "bad-cost-notion-list": forged_records(HEADER, {**DEBIT, "cost": {"notion": ["ZCDP"], "rho": "1/2"}}),
-    "bad-cost-of-another-notion": forged_records(HEADER, {**DEBIT, "cost": {"notion": "PureDP", "epsilon": "1/2"}}),
-    "bad-cost-negative": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "-1/2"}}),
-    "bad-cost-over-zero": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "1/0"}}),
-    "bad-cost-not-lowest": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "2/4"}}),
-    "bad-cost-huge": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "9" * 3900 + "/1"}}),
-    "bad-cost-above-total": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "3/2"}}),
-    "bad-cost-arabic-digits": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "\u0661/\u0662"}}),
+    "bad-cost-notion-list": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": ["ZCDP"], "rho": "1/2"}}
+    ),
+    "bad-cost-of-another-notion": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "PureDP", "epsilon": "1/2"}}
+    ),
+    "bad-cost-negative": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "-1/2"}}
+    ),
+    "bad-cost-over-zero": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "1/0"}}
+    ),
+    "bad-cost-not-lowest": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "2/4"}}
+    ),
+    "bad-cost-huge": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "9" * 3900 + "/1"}}
+    ),
+    "bad-cost-above-total": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "3/2"}}
+    ),
+    "bad-cost-arabic-digits": forged_records(
+        HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "\u0661/\u0662"}}
+    ),
     "bad-name-empty": forged_records(HEADER, {**DEBIT, "name": ""}),
     "bad-name-half-a-character": forged_records(HEADER, {**DEBIT, "name": "\ud800"}),
-    "bad-debit-empty": forge(as_body(HEADER), "{}"), "bad-debit-is-a-list": forge(as_body(HEADER), "[1}"),
+    "bad-debit-empty": forge(as_body(HEADER), "{}"),
+    "bad-debit-is-a-list": forge(as_body(HEADER), "[1}"),
     "bad-debit-not-ascii": forge(as_body(HEADER), as_body(DEBIT).replace('"x"', '"\u00e9"')),
     "bad-debit-utf-16": forge(as_body(HEADER), "\0".join(as_body(DEBIT))),
     "bad-header-no-total": forged_records({k: v for k, v in HEADER.items() if k != "total"}),
     "bad-header-total-list": forged_records({**HEADER, "total": [1]}),
-    "bad-header-total-huge": forged_records({**HEADER, "total": {"notion": "ZCDP", "rho": "9" * 3900 + "/1"}}),
+    "bad-header-total-huge": forged_records(
+        {**HEADER, "total": {"notion": "ZCDP", "rho": "9" * 3900 + "/1"}}
+    ),
     "bad-header-total-zero": forged_records({**HEADER, "total": {"notion": "ZCDP", "rho": "0/1"}}),
     "bad-header-relation-list": forged_records({**HEADER, "relation": ["replace_one"]}),
     "bad-header-relation-null": forged_records({**HEADER, "relation": None}),
     "bad-header-label-number": forged_records({**HEADER, "label": 5}),
     "bad-header-version-true": forged_records({**HEADER, "version": True}),
     "bad-header-version-2": forged_records({**HEADER, "version": 2}),
-    "bad-header-twice": forged_records(HEADER, HEADER), "bad-half-a-line": forged_records(HEADER, DEBIT)[:-300],
-    "bad-zeros-at-the-end": forged_records(HEADER) + bytes(UNIT), "bad-half-a-header": forged_records(HEADER)[:-1],
+    "bad-header-twice": forged_records(HEADER, HEADER),
+    "bad-half-a-line": forged_records(HEADER, DEBIT)[:-300],
+    "bad-zeros-at-the-end": forged_records(HEADER) + bytes(UNIT),
+    "bad-half-a-header": forged_records(HEADER)[:-1],
     "bad-empty": b"",
-}  # fmt: skip
+}
 
 
 def reopen(path, timeout=60.0):

@@ -33,10 +33,19 @@ from fastpubpriv.privacy.sampling import WithoutReplacement
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 
 
-@pytest.mark.parametrize("value", [
-    0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5), np.longdouble(0.5),
-    np.float16(0.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        0.5,
+        Fraction(1, 2),
+        Decimal("0.5"),
+        np.float32(0.5),
+        np.float64(0.5),
+        np.array(0.5),
+        np.longdouble(0.5),
+        np.float16(0.5),
+    ],
+)
 def test_every_exact_number_is_taken(value):
     assert PureDP(np.int64(3)).epsilon == 3
     assert ZCDP(value).rho == Fraction(1, 2)
@@ -75,16 +84,43 @@ def test_rounded_floats_are_safe_in_both_readings(value):
 
 
 NO_NUMBERS = [
-    0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e300, "1", b"1", True,
-    False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
-    Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
-]  # fmt: skip
+    0,
+    0.0,
+    -0.0,
+    -1,
+    -1e-300,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    1e300,
+    "1",
+    b"1",
+    True,
+    False,
+    np.True_,
+    None,
+    1j,
+    [1],
+    np.array([1.0]),
+    Decimal("nan"),
+    Decimal("inf"),
+    Decimal("1e-999999999"),
+    Decimal("1e999999999"),
+    Fraction(10**2000 + 1, 10**2000),
+    Fraction(10**400),
+    Fraction(1, 10**400),
+]
 
 
-@pytest.mark.parametrize(("part", "make", "beyond"), [
-    ("epsilon", PureDP, (1e-12, 5000)), ("epsilon", lambda value: ApproxDP(value, 1e-6), (1e-12, 5000)),
-    ("rho", ZCDP, (2.0**-61, 1e6 + 1)), ("delta", lambda value: ApproxDP(1, value), (1, 1.5, 1e-31)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("part", "make", "beyond"),
+    [
+        ("epsilon", PureDP, (1e-12, 5000)),
+        ("epsilon", lambda value: ApproxDP(value, 1e-6), (1e-12, 5000)),
+        ("rho", ZCDP, (2.0**-61, 1e6 + 1)),
+        ("delta", lambda value: ApproxDP(1, value), (1, 1.5, 1e-31)),
+    ],
+)
 def test_what_is_no_number_in_range_is_refused(part, make, beyond):
     for value in (*NO_NUMBERS, *beyond):
         raises(BudgetError, part, make, value)
@@ -177,11 +213,22 @@ def test_round_trips(budget):
     assert hash(budget) == hash(type(budget)(*budget.amounts))
 
 
-@pytest.mark.parametrize("data", [
-    {}, {"notion": "XDP"}, {"notion": "ZCDP"}, {"notion": "ZCDP", "rho": 0.5}, {"notion": "ZCDP", "rho": "1/0"},
-    {"notion": "ZCDP", "rho": "2/4"}, {"notion": "ZCDP", "rho": "-1/2"}, {"notion": "ZCDP", "rho": "1" * 5000 + "/1"},
-    {"notion": "ZCDP", "rho": "1/2\n"}, {"notion": "ApproxDP", "epsilon": "1/1"}, {"notion": ["ZCDP"], "rho": "1/2"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"notion": "XDP"},
+        {"notion": "ZCDP"},
+        {"notion": "ZCDP", "rho": 0.5},
+        {"notion": "ZCDP", "rho": "1/0"},
+        {"notion": "ZCDP", "rho": "2/4"},
+        {"notion": "ZCDP", "rho": "-1/2"},
+        {"notion": "ZCDP", "rho": "1" * 5000 + "/1"},
+        {"notion": "ZCDP", "rho": "1/2\n"},
+        {"notion": "ApproxDP", "epsilon": "1/1"},
+        {"notion": ["ZCDP"], "rho": "1/2"},
+    ],
+)
 def test_bad_dicts_are_refused(data):
     raises(BudgetError, None, Budget.from_dict, data)
     raises(BudgetError, None, Cost.from_dict, data)
@@ -202,8 +249,12 @@ def test_frozen_and_short_repr():
 
 def test_cost_is_checked():
     for notion, amounts in (
-        (ZCDP, (Fraction(-1),)), (ZCDP, (0.5,)), (ApproxDP, (Fraction(1),)), (Budget, ()), (int, (1,)),
-    ):  # fmt: skip
+        (ZCDP, (Fraction(-1),)),
+        (ZCDP, (0.5,)),
+        (ApproxDP, (Fraction(1),)),
+        (Budget, ()),
+        (int, (1,)),
+    ):
         raises(BudgetError, None, Cost, notion, amounts)
     raises(BudgetError, "bits", Cost, ZCDP, (Fraction(1, 3**9000),))
 

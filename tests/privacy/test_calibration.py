@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.accounts import opened
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -151,9 +152,12 @@ GRIDS = {
     gaussian_gram_grid: (2, lambda dim, q: 2 * q**4, lambda dim: dim * dim, 2896),
     laplace_sum_grid: (1, lambda dim, q: math.isqrt(4 * dim * q * q), lambda dim: dim, 2**26),
     laplace_gram_grid: (
-        2, lambda dim, q: math.isqrt(dim * (dim + 3) // 2 * q**4), lambda dim: dim * (dim + 1) // 2, 2**26,
+        2,
+        lambda dim, q: math.isqrt(dim * (dim + 3) // 2 * q**4),
+        lambda dim: dim * (dim + 1) // 2,
+        2**26,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("make", GRIDS)
@@ -197,7 +201,8 @@ def test_laplace_sensitivities_against_random_neighbors():
         u, v = rng.standard_normal((2, 3))
         v = -u if rng.random() < 0.5 else v - u * (u @ v) / (u @ u)
         for grid in (sums, grams):
-            a, b = ([int(t) for t in x / np.linalg.norm(x) * grid.quant_bound] for x in (u, v))
+            a = [int(t) for t in u / np.linalg.norm(u) * grid.quant_bound]
+            b = [int(t) for t in v / np.linalg.norm(v) * grid.quant_bound]
             if grid is sums:
                 top_sum = max(top_sum, sum(abs(s - t) for s, t in zip(a, b, strict=True)))
             else:
@@ -224,10 +229,19 @@ def test_count_grids(amount, cells, n):
         assert n * grid.quant_bound + cut * 2**grid.log2_scale < 2**62
 
 
-@pytest.mark.parametrize("arguments", [
-    (0.5, 0, 10), (0.5, 1.0, 10), (0.5, True, 10), (0.5, 3, -1), (0, 3, 10), (-1, 3, 10), (float("nan"), 3, 1),
-    ("1", 3, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0.5, 0, 10),
+        (0.5, 1.0, 10),
+        (0.5, True, 10),
+        (0.5, 3, -1),
+        (0, 3, 10),
+        (-1, 3, 10),
+        (float("nan"), 3, 1),
+        ("1", 3, 1),
+    ],
+)
 @pytest.mark.parametrize(
     "make", [gaussian_sum_grid, gaussian_gram_grid, laplace_sum_grid, laplace_gram_grid]
 )
@@ -317,29 +331,51 @@ def test_a_planted_fault_of_the_relation_is_seen():
     assert epsilon_of(noise_multiplier_for(*RUNS[2]), Poisson(Fraction(1, 54)), 5000, 1e-5) > 4
 
 
-@pytest.mark.parametrize(("call", "words"), [
-    (lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5), "needs a budget ApproxDP"),
-    (lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5), "no useful cost in rho"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5), "sampling must be FullBatch"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0), "steps"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9), "steps must be at most"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace"), "relation"),
-    (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE), "replace-one only"),
-    (lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6), "between 0.01 and 1e9"),
-    (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"), (lambda: Poisson(0), "rate must lie"),
-    (lambda: Poisson(1.5), "rate must lie"), (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
-    (lambda: event(steps=0), "steps"), (lambda: event(delta=1), "delta"),
-    (lambda: event(sampling=FullBatch()), "GaussianEvent"), (lambda: event(first=1), "first"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values(
+    "needs a budget ApproxDP", lambda: noise_multiplier_for(PureDP(1), Poisson(0.1), 5)
+)
+REFUSED.add_values("no useful cost in rho", lambda: noise_multiplier_for(ZCDP(1), Poisson(0.1), 5))
+REFUSED.add_values(
+    "sampling must be FullBatch", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), "poisson", 5)
+)
+REFUSED.add_values(
+    "steps",
+    lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 0),
+    lambda: event(steps=0),
+)
+REFUSED.add_values(
+    "steps must be at most", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 10**9)
+)
+REFUSED.add_values(
+    "relation", lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace")
+)
+REFUSED.add_values(
+    "replace-one only",
+    lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE),
+)
+REFUSED.add_values("between 0.01 and 1e9", lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6))
+REFUSED.add_values("delta", lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), lambda: event(delta=1))
+REFUSED.add_values("rate must lie", lambda: Poisson(0), lambda: Poisson(1.5))
+REFUSED.add_values("cannot be drawn", lambda: WithoutReplacement(10, 9))
+REFUSED.add_values("GaussianEvent", lambda: event(sampling=FullBatch()))
+REFUSED.add_values("first", lambda: event(first=1))
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED)
 def test_what_is_refused(call, words):
     raises(BudgetError, words, call)
 
 
 def event(**changes):
     fields = {
-        "sampling": Poisson(Fraction(1, 20)), "squared_sensitivity": 4 * 128**2, "log2_scale": 9, "draws": 2,
-        "steps": 30, "delta": Fraction(1, 10**6),
-    }  # fmt: skip
+        "sampling": Poisson(Fraction(1, 20)),
+        "squared_sensitivity": 4 * 128**2,
+        "log2_scale": 9,
+        "draws": 2,
+        "steps": 30,
+        "delta": Fraction(1, 10**6),
+    }
     return SampledGaussianEvent(**(fields | changes))
 
 
@@ -417,9 +453,11 @@ def exact(kind, epsilon, q, z):
 
 def profile(kind, q, z):
     return {
-        "replace": lambda: pld.poisson_replace(q, z).above, "remove": lambda: pld.poisson_remove(q, z).above,
-        "add": lambda: pld.poisson_remove(q, z).below, "fixed size": lambda: pld.fixed_size_replace(q, z).below,
-    }[kind]()  # fmt: skip
+        "replace": lambda: pld.poisson_replace(q, z).above,
+        "remove": lambda: pld.poisson_remove(q, z).above,
+        "add": lambda: pld.poisson_remove(q, z).below,
+        "fixed size": lambda: pld.fixed_size_replace(q, z).below,
+    }[kind]()
 
 
 @pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])
@@ -488,7 +526,8 @@ def law(kind, count, step, threshold, scale=float(STEPS)):
             lower = values / scale
             upper = (values + 1) / scale
             point = np.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
-            below, point[-1] = ndtr(values[0] / scale), ndtr(-values[-1] / scale)
+            below = ndtr(values[0] / scale)
+            point[-1] = ndtr(-values[-1] / scale)
         return np.concatenate([[below], point])
 
     return masses
@@ -565,13 +604,19 @@ def test_calibration_matches_known_numbers():
 
 
 EVENTS = [
-    ("laplace", 1, 128, 8 * 128, 1.0), ("laplace", 1, 128, 3 * 128 + 17, 1.0), ("laplace", 1, 300, 900, 2 * 300 / STEPS),
+    ("laplace", 1, 128, 8 * 128, 1.0),
+    ("laplace", 1, 128, 3 * 128 + 17, 1.0),
+    ("laplace", 1, 300, 900, 2 * 300 / STEPS),
     # -log(1 - delta_0) exceeds epsilon_0
-    ("laplace", 1, 128, 8 * 128, 1.7), ("laplace", 1, 128, 129, 1.0),
+    ("laplace", 1, 128, 8 * 128, 1.7),
+    ("laplace", 1, 128, 129, 1.0),
     ("laplace", 1, 200, 1000, 0.9),  # epsilon does not cover two moved counts
-    ("laplace", 2, 64, 640, 1.0), ("laplace", 2, 100, 700, 1.0), ("gaussian", 1, 128, 700, 1.0),
-    ("gaussian", 1, 400, 1000, 1.0), ("gaussian", 2, 90, 900, 1.0),
-]  # fmt: skip
+    ("laplace", 2, 64, 640, 1.0),
+    ("laplace", 2, 100, 700, 1.0),
+    ("gaussian", 1, 128, 700, 1.0),
+    ("gaussian", 1, 400, 1000, 1.0),
+    ("gaussian", 2, 90, 900, 1.0),
+]
 
 
 def neighbors(bins, rows):
@@ -711,8 +756,15 @@ def test_refusals():
     }
     StableHistogramEvent(**good)
     bad = [
-        {"law": "x"}, {"histograms": 0}, {"step": 0}, {"threshold": 5}, {"log2_scale": 7}, {"log2_scale": 41}, {"epsilon": 0},
-        {"draws": -1}, {"relation": Neighbors.ADD_REMOVE_ONE},
-    ]  # fmt: skip
+        {"law": "x"},
+        {"histograms": 0},
+        {"step": 0},
+        {"threshold": 5},
+        {"log2_scale": 7},
+        {"log2_scale": 41},
+        {"epsilon": 0},
+        {"draws": -1},
+        {"relation": Neighbors.ADD_REMOVE_ONE},
+    ]
     for change in bad:
         raises(BudgetError, None, StableHistogramEvent, **{**good, **change})

@@ -87,9 +87,11 @@ def test_gdp_extremes():
 
 
 CHECK_VALUES = [
-    (1, 1e-5, 0.26805, 0.035926, 0.030557, 0.020820), (1, 1e-6, 0.23670, 0.028014, 0.024356, 0.017469),
-    (2, 1e-6, 0.44833, 0.100502, 0.088153, 0.067574), (4, 1e-6, 0.83786, 0.351004, 0.311065, 0.253936),
-]  # fmt: skip
+    (1, 1e-5, 0.26805, 0.035926, 0.030557, 0.020820),
+    (1, 1e-6, 0.23670, 0.028014, 0.024356, 0.017469),
+    (2, 1e-6, 0.44833, 0.100502, 0.088153, 0.067574),
+    (4, 1e-6, 0.83786, 0.351004, 0.311065, 0.253936),
+]
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "mu", "gdp", "cks", "bs"), CHECK_VALUES)
@@ -240,11 +242,14 @@ def test_composition_reports():
     assert optimal_composition_delta(0.1, 1, 2, 1) == 1.0
     assert optimal_composition_epsilon(1e-3, 0, 2, 0.9) == 0.0
     for bad in (
-        lambda: basic_composition([]), lambda: basic_composition([(-1, 0)]),
-        lambda: advanced_composition(800, 0, 2, 1e-6), lambda: advanced_composition(1, -1, 2, 1e-6),
+        lambda: basic_composition([]),
+        lambda: basic_composition([(-1, 0)]),
+        lambda: advanced_composition(800, 0, 2, 1e-6),
+        lambda: advanced_composition(1, -1, 2, 1e-6),
         lambda: optimal_composition_epsilon(0.1, 1e-6, 100, 1e-5),
-        lambda: optimal_composition_delta(0.1, 0, 10**7, 1), lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
-    ):  # fmt: skip
+        lambda: optimal_composition_delta(0.1, 0, 10**7, 1),
+        lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
+    ):
         raises(BudgetError, None, bad)
 
 
@@ -276,7 +281,8 @@ def test_pure_to_zcdp_holds_for_randomized_response():
 
 
 def test_group_privacy():
-    assert (group_rho(0.5, 3), group_mu(0.5, 3)) == (Fraction(9, 2), 1.5)
+    assert group_rho(0.5, 3) == Fraction(9, 2)
+    assert group_mu(0.5, 3) == 1.5
     assert exponential_mechanism_rho(2) == Fraction(1, 2)
     assert person_budget(ZCDP(0.5), 3) == ZCDP(4.5)
     assert SelectionEvent(epsilon=2, sensitivity=1, candidates=2).rho == Fraction(1, 2)
@@ -309,9 +315,14 @@ def test_exact_inputs_are_rounded_towards_safety():
 # ---- The grid of losses and its composition: against exact Gaussians, against dp-accounting, and planted faults of rounding.
 # Noise multiplier, steps, delta: replace-one without sampling, whose composition is known exactly.
 GAUSSIANS = [
-    (4.0, 1, 1e-5), (1.0, 10, 1e-5), (100.0, 1000, 1e-5), (30.0, 100, 1e-12), (2000.0, 10**6, 1e-6),
-    (300.0, 5000, 0.05), (0.15, 1, 1e-8),
-]  # fmt: skip
+    (4.0, 1, 1e-5),
+    (1.0, 10, 1e-5),
+    (100.0, 1000, 1e-5),
+    (30.0, 100, 1e-12),
+    (2000.0, 10**6, 1e-6),
+    (300.0, 5000, 0.05),
+    (0.15, 1, 1e-8),
+]
 
 
 @pytest.mark.parametrize(("z", "steps", "delta"), GAUSSIANS)

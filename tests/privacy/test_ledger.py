@@ -156,9 +156,12 @@ def test_file_survives_and_must_match(path):
     assert [e.name for e in Ledger.from_file(path).entries] == ["query 0", "query 1", "query 2"]
     assert Ledger.from_file(path).label == "set A"
     for total, label, extra in (
-        (ZCDP(2), "set A", {}), (PureDP(1), "set A", {}), (ZCDP(1), "set B", {}), (ZCDP(1), None, {}),
+        (ZCDP(2), "set A", {}),
+        (PureDP(1), "set A", {}),
+        (ZCDP(1), "set B", {}),
+        (ZCDP(1), None, {}),
         (ZCDP(1), "set A", {"relation": Neighbors.ADD_REMOVE_ONE}),
-    ):  # fmt: skip
+    ):
         raises(LedgerError, "made with another", Ledger, total, path=path, label=label, **extra)
     assert os.stat(path).st_mode & 0o777 == 0o600
     # Two objects see each other.
@@ -250,4 +253,5 @@ def test_planted_bug_acknowledging_before_the_debit_is_caught(path):
     acknowledged, charged = kill_children(
         path, 1, 9, KILLED[:loop] + acknowledge + die + debit + "\n", wait=PATIENCE
     )
-    assert (acknowledged, charged) == (3, 2)
+    assert acknowledged == 3
+    assert charged == 2

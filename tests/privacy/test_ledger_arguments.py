@@ -34,9 +34,25 @@ class Named:
 
 
 BAD_PATHS = [
-    5, 5.0, True, b"a.ledger", [], {}, ["a.ledger"], object(), Path, "", Named(b"a.ledger"), Named(""), "a\0.ledger",
-    "\0", Path("a\0b"), "\ud800.ledger", np.array("a"), ZCDP(1),
-]  # fmt: skip
+    5,
+    5.0,
+    True,
+    b"a.ledger",
+    [],
+    {},
+    ["a.ledger"],
+    object(),
+    Path,
+    "",
+    Named(b"a.ledger"),
+    Named(""),
+    "a\0.ledger",
+    "\0",
+    Path("a\0b"),
+    "\ud800.ledger",
+    np.array("a"),
+    ZCDP(1),
+]
 
 
 @openers
@@ -62,9 +78,24 @@ def test_paths_that_are_fine(kind, tmp_path):
 
 
 BAD_TIMEOUTS = [
-    "x", "1", None, True, np.bool_(False), float("nan"), float("inf"), -float("inf"), -1, -1e-300, Decimal("nan"), 1j,
-    [1], 10**400, Fraction(-1, 3), np.array([1.0]), b"1",
-]  # fmt: skip
+    "x",
+    "1",
+    None,
+    True,
+    np.bool_(False),
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    -1,
+    -1e-300,
+    Decimal("nan"),
+    1j,
+    [1],
+    10**400,
+    Fraction(-1, 3),
+    np.array([1.0]),
+    b"1",
+]
 
 
 @openers
@@ -234,10 +265,25 @@ def test_a_ledger_that_may_only_be_read(open_folder):
 
 MISSING = object()
 BAD_FIELDS = [
-    MISSING, None, True, 1, 1.5, "", "x" * 300, "a\0b", "\ud800", [], {}, [[]], {"notion": "ZCDP"},
-    {"notion": "ZCDP", "rho": 1}, {"notion": "ZCDP", "rho": "1e400"}, {"notion": "ZCDP", "rho": "1/0"},
-    {"notion": "ZCDP", "rho": math.inf}, json.loads("[" * 500 + "]" * 500),
-]  # fmt: skip
+    MISSING,
+    None,
+    True,
+    1,
+    1.5,
+    "",
+    "x" * 300,
+    "a\0b",
+    "\ud800",
+    [],
+    {},
+    [[]],
+    {"notion": "ZCDP"},
+    {"notion": "ZCDP", "rho": 1},
+    {"notion": "ZCDP", "rho": "1e400"},
+    {"notion": "ZCDP", "rho": "1/0"},
+    {"notion": "ZCDP", "rho": math.inf},
+    json.loads("[" * 500 + "]" * 500),
+]
 
 
 @pytest.mark.parametrize("label", ["set A", None])

@@ -32,8 +32,10 @@ def failing(number):
 
 # What is done to the four lines of a good file.
 BROKEN = {
-    "empty": lambda data, lines: b"", "torn": lambda data, lines: data[:-1],
-    "torn in the middle": lambda data, lines: data[: -LINE // 2], "header only in part": lambda data, lines: data[:100],
+    "empty": lambda data, lines: b"",
+    "torn": lambda data, lines: data[:-1],
+    "torn in the middle": lambda data, lines: data[: -LINE // 2],
+    "header only in part": lambda data, lines: data[:100],
     "doubled line": lambda data, lines: data + lines[-1],
     "doubled inside": lambda data, lines: b"".join([*lines[:2], lines[1], *lines[2:]]),
     "line lost": lambda data, lines: b"".join([lines[0], *lines[2:]]),
@@ -41,11 +43,13 @@ BROKEN = {
     "header lost": lambda data, lines: b"".join(lines[1:]),
     "amount changed": lambda data, lines: data.replace(b'"rho":"1/8"', b'"rho":"1/9"', 1),
     "name changed": lambda data, lines: data.replace(b"query 1", b"query 7"),
-    "padding changed": lambda data, lines: data[:-3] + b"x \n", "foreign text": lambda data, lines: b"hello\n",
-    "foreign binary": lambda data, lines: bytes(range(256)) * 8, "trailing newline": lambda data, lines: data + b"\n",
+    "padding changed": lambda data, lines: data[:-3] + b"x \n",
+    "foreign text": lambda data, lines: b"hello\n",
+    "foreign binary": lambda data, lines: bytes(range(256)) * 8,
+    "trailing newline": lambda data, lines: data + b"\n",
     "zeros": lambda data, lines: data + bytes(LINE),
     "carriage returns": lambda data, lines: data.replace(b"\n", b"\r\n"),
-}  # fmt: skip
+}
 
 
 def broken(name, data):
@@ -108,9 +112,13 @@ def test_odd_places_are_refused(path, tmp_path):
     dangling.symlink_to(tmp_path / "nowhere")
     os.mkfifo(pipe)
     for place, why in (
-        (link, "symbolic link"), (dangling, "symbolic link"), (pipe, "regular"), (tmp_path, "ledger"),
-        (inside, "created"), (tmp_path / "missing" / "x", "created"),
-    ):  # fmt: skip
+        (link, "symbolic link"),
+        (dangling, "symbolic link"),
+        (pipe, "regular"),
+        (tmp_path, "ledger"),
+        (inside, "created"),
+        (tmp_path / "missing" / "x", "created"),
+    ):
         raises(LedgerError, why, reopen, place)
     assert not (tmp_path / "nowhere").exists()
     assert reopen(path).spent == ZCDP(0.375).cost

@@ -30,10 +30,33 @@ def no_waiting_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-ODD_TEXTS = st.sampled_from([
-    "", "1/2", "0/1", "1/0", "-1/2", "2/4", "1/2 ", "01/2", "1", "1e5/1", "nan", "\u0661/\u0662", "9" * 3999 + "/1",
-    "1/" + "9" * 3999, "9" * 9000 + "/1", "ZCDP", "PureDP", "Budget", "replace_one", "x" * 201, "\n", "\ud800", "\0",
-])  # fmt: skip
+ODD_TEXTS = st.sampled_from(
+    [
+        "",
+        "1/2",
+        "0/1",
+        "1/0",
+        "-1/2",
+        "2/4",
+        "1/2 ",
+        "01/2",
+        "1",
+        "1e5/1",
+        "nan",
+        "\u0661/\u0662",
+        "9" * 3999 + "/1",
+        "1/" + "9" * 3999,
+        "9" * 9000 + "/1",
+        "ZCDP",
+        "PureDP",
+        "Budget",
+        "replace_one",
+        "x" * 201,
+        "\n",
+        "\ud800",
+        "\0",
+    ]
+)
 ODD_NUMBERS = st.sampled_from(
     [0, 1, 2, -1, True, 1.0, float("nan"), float("inf"), 1e308, 10**400, 2**63]
 )
@@ -77,11 +100,21 @@ def damaged(draw, record):
     return as_body(record)
 
 
-ODD_BODIES = st.sampled_from([
-    '{"a":' + NESTED + "}", '{"format":"fastpubpriv-ledger","total":' + NESTED + "}", '{"a":' * 900 + "1" + "}" * 900,
-    "{}", "}", '{"number":1,"number":1}', '{"number":' + "9" * 5000 + "}", '{"a":1e999}', "[1}",
-    '{"a":"\ud800"}', '{"a":"\\ud800"}',
-])  # fmt: skip
+ODD_BODIES = st.sampled_from(
+    [
+        '{"a":' + NESTED + "}",
+        '{"format":"fastpubpriv-ledger","total":' + NESTED + "}",
+        '{"a":' * 900 + "1" + "}" * 900,
+        "{}",
+        "}",
+        '{"number":1,"number":1}',
+        '{"number":' + "9" * 5000 + "}",
+        '{"a":1e999}',
+        "[1}",
+        '{"a":"\ud800"}',
+        '{"a":"\\ud800"}',
+    ]
+)
 
 
 @st.composite
@@ -109,19 +142,31 @@ def mutated(draw):
             (draw(lines | st.integers(0, len(data))), draw(lines | st.integers(0, len(data))))
         )
         piece = data[begin:end]
-        data = draw(st.sampled_from([
-            data[:begin] + data[end:], data[:end] + piece + data[end:], data[:end], data[begin:], piece + data[:begin] + data[end:],
-            data[:begin] + draw(st.binary(max_size=20)) + data[begin:], data[:begin] + b"\n" + data[begin:],
-            data[:begin] + draw(st.binary(min_size=1, max_size=3)) + data[begin + 1 :],
-        ]))  # fmt: skip
+        data = draw(
+            st.sampled_from(
+                [
+                    data[:begin] + data[end:],
+                    data[:end] + piece + data[end:],
+                    data[:end],
+                    data[begin:],
+                    piece + data[:begin] + data[end:],
+                    data[:begin] + draw(st.binary(max_size=20)) + data[begin:],
+                    data[:begin] + b"\n" + data[begin:],
+                    data[:begin] + draw(st.binary(min_size=1, max_size=3)) + data[begin + 1 :],
+                ]
+            )
+        )
     return data
 
 
 FILES = {
     "bytes": st.binary(max_size=3 * UNIT),
-    "bytes after a header": st.binary(max_size=2 * UNIT).map(lambda rest: forged_records(HEADER) + rest),
-    "mutated": mutated(), "forged": forged(),
-}  # fmt: skip
+    "bytes after a header": st.binary(max_size=2 * UNIT).map(
+        lambda rest: forged_records(HEADER) + rest
+    ),
+    "mutated": mutated(),
+    "forged": forged(),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -219,7 +264,8 @@ class History(RuleBasedStateMachine):
         for file in self.folder.iterdir():
             file.unlink()
         self.path = self.folder / "a.ledger"
-        self.live, self.copies = [], []
+        self.live = []
+        self.copies = []
 
     def content(self):
         return self.path.read_bytes() if self.path.exists() else None

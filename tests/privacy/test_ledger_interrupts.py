@@ -30,7 +30,10 @@ class Strike:
     """
 
     def __init__(self, act=None, at=-1, *, instructions=False):
-        self.act, self.at, self.instructions, self.seen = act, at, instructions, 0
+        self.act = act
+        self.at = at
+        self.instructions = instructions
+        self.seen = 0
 
     def _event(self, frame, kind, argument):
         if frame.f_code.co_filename not in OURS and frame.f_code.co_name not in PLANTED:
@@ -174,9 +177,15 @@ def one_short_write(wanted):
 
 
 INTERRUPTED = {  # at each instruction, or at each line
-    "debit": True, "full disk": False, "spent": False, "entries": False, "open": False, "create": False, "from_file": False,
+    "debit": True,
+    "full disk": False,
+    "spent": False,
+    "entries": False,
+    "open": False,
+    "create": False,
+    "from_file": False,
     "repair": False,
-}  # fmt: skip
+}
 ASKED = {"debit": False, "full disk": False, "spent": True, "remaining": False, "entries": False}
 
 
@@ -206,7 +215,9 @@ def ask_everywhere(workshop, operation, *, instructions):
 
     for at in itertools.count(1):
         workshop.prepare(operation)
-        before, answers[:], result = descriptors(), [], None
+        before = descriptors()
+        answers[:] = []
+        result = None
         with (
             Strike(ask, at, instructions=instructions) as strike,
             one_short_write(operation == "full disk"),

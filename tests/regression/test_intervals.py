@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from regression.test_exact import fitted
-from regression.test_oracles import METHODS, relative
+from regression.test_coefficients import fitted
 from regression.test_regression import STRONG, split
+from regression.test_regression_accuracy import METHODS, relative
 from scipy import optimize
 from spies import seeded
 

@@ -7,7 +7,8 @@ from fastpubpriv.release import transcript as transcripts
 
 TOP = 2**63 - 1
 BOTTOM = -(2**63)
-LEAST_EXPONENT, LARGEST_EXPONENT = -1075, 1023  # keys of dyadic bins
+LEAST_EXPONENT = -1075  # keys of dyadic bins
+LARGEST_EXPONENT = 1023
 LARGEST_KEY = 2**53
 
 
@@ -26,17 +27,32 @@ def words(pattern, rng, shape):
         flat[rng.integers(size)] = rng.choice([TOP, BOTTOM, 2**62, -(2**62)])
         return flat.reshape(shape)
     return {
-        "zeros": lambda: np.zeros(shape), "minus one": lambda: np.full(shape, -1), "top": lambda: np.full(shape, TOP),
-        "bottom": lambda: np.full(shape, BOTTOM), "signs": lambda: rng.choice([-(2**62), 2**62], size=shape),
+        "zeros": lambda: np.zeros(shape),
+        "minus one": lambda: np.full(shape, -1),
+        "top": lambda: np.full(shape, TOP),
+        "bottom": lambda: np.full(shape, BOTTOM),
+        "signs": lambda: rng.choice([-(2**62), 2**62], size=shape),
         "anything": lambda: rng.integers(BOTTOM, TOP, size=shape, endpoint=True),
-        "all scales": lambda: rng.choice([-1, 1], size=shape) * 2 ** rng.integers(0, 62, size=shape),
-    }[pattern]()  # fmt: skip
+        "all scales": lambda: (
+            rng.choice([-1, 1], size=shape) * 2 ** rng.integers(0, 62, size=shape)
+        ),
+    }[pattern]()
 
 
 PATTERNS = (
-    "zeros", "minus one", "top", "bottom", "signs", "one", "anything", "all scales", "large diagonal",
-    "negative diagonal", "mixed", "first honest",
-)  # fmt: skip
+    "zeros",
+    "minus one",
+    "top",
+    "bottom",
+    "signs",
+    "one",
+    "anything",
+    "all scales",
+    "large diagonal",
+    "negative diagonal",
+    "mixed",
+    "first honest",
+)
 
 
 class Adversary(transcripts.Transcript):
@@ -46,7 +62,10 @@ class Adversary(transcripts.Transcript):
 
     def __init__(self, pattern, seed, n):
         super().__init__()
-        self.pattern, self.rng, self.n, self.turn = pattern, np.random.default_rng(seed), n, 0
+        self.pattern = pattern
+        self.rng = np.random.default_rng(seed)
+        self.n = n
+        self.turn = 0
 
     def forced(self, name, shape, event, unit):
         self.turn += 1

@@ -55,7 +55,8 @@ pytestmark = [
 ]
 
 DIMS = (1, 8, 16, 130)
-N, K = 240, 2
+N = 240
+K = 2
 AMPLE = ZCDP(1000)
 AMPLE_DELTA = ApproxDP(300, 1e-1)
 # A row's group is its position, so what it contributes is compared by another test.
@@ -77,10 +78,17 @@ READERS = {
     "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
-    "as_rows", "mean_of_groups", "open_labeled", "open_rows",
-    "people_of_table", "persons", "record_replay", "refuse_shared_memory", "rows_of_each",
+    "as_rows",
+    "mean_of_groups",
+    "open_labeled",
+    "open_rows",
+    "people_of_table",
+    "persons",
+    "record_replay",
+    "refuse_shared_memory",
+    "rows_of_each",
     "table_of_persons",
-}  # fmt: skip
+}
 
 
 def estimators_of(dim):
@@ -244,10 +252,15 @@ def passes_below(dim):
     yield (
         "combinations",
         lambda: release_code_counts(
-            account, rows, partial(column_modes.codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
-            row_cost=1, **options,
+            account,
+            rows,
+            partial(column_modes.codes, chosen=chosen, columns=[column] * dim),
+            [4 ** len(chosen)],
+            name="a",
+            row_cost=1,
+            **options,
         ),
-    )  # fmt: skip
+    )
     randomizer = local.PrivUnit(dim + 1, 4.0)
     reports = randomizer.privatize(rng.normal(size=(N, dim + 1)))
     yield "reports", lambda: local.Aggregator(randomizer).add(reports)
@@ -352,7 +365,8 @@ def test_groups_by_position_do_not_see_each_other(dim):
     rng = np.random.default_rng(dim)
     rows = rng.normal(size=(33, dim))
     rows[::4] *= 1e9
-    rows[5], rows[7, 0] = np.nan, np.inf
+    rows[5] = np.nan
+    rows[7, 0] = np.inf
     base = AffineMap(
         dim=dim, center=rng.normal(size=dim), matrix=np.linalg.qr(rng.normal(size=(dim, dim)))[0]
     )

@@ -9,6 +9,7 @@ import polars
 import pyarrow
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from public_calls import CALLS, NOTIONS, quiet
 
 import fastpubpriv as fpp
@@ -82,9 +83,13 @@ def test_a_named_weight_is_the_number_that_an_array_says():
     }
     given = fpp.linear_regression(rows, x_pub=PUBLIC, **arrays, **FEW)
     apart = fpp.linear_regression(
-        rows.drop(columns="y"), rows["y"], x_pub=PUBLIC.drop(columns="y"), y_pub=PUBLIC["y"],
-        **{**BY_NAME, "label": None}, **FEW,
-    )  # fmt: skip
+        rows.drop(columns="y"),
+        rows["y"],
+        x_pub=PUBLIC.drop(columns="y"),
+        y_pub=PUBLIC["y"],
+        **{**BY_NAME, "label": None},
+        **FEW,
+    )
     chosen = fpp.linear_regression(
         rows.assign(z=1.0), x_pub=PUBLIC, columns=["x"], **BY_NAME, **FEW
     )
@@ -97,7 +102,8 @@ def test_a_named_weight_is_the_number_that_an_array_says():
 )
 def test_classes_have_weights_in_a_column_too(function, more):
     """Where the weight is 1 the odds rise with x, elsewhere they fall."""
-    private, public = (table.assign(y=(table["y"] > 0.0) * 1.0) for table in (PRIVATE, PUBLIC))
+    private = PRIVATE.assign(y=(PRIVATE["y"] > 0.0) * 1.0)
+    public = PUBLIC.assign(y=(PUBLIC["y"] > 0.0) * 1.0)
     whose = {"person": "who", "rows_per_person": 1}
     found = function(private, x_pub=public, method="newton", **whose, **more, **BY_NAME, **FEW)
     assert found.predict([[1.0], [-1.0]]).tolist() == [1.0, 0.0]
@@ -206,12 +212,18 @@ def test_the_local_model_refuses_arrays_beside_persons():
     raises(InputError, "leave out users=", fpp.local.train, FEATURES, LABELS, users=names, **given)
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"weights_priv": "v"}, "weights_priv='v' is not the name"), ({"weights_pub": "v"}, "names no column of x_pub"),
-    ({"columns": ["x", "w"]}, "holds weights"), ({"label": "w"}, "holds weights"), ({"weight_cap": None}, "needs weight_cap="),
-    ({"weights_pub": None}, "needs weights_pub="), ({"weights_priv": "who"}, "who"),
-    ({"method": "semi_dp"}, "not for this loss or method"),
-])  # fmt: skip
+UNFITTING = Refusals()
+UNFITTING.add("weights_priv='v' is not the name", weights_priv="v")
+UNFITTING.add("names no column of x_pub", weights_pub="v")
+UNFITTING.add("holds weights", columns=["x", "w"])
+UNFITTING.add("holds weights", label="w")
+UNFITTING.add("needs weight_cap=", weight_cap=None)
+UNFITTING.add("needs weights_pub=", weights_pub=None)
+UNFITTING.add("who", weights_priv="who")
+UNFITTING.add("not for this loss or method", method="semi_dp")
+
+
+@pytest.mark.parametrize(("changes", "words"), UNFITTING)
 def test_names_of_weights_that_do_not_fit_are_refused_before_the_debit(changes, words):
     ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
     given = {

@@ -127,9 +127,15 @@ def refusing(above, error, events):
             events.append(f"refuses {x_priv.rows_per_person}")
             raise error("too many rows of a person")
         run = user_level.session.start(
-            "call", user_level.session.open_rows(x_priv)[0], budget, draws=1, ledger=ledger, random_state=None,
-            threads=None, progress=False,
-        )  # fmt: skip
+            "call",
+            user_level.session.open_rows(x_priv)[0],
+            budget,
+            draws=1,
+            ledger=ledger,
+            random_state=None,
+            threads=None,
+            progress=False,
+        )
         with run.paid():
             events.append(f"reads {x_priv.rows_per_person}")
             if when == "after" and x_priv.rows_per_person > above:

@@ -22,7 +22,8 @@ class Marks:
     """A log that is a file, past all buffers."""
 
     def __init__(self, descriptor, before):
-        self.descriptor, self.before = descriptor, before
+        self.descriptor = descriptor
+        self.before = before
 
     def append(self, kind):
         os.write(self.descriptor, f"{kind} {self.before}\n".encode())

@@ -20,7 +20,8 @@ from fastpubpriv.sources import Rows
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph", "ignore::ResourceWarning")
-CHUNKS, KILLS = 50, 50
+CHUNKS = 50
+KILLS = 50
 # One of each family; all of them under `audit`.
 FAMILIES = [
     "estimate_mean",
@@ -46,10 +47,14 @@ def client():
         yield found
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.serial if name in FAMILIES else pytest.mark.audit)
-    for name, call in CALLS.items() if not call.named
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.serial if name in FAMILIES else pytest.mark.audit)
+        for name, call in CALLS.items()
+        if not call.named
+    ],
+)
 def test_families(client, name):
     check_bits(CALLS[name], CHUNKS)
 

@@ -43,9 +43,8 @@ def on_the_kink():
     rng = np.random.default_rng(4)
     while True:
         weights, row = rng.normal(size=(2, DIM))
-        one, other = (
-            float(in_order(row[None], weights, backwards)[0]) for backwards in (False, True)
-        )
+        one = float(in_order(row[None], weights, False)[0])
+        other = float(in_order(row[None], weights, True)[0])
         middle = (one + other) / 2.0
         if min(one, other) < middle < max(one, other):
             return weights, row, middle
@@ -180,7 +179,8 @@ def test_a_user_of_local_training_computes_alone():
     public = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy()}
     local.train(x[20:], y[20:], loss=loss, **public, **options)
     several, count = shared(loss.calls, y[20:])
-    assert (several, count) == ([], 40)
+    assert several == []
+    assert count == 40
     local.train(
         x[20:],
         y[20:],
@@ -205,7 +205,8 @@ def test_values_are_asked_of_one_row():
     given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy(), "budget": PureDP(2), "method": method}
     seeded(train, x[20:], y[20:], loss=loss, **given)
     several, count = shared(calls, y[20:].astype(np.float64))
-    assert (several, count) == ([], 40)
+    assert several == []
+    assert count == 40
 
 
 class Failing(OwnLoss):
@@ -247,7 +248,10 @@ def test_a_row_at_which_a_function_fails_counts_for_nothing():
 def test_a_row_that_is_not_whole_is_not_shown():
     x = np.ones((6, 3))
     y = np.ones(6)
-    x[1, 1], x[2, 0], y[3], y[4] = np.nan, np.inf, -np.inf, np.nan
+    x[1, 1] = np.nan
+    x[2, 0] = np.inf
+    y[3] = -np.inf
+    y[4] = np.nan
     for loss in (ROWS, COMPILED, OWN):
         found = alone.loss_gradients(loss, 0.1 * np.ones(3), x, y)
         assert found.any(axis=1).tolist() == [True, False, False, False, False, True]

@@ -15,6 +15,7 @@ import pyarrow
 import pyarrow.feather
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers.tables import forms_of
 from public_calls import CALLS
 
@@ -277,13 +278,27 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
 
 # Calls that take a row without numbers for one at a center, and so one row of each person.
 ONE_ROW_EACH = {
-    name for name in CALLS
-    if name.startswith(("weighted_mean", "coinpress", "private_pca", "learn_separated", "no_public", "select_hypothesis"))
+    name
+    for name in CALLS
+    if name.startswith(
+        (
+            "weighted_mean",
+            "coinpress",
+            "private_pca",
+            "learn_separated",
+            "no_public",
+            "select_hypothesis",
+        )
+    )
     or (name.startswith("learn_axis") and not name.endswith(("dp_em", "public")))
 } | {
-    "estimate_mean, public covariance", "estimate_gaussian, ladder, mean", "estimate_gaussian, ladder, diagonal",
-    "estimate_gaussian, lifted", "estimate_gaussian, lifted from two public rows", "estimate_gaussian, pairs",
-}  # fmt: skip
+    "estimate_mean, public covariance",
+    "estimate_gaussian, ladder, mean",
+    "estimate_gaussian, ladder, diagonal",
+    "estimate_gaussian, lifted",
+    "estimate_gaussian, lifted from two public rows",
+    "estimate_gaussian, pairs",
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -307,7 +322,9 @@ def test_every_call_says_what_it_promises(name):
             assert ledger.spent.is_zero
             continue
         result = call(given, budget=budget, ledger=ledger, random_state=0)
-        assert (result.relation, result.n_priv, result.rows_per_person) == (relation, 300, k)
+        assert result.relation == relation
+        assert result.n_priv == 300
+        assert result.rows_per_person == k
         assert result._contents(0.95)[1][0] == ("Answers about", result.about)
         plain = {
             name: value for name, value in result.to_dict().items() if name != "rows_per_person"
@@ -367,12 +384,16 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
     assert "n=60" in repr(rows)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"person": "nobody"}, "no column 'nobody'"), ({"person": "town", "keep": "median"}, "'row', 'mean'"),
-    ({"person": np.full(400, np.nan)}, "no row has an identifier"),
-    ({"person": [1, 2, 3]}, "one identifier for each row"), ({"person": None}, "person"),
-    ({"person": np.zeros((400, 2))}, "one identifier for each row"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("no column 'nobody'", person="nobody")
+REFUSED.add("'row', 'mean'", person="town", keep="median")
+REFUSED.add("no row has an identifier", person=np.full(400, np.nan))
+REFUSED.add("one identifier for each row", person=[1, 2, 3])
+REFUSED.add("person", person=None)
+REFUSED.add("one identifier for each row", person=np.zeros((400, 2)))
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
@@ -485,9 +506,12 @@ def test_a_share_of_the_budget_chooses_how_many_rows():
         table = pd.DataFrame({"who": who, "a": rng.normal(size=len(who))})
         ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
         given = {
-            "x_pub": pd.DataFrame({"a": [0.1]}), "columns": ["a"], "person": "who", "rows_per_person": "auto",
+            "x_pub": pd.DataFrame({"a": [0.1]}),
+            "columns": ["a"],
+            "person": "who",
+            "rows_per_person": "auto",
             "ledger": ledger,
-        }  # fmt: skip
+        }
         raises(
             InputError,
             "'gaussian'",
@@ -513,26 +537,42 @@ def test_the_local_model_takes_one_row_of_each():
     raises(InputError, "one report", fpp.local.PrivUnit(dim=1, epsilon=1.0).privatize, several)
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"person": None, "rows_per_person": 2}, "belong to person="),
-    ({"person": None, "keep": "mean"}, "belong to person="), ({"rows_per_person": None}, "say what stands for a person"),
-    ({"rows_per_person": None, "keep": "row"}, "say what stands for a person"),
-    ({"rows_per_person": 2, "keep": "sum"}, "makes one row of each person"),
-    ({"rows_per_person": "auto", "keep": "mean"}, "makes one row of each person"),
-    ({"keep": "median"}, "'row', 'mean', 'sum'"),
-    ({"rows_per_person": 0}, "at least 1|>= 1"),
-    ({"rows_per_person": 10**6}, "4096"), ({"rows_per_person": 2.5}, "rows_per_person"),
-    ({"columns": ["who", "a"]}, "says whose row it is"), ({"rows_per_person": "all"}, "'auto'"),
-    ({"person": "nobody"}, "no column 'nobody'"), ({"by": "who"}, "says whose row it is"),
-    ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
-])  # fmt: skip
+REFUSED_BY_CALLS = Refusals()
+REFUSED_BY_CALLS.add("belong to person=", person=None, rows_per_person=2)
+REFUSED_BY_CALLS.add("belong to person=", person=None, keep="mean")
+REFUSED_BY_CALLS.add("say what stands for a person", rows_per_person=None)
+REFUSED_BY_CALLS.add("say what stands for a person", rows_per_person=None, keep="row")
+REFUSED_BY_CALLS.add("makes one row of each person", rows_per_person=2, keep="sum")
+REFUSED_BY_CALLS.add("makes one row of each person", rows_per_person="auto", keep="mean")
+REFUSED_BY_CALLS.add("'row', 'mean', 'sum'", keep="median")
+REFUSED_BY_CALLS.add("at least 1|>= 1", rows_per_person=0)
+REFUSED_BY_CALLS.add("4096", rows_per_person=10**6)
+REFUSED_BY_CALLS.add("rows_per_person", rows_per_person=2.5)
+REFUSED_BY_CALLS.add("says whose row it is", columns=["who", "a"])
+REFUSED_BY_CALLS.add("'auto'", rows_per_person="all")
+REFUSED_BY_CALLS.add("no column 'nobody'", person="nobody")
+REFUSED_BY_CALLS.add("says whose row it is", by="who")
+REFUSED_BY_CALLS.add("REPLACE_PERSON", ledger=Ledger(ZCDP(1)))
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED_BY_CALLS)
 def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     table = visits()
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})
     raises(
-        FastPubPrivError, words, fpp.estimate_mean, table,
-        **{"x_pub": public, "columns": ["a"], "person": "who", "rows_per_person": 1, "budget": ZCDP(1), **given},
-    )  # fmt: skip
+        FastPubPrivError,
+        words,
+        fpp.estimate_mean,
+        table,
+        **{
+            "x_pub": public,
+            "columns": ["a"],
+            "person": "who",
+            "rows_per_person": 1,
+            "budget": ZCDP(1),
+            **given,
+        },
+    )
 
 
 def test_identifiers_of_several_types_are_those_of_persons():

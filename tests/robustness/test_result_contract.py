@@ -52,9 +52,18 @@ def test_a_level_is_never_rounded_to_certainty(level, words):
 
 EVERY = pytest.mark.parametrize("name", MADE)
 VALUES = {
-    "AuditReport", "Ball", "ClusterTree", "ColumnReport", "Comparison", "EdgeRanks", "GaussianReport", "Histogram",
-    "OrderBounds", "Plan", "Preconditioner",
-}  # fmt: skip
+    "AuditReport",
+    "Ball",
+    "ClusterTree",
+    "ColumnReport",
+    "Comparison",
+    "EdgeRanks",
+    "GaussianReport",
+    "Histogram",
+    "OrderBounds",
+    "Plan",
+    "Preconditioner",
+}
 RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
 
 
@@ -94,7 +103,8 @@ def test_a_status_follows_from_reasons_which_json_checks(name):
     )
     assert len(result.part_status) == len(result.part_reasons)
     worse = dataclasses.replace(result, reasons=(Reason.POOR_FIT,))
-    assert (worse.status, "poor_fit" in worse.reasons) == ("unreliable", True)
+    assert worse.status == "unreliable"
+    assert "poor_fit" in worse.reasons
     assert type(result).from_json(worse.to_json()).reasons == worse.reasons
     data = worse.to_dict()
     raises(
@@ -189,8 +199,11 @@ def test_a_summary_has_the_numbers_of_the_frame(name):
         assert (f"{value:.6g}" if isinstance(value, float) else str(value)) in text
     if isinstance(result, Result):
         assert SECOND in [
-            *map(str, frame.index), *frame.index.names, *(str(item) for item in frame.columns), *map(str, frame.to_numpy().ravel()),
-        ] or (f"mean {SECOND}" in frame.columns)  # fmt: skip
+            *map(str, frame.index),
+            *frame.index.names,
+            *(str(item) for item in frame.columns),
+            *map(str, frame.to_numpy().ravel()),
+        ] or (f"mean {SECOND}" in frame.columns)
 
 
 @EVERY
@@ -199,8 +212,22 @@ def test_a_page_holds_no_tag_of_a_column_name(name):
     page = result._repr_html_()
     assert "<script" not in page
     assert set(re.findall(r"</?([a-z]+)", page)) <= {
-        "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p", "dl", "dt", "dd", "svg", "line", "circle",
-    }  # fmt: skip
+        "div",
+        "strong",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "p",
+        "dl",
+        "dt",
+        "dd",
+        "svg",
+        "line",
+        "circle",
+    }
     drawn = (
         "lower" in result.to_frame().columns and name != "CountResult"
     )  # which has two columns here
@@ -301,9 +328,13 @@ def test_the_density_of_a_histogram():
     assert item.log_prob(item.upper) == pytest.approx(item.log_prob(middles))
     assert np.all(np.isneginf(item.log_prob([[-1e9], [1e9]])))
     joint = seeded(
-        fpp.stable_histogram, ROWS, budget=STRONG,
-        bins=fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=20.0)], columns=[0, 1]),
-    )[0]  # fmt: skip
+        fpp.stable_histogram,
+        ROWS,
+        budget=STRONG,
+        bins=fpp.ProductBins(
+            grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=20.0)], columns=[0, 1]
+        ),
+    )[0]
     middles = (joint.lower + joint.upper) / 2.0
     assert np.exp(joint.log_prob(middles)) == pytest.approx(
         joint.counts / joint.counts.sum() / 20.0
@@ -316,9 +347,13 @@ def test_the_density_of_a_histogram():
     ]
     assert np.isneginf(joint.log_prob(hidden[None]))[0]
     empty = dataclasses.replace(
-        item, keys=item.keys[:0], counts=item.counts[:0], lower=item.lower[:0], upper=item.upper[:0],
+        item,
+        keys=item.keys[:0],
+        counts=item.counts[:0],
+        lower=item.lower[:0],
+        upper=item.upper[:0],
         frequency=item.frequency[:0],
-    )  # fmt: skip
+    )
     assert np.all(np.isneginf(empty.log_prob([[5.0]])))
 
 
@@ -356,9 +391,17 @@ def test_a_pickle_holds_no_private_bytes(budget):
 
 def test_results_of_means_without_infinities_add_both_parts():
     result = MeanResult(
-        n_priv=1, n_pub=0, dim=1, spent=ZCDP(1), private=True, mean=np.array([np.inf]), noise_std=np.array([np.nan]),
-        sampling_std=np.zeros(1), noise_law="gaussian", numerics={"b": float("inf"), "a": np.float64(2)},
-    )  # fmt: skip
+        n_priv=1,
+        n_pub=0,
+        dim=1,
+        spent=ZCDP(1),
+        private=True,
+        mean=np.array([np.inf]),
+        noise_std=np.array([np.nan]),
+        sampling_std=np.zeros(1),
+        noise_law="gaussian",
+        numerics={"b": float("inf"), "a": np.float64(2)},
+    )
     assert json.loads(result.to_json())["numerics"] == {"a": 2.0, "b": None}
     # Standard error adds both parts.
     result = result_of()

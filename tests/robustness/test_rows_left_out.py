@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from public_calls import CALLS, NOTIONS
 
 import fastpubpriv as fpp
@@ -116,16 +117,16 @@ def test_every_call_that_takes_a_person_counts_those_with_more_rows(name):
         assert MORE not in [release["name"] for release in result.releases]
 
 
+REFUSED = Refusals()
+REFUSED.add("REPLACE_PERSON", ledger=Ledger(ZCDP(1)))
+REFUSED.add("Ledger or None", ledger="ledger")
+REFUSED.add("threads", threads=0)
+REFUSED.add("random_state", random_state=-1)
+REFUSED.add("keys", keys=[])
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
-        ({"ledger": "ledger"}, "Ledger or None"),
-        ({"threads": 0}, "threads"),
-        ({"random_state": -1}, "random_state"),
-        ({"keys": []}, "keys"),
-    ],
-    ids=["relation", "ledger", "threads", "seed", "keys"],
+    ("change", "words"), REFUSED, ids=["relation", "ledger", "threads", "seed", "keys"]
 )
 def test_bad_arguments_are_refused_in_words(change, words):
     asked = {"columns": "x", "keys": [1], "person": "id", "rows_per_person": 1, "budget": ZCDP(1)}

@@ -14,7 +14,9 @@ class TwoCalls(Query):
     """A query made of two functions, for tests: make() is `zeros`, step is `add`; the answer is all accumulators."""
 
     def __init__(self, make, step, row_cost=1):
-        self.make, self.step, self.cost = make, step, row_cost
+        self.make = make
+        self.step = step
+        self.cost = row_cost
 
     def zeros(self):
         return self.make()

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import column_sums, content, direct_sums, silently
 
 from fastpubpriv import ZCDP, Rows, estimate_mean, linear_regression, value_counts
@@ -54,13 +55,30 @@ def unaligned():
     return view
 
 
-@pytest.mark.parametrize("x", [
-    X, np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1],
-    np.repeat(X, 2, axis=0)[::2], np.repeat(X, 2, axis=1)[:, ::2], np.hstack([X, X])[:, 4:], read_only(),
-    unaligned(), X.astype(">f8"), X.view(Hostile), np.asmatrix(X), memoryview(X), X.tolist(),
-    tuple(map(tuple, X.tolist())), [row for row in X], [[Fraction(v) for v in row] for row in X.tolist()],
-    [[Decimal(v) for v in row] for row in X.tolist()],
-], ids=lambda x: type(x).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "x",
+    [
+        X,
+        np.asfortranarray(X),
+        np.ascontiguousarray(X[::-1])[::-1],
+        np.ascontiguousarray(X[:, ::-1])[:, ::-1],
+        np.repeat(X, 2, axis=0)[::2],
+        np.repeat(X, 2, axis=1)[:, ::2],
+        np.hstack([X, X])[:, 4:],
+        read_only(),
+        unaligned(),
+        X.astype(">f8"),
+        X.view(Hostile),
+        np.asmatrix(X),
+        memoryview(X),
+        X.tolist(),
+        tuple(map(tuple, X.tolist())),
+        [row for row in X],
+        [[Fraction(v) for v in row] for row in X.tolist()],
+        [[Decimal(v) for v in row] for row in X.tolist()],
+    ],
+    ids=lambda x: type(x).__name__,
+)
 def test_every_layout_gives_the_same_integers(x):
     rows = silently(lambda: private_rows(x))
     assert (rows.n, rows.dim) == X.shape
@@ -123,21 +141,33 @@ def test_no_value_raises_or_warns(bad, dtype, threads):
 VARIABLE_TEXT = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(str)
 
 
-@pytest.mark.parametrize(("x", "words"), [
-    (np.array([["a", "b"]]), "dtype text"),
-    (np.array([[b"a", b"b"]]), "dtype bytes"), (np.array([["a", "b"]], dtype=VARIABLE_TEXT), "dtype"),
-    (X.astype(complex), "real and imaginary"), (X.astype(np.longdouble), "astype"), (X.astype("M8[s]"), "datetime"),
-    (np.zeros((3, 2), dtype=[("Alice", "f8")]), "structured"), (np.array(1.0), "0 dim"), (np.float64(1.0), "float64"),
-    (X.reshape(-1, 2, 2), "3 dim"), (X[:0], "no rows"), (X[:, :0], "no columns"),
-    (scipy.sparse.csr_matrix(X), "toarray"), (scipy.sparse.coo_array(X), "toarray"),
-    (np.ma.masked_invalid(X), "filled"), (stdlib_array.array("d", [1.0]), "cannot be read"),
-    ([[1.0, 2.0], [3.0]], "equal length"), ([], "no rows"), ([1.0, "x"], "dtype text"), (X[:0, 0], "no rows"),
-    ([[]], "no columns"), ([["1", "2"]], "dtype text"), ([[1.0, "x"]], "dtype text"), ([[None, "x"]], "equal length"),
-    ([[1j, 2.0]], "real and imaginary"), ([[object(), 2.0]], "equal length"), ((row for row in X), "only once"),
-    (iter(X.tolist()), "only once"), ({"a": [1.0]}, "cannot be read"), (None, "cannot be read"),
-    (3.0, "cannot be read"), (b"1,2,3", "cannot be read"),
-    (type("Tensor", (), {"__array__": lambda self, *given: pytest.fail("called")})(), r"numpy\.asarray"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values("dtype text", np.array([["a", "b"]]), [1.0, "x"], [["1", "2"]], [[1.0, "x"]])
+REFUSED.add_values("dtype bytes", np.array([[b"a", b"b"]]))
+REFUSED.add_values("dtype", np.array([["a", "b"]], dtype=VARIABLE_TEXT))
+REFUSED.add_values("real and imaginary", X.astype(complex), [[1j, 2.0]])
+REFUSED.add_values("astype", X.astype(np.longdouble))
+REFUSED.add_values("datetime", X.astype("M8[s]"))
+REFUSED.add_values("structured", np.zeros((3, 2), dtype=[("Alice", "f8")]))
+REFUSED.add_values("0 dim", np.array(1.0))
+REFUSED.add_values("float64", np.float64(1.0))
+REFUSED.add_values("3 dim", X.reshape(-1, 2, 2))
+REFUSED.add_values("no rows", X[:0], [], X[:0, 0])
+REFUSED.add_values("no columns", X[:, :0], [[]])
+REFUSED.add_values("toarray", scipy.sparse.csr_matrix(X), scipy.sparse.coo_array(X))
+REFUSED.add_values("filled", np.ma.masked_invalid(X))
+REFUSED.add_values(
+    "cannot be read", stdlib_array.array("d", [1.0]), {"a": [1.0]}, None, 3.0, b"1,2,3"
+)
+REFUSED.add_values("equal length", [[1.0, 2.0], [3.0]], [[None, "x"]], [[object(), 2.0]])
+REFUSED.add_values("only once", (row for row in X), iter(X.tolist()))
+REFUSED.add_values(
+    r"numpy\.asarray",
+    type("Tensor", (), {"__array__": lambda self, *given: pytest.fail("called")})(),
+)
+
+
+@pytest.mark.parametrize(("x", "words"), REFUSED)
 def test_wrong_forms_say_what_to_pass(x, words):
     caught = raises(InputError, words, private_rows, x)
     assert caught.__context__ is None
@@ -156,32 +186,54 @@ def test_npy_files(tmp_path):
     rows = private_rows(str(tmp_path / "x.npy"))
     assert repr(rows) == "Rows(n=37, dim=4, kind='npy')"
     assert rows.random_access
-    np.save(tmp_path / "o.npy", X.astype(object), allow_pickle=True)
+
+
+def test_a_line_in_a_file_is_one_column(tmp_path):
     np.save(tmp_path / "line.npy", X[0])
     assert private_rows(tmp_path / "line.npy").dim == 1
+
+
+@pytest.mark.parametrize("name", ["objects", "cube", "empty", "text", "absent"])
+def test_npy_files_that_cannot_be_read(name, tmp_path):
+    np.save(tmp_path / "objects.npy", X.astype(object), allow_pickle=True)
     np.save(tmp_path / "cube.npy", X[None])
     np.save(tmp_path / "empty.npy", X[:0])
     (tmp_path / "text.npy").write_text("Alice-SSN-123")
-    for name in ("o", "cube", "empty", "text", "absent"):
-        caught = raises(InputError, None, private_rows, tmp_path / f"{name}.npy")
-        assert caught.__context__ is None
-        assert "Alice" not in str(caught)
+    caught = raises(InputError, None, private_rows, tmp_path / f"{name}.npy")
+    assert caught.__context__ is None
+    assert "Alice" not in str(caught)
 
 
-def test_rows_pass_through_and_have_their_columns():
+def test_rows_pass_through():
     rows = private_rows(X)
     assert private_rows(rows) is rows
-    raises(InputError, "no names", private_rows, rows, columns=["a"])
+
+
+def test_rows_without_names_have_no_columns_to_choose():
     raises(InputError, "no names", private_rows, X, columns=["a"])
+    raises(InputError, "no names", private_rows, private_rows(X), columns=["a"])
 
 
 REFUSALS = {
-    "pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy, "asarray": np.asarray, "list": list,
-    "iteration": lambda r: [0 for _ in r], "equality": lambda r: r == r, "inequality": lambda r: r != r,
-    "truth": bool, "membership": lambda r: 1.0 in r, "index": lambda r: r[0], "sum": sum, "add": lambda r: r + 1,
-    "numpy add": lambda r: np.zeros(3) + r, "numpy function": np.mean, "format": lambda r: f"{r:.3f}",
-    "float": float, "order": lambda r: r < r,
-}  # fmt: skip
+    "pickle": pickle.dumps,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "asarray": np.asarray,
+    "list": list,
+    "iteration": lambda r: [0 for _ in r],
+    "equality": lambda r: r == r,
+    "inequality": lambda r: r != r,
+    "truth": bool,
+    "membership": lambda r: 1.0 in r,
+    "index": lambda r: r[0],
+    "sum": sum,
+    "add": lambda r: r + 1,
+    "numpy add": lambda r: np.zeros(3) + r,
+    "numpy function": np.mean,
+    "format": lambda r: f"{r:.3f}",
+    "float": float,
+    "order": lambda r: r < r,
+}
 
 
 @pytest.mark.parametrize("action", REFUSALS, ids=str)
@@ -193,8 +245,15 @@ def test_rows_cannot_be_looked_at(action):
 
 def test_rows_show_their_shape():
     rows = private_rows(X)
-    assert repr(rows) == str(rows) == f"{rows}" == "Rows(n=37, dim=4, kind='array')"
+    shape = "Rows(n=37, dim=4, kind='array')"
+    assert repr(rows) == shape
+    assert str(rows) == shape
+    assert f"{rows}" == shape
     assert len(rows) == 37
+
+
+def test_rows_are_keys_of_a_dictionary():
+    rows = private_rows(X)
     assert {rows: 1}[rows] == 1
 
 
@@ -207,13 +266,21 @@ def values(rows):
 
 
 def test_pandas_number_types():
-    frame = pd.DataFrame({
-        "f8": [1.5, NAN, 3.0], "f4": np.array([1, 2, 3], "f4"), "i8": [2**62, 2, 3], "bool": [True, False, True],
-        "Int64": pd.array([2**62, None, 3], dtype="Int64"), "Float32": pd.array([1.5, None, 3], dtype="Float32"),
-        "boolean": pd.array([True, None, False], dtype="boolean"),
-        "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
-        "decimal": pd.array([Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "f8": [1.5, NAN, 3.0],
+            "f4": np.array([1, 2, 3], "f4"),
+            "i8": [2**62, 2, 3],
+            "bool": [True, False, True],
+            "Int64": pd.array([2**62, None, 3], dtype="Int64"),
+            "Float32": pd.array([1.5, None, 3], dtype="Float32"),
+            "boolean": pd.array([True, None, False], dtype="boolean"),
+            "arrow": pd.array([2**60 + 1, None, 3], dtype="int64[pyarrow]"),
+            "decimal": pd.array(
+                [Decimal("1.25"), None, Decimal(3)], dtype=pd.ArrowDtype(pa.decimal128(10, 2))
+            ),
+        }
+    )
     rows = silently(lambda: private_rows(frame))
     assert rows.columns == tuple(frame.columns)
     assert values(rows).dtype == np.float64
@@ -230,10 +297,15 @@ def test_pandas_number_types():
 
 
 def test_polars_number_types():
-    frame = pl.DataFrame({
-        "f8": [1.5, None, NAN], "i8": [2**62 + 1, None, 3], "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
-        "bool": [True, None, False], "decimal": [Decimal("1.25"), None, Decimal(3)],
-    })  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "f8": [1.5, None, NAN],
+            "i8": [2**62 + 1, None, 3],
+            "u1": pl.Series([1, 2, None], dtype=pl.UInt8),
+            "bool": [True, None, False],
+            "decimal": [Decimal("1.25"), None, Decimal(3)],
+        }
+    )
     rows = silently(lambda: private_rows(frame))
     expected = [[1.5, 2.0**62, 1, 1, 1.25], [NAN, NAN, 2, NAN, NAN], [NAN, 3, NAN, 0, 3]]
     np.testing.assert_array_equal(values(rows), expected)
@@ -241,35 +313,56 @@ def test_polars_number_types():
 
 
 def arrow_table():
-    return pa.table({
-        "f8": [1.5, None, 3.0], "f2": pa.array(np.array([1, 2, 3], np.float16)), "i8": pa.array([2**62 + 1, None, 3]),
-        "u8": pa.array([2**64 - 1, None, 3], pa.uint64()), "bool": [True, None, False],
-        "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
-        "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
-        "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
-    })  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["table", "batch", "parquet"])
-def test_arrow_number_types(kind, tmp_path):
-    source = arrow_table()
-    if kind == "batch":
-        source = source.combine_chunks().to_batches()[0]
-    if kind == "parquet":
-        pq.write_table(
-            source.drop_columns("f2").append_column("f2", source["f2"]), tmp_path / "t.parquet"
-        )
-        source = tmp_path / "t.parquet"
-    rows = silently(lambda: private_rows(source, columns=arrow_table().column_names))
-    expected = [
-        [1.5, 1, 2.0**62, 2.0**64, 1, 1.25, 1.25, 2.5],
-        [NAN, 2, NAN, NAN, NAN, NAN, NAN, NAN],
-        [3, 3, 3, 3, 0, 3, 3, 2.5],
-    ]
-    np.testing.assert_array_equal(values(rows), expected)
-    assert (
-        values(private_rows(pa.table({"a": pa.array([1, None], pa.float32())}))).dtype == np.float32
+    return pa.table(
+        {
+            "f8": [1.5, None, 3.0],
+            "f2": pa.array(np.array([1, 2, 3], np.float16)),
+            "i8": pa.array([2**62 + 1, None, 3]),
+            "u8": pa.array([2**64 - 1, None, 3], pa.uint64()),
+            "bool": [True, None, False],
+            "decimal": pa.array([Decimal("1.25"), None, Decimal(3)]),
+            "wide": pa.array([Decimal("1.25"), None, Decimal(3)], pa.decimal256(40, 2)),
+            "dict": pa.array([2.5, None, 2.5]).dictionary_encode(),
+        }
     )
+
+
+ARROW_VALUES = [
+    [1.5, 1, 2.0**62, 2.0**64, 1, 1.25, 1.25, 2.5],
+    [NAN, 2, NAN, NAN, NAN, NAN, NAN, NAN],
+    [3, 3, 3, 3, 0, 3, 3, 2.5],
+]
+
+
+def arrow_batch(tmp_path):
+    return arrow_table().combine_chunks().to_batches()[0]
+
+
+def arrow_in_parquet(tmp_path):
+    """A file whose second column stands last."""
+    table = arrow_table()
+    moved = table.drop_columns("f2").append_column("f2", table["f2"])
+    pq.write_table(moved, tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+ARROW_SOURCES = {
+    "table": lambda tmp_path: arrow_table(),
+    "batch": arrow_batch,
+    "parquet": arrow_in_parquet,
+}
+
+
+@pytest.mark.parametrize("kind", ARROW_SOURCES)
+def test_arrow_number_types(kind, tmp_path):
+    source = ARROW_SOURCES[kind](tmp_path)
+    rows = silently(lambda: private_rows(source, columns=arrow_table().column_names))
+    np.testing.assert_array_equal(values(rows), ARROW_VALUES)
+
+
+def test_arrow_columns_of_single_precision_keep_it():
+    table = pa.table({"a": pa.array([1, None], pa.float32())})
+    assert values(private_rows(table)).dtype == np.float32
 
 
 def text_sources(tmp_path):
@@ -311,63 +404,101 @@ def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
     source = text_sources(tmp_path)[kind]
     caught = raises(InputError, r"'name'.*'day'.*pass columns=", private_rows, source)
     assert not any(word in str(caught) for word in ("Alice", "Bob", "2013", "7.25"))
-    assert "'day'" not in str(
-        raises(InputError, r"not numeric.*'name'", private_rows, source, columns=["a", "name"])
-    )
+    asked = ["a", "name"]
+    caught = raises(InputError, r"not numeric.*'name'", private_rows, source, columns=asked)
+    assert "'day'" not in str(caught)
     assert private_rows(source, columns=["a"]).dim == 1
 
 
+NO_COLUMNS = [
+    (["a", "z"], "no column 'z'.*'a', 'b'"),
+    ("z", "no column 'z'.*'a', 'b'"),
+    ([], "at least one"),
+    (["a", "a"], "twice"),
+    (lambda: 0, "a name, or a list of names"),
+]
+
+
+@pytest.mark.parametrize(("columns", "words"), NO_COLUMNS)
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_columns_that_cannot_be_chosen(make):
+def test_columns_that_cannot_be_chosen(make, columns, words):
     table = make({"a": [1.0], "b": [2.0]})
-    for columns, words in (
-        (["a", "z"], "no column 'z'.*'a', 'b'"), ("z", "no column 'z'.*'a', 'b'"), ([], "at least one"),
-        (["a", "a"], "twice"), (lambda: 0, "a name, or a list of names"),
-    ):  # fmt: skip
-        raises(InputError, words, private_rows, table, columns=columns)
+    raises(InputError, words, private_rows, table, columns=columns)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_columns_come_in_the_order_in_which_they_are_named(make):
+    table = make({"a": [1.0], "b": [2.0]})
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
     np.testing.assert_array_equal(values(private_rows(table, columns="b")), [[2.0]])
 
 
-def test_labels_indexes_and_things_that_are_almost_tables(tmp_path):
+def test_a_label_that_stands_twice_names_no_column():
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", 7])
     raises(InputError, "more than one column 'a'", private_rows, frame)
     assert private_rows(frame, columns=[7]).columns == ("7",)
-    # Things that are almost tables.
-    table = pa.table({"a": [1.0]})
-    for source, words in (
-        (pd.Series(["x"]), "numeric"), (pl.Series(["x"]), "numeric"), (table.to_reader(), "from_stream"),
-        (pd.DataFrame({"a": []}, dtype=float), "no rows"), (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
-        (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
-    ):  # fmt: skip
-        raises(InputError, words, private_rows, source)
-    # The index that pandas stores is not data.
+
+
+NO_TABLES = Refusals()
+NO_TABLES.add_values("numeric", pd.Series(["x"]), pl.Series(["x"]))
+NO_TABLES.add_values("from_stream", pa.table({"a": [1.0]}).to_reader())
+NO_TABLES.add_values("no rows", pd.DataFrame({"a": []}, dtype=float))
+NO_TABLES.add_values("no rows", pa.table({"a": pa.array([], pa.float64())}))
+NO_TABLES.add_values("no columns|at least one", pd.DataFrame(index=[0, 1]))
+
+
+@pytest.mark.parametrize(("source", "words"), NO_TABLES)
+def test_things_that_are_almost_tables(source, words):
+    raises(InputError, words, private_rows, source)
+
+
+def test_the_index_that_pandas_stores_is_not_data(tmp_path):
     pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "t.parquet")
     assert "__index_level_0__" in pq.read_schema(tmp_path / "t.parquet").names
     assert private_rows(tmp_path / "t.parquet").columns == ("a",)
 
 
-def test_parquet_lists_and_broken_files(tmp_path):
+@pytest.fixture
+def parquet(tmp_path):
+    """A file, one with its columns in another order, and one without the second column."""
     a, b, c = (tmp_path / f"{name}.parquet" for name in "abc")
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [3, 4]}), a)
     pq.write_table(pa.table({"y": [8], "x": pa.array([7.0], pa.float32())}), b)
     pq.write_table(pa.table({"x": [7.0]}), c)
+    return a, b, c
+
+
+def test_parquet_files_are_joined_by_the_names_of_their_columns(parquet):
+    a, b, _ = parquet
     np.testing.assert_array_equal(values(private_rows([a, b])), [[1, 3], [2, 4], [7, 8]])
+
+
+def test_chunks_of_parquet_files_begin_anywhere(parquet):
+    a, _, c = parquet
     rows = private_rows([str(a), str(c)], columns=["x"])
     np.testing.assert_array_equal(np.concatenate(list(rows.chunks(1, 3, 1))), [[2.0], [7.0]])
+
+
+def test_parquet_files_of_other_columns_are_refused(parquet):
+    a, _, c = parquet
     raises(InputError, "no column .y.", private_rows, [a, c])
     raises(InputError, "other columns", private_rows, [c, a])
-    (tmp_path / "bad.parquet").write_bytes(b"Alice-SSN-123" * 9)
-    for path, words in (
-        (tmp_path / "bad.parquet", "cannot be read"),
-        (tmp_path / "no.parquet", "no file"),
-    ):
-        assert "Alice" not in str(raises(InputError, words, private_rows, path))
-    raises(InputError, r"all must end in \.parquet", private_rows, [a, tmp_path / "x.csv"])
+
+
+def test_parquet_files_that_cannot_be_read(parquet, tmp_path):
+    bad = tmp_path / "bad.parquet"
+    bad.write_bytes(b"Alice-SSN-123" * 9)
     (tmp_path / "dir.parquet").mkdir()
+    assert "Alice" not in str(raises(InputError, "cannot be read", private_rows, bad))
+    raises(InputError, "no file", private_rows, tmp_path / "no.parquet")
     raises(InputError, "directory", private_rows, tmp_path / "dir.parquet")
-    rows = private_rows(a)
-    pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
+    csv = [parquet[0], tmp_path / "x.csv"]
+    raises(InputError, r"all must end in \.parquet", private_rows, csv)
+
+
+def test_a_parquet_file_that_has_changed_is_refused(parquet):
+    rows = private_rows(parquet[0])
+    pq.write_table(pa.table({"x": [1.0], "y": [1]}), parquet[0])
     raises(InputError, "gave fewer rows than were declared: the source", list, rows.chunks())
 
 
@@ -411,11 +542,13 @@ OBJECT_SOURCES = {
     "array": lambda cells: np.column_stack([objects(cells), objects(ONES)]),
     "pandas": lambda cells: pd.DataFrame({"a": pd.Series(cells, dtype=object), "b": ONES}),
     "polars": lambda cells: pl.DataFrame({"a": pl.Series(cells, dtype=pl.Object), "b": ONES}),
-    "dask array": lambda cells: da.from_array(np.column_stack([objects(cells), objects(ONES)]), chunks=(4, 2), name=False),
+    "dask array": lambda cells: da.from_array(
+        np.column_stack([objects(cells), objects(ONES)]), chunks=(4, 2), name=False
+    ),
     "pieces": lambda cells: Rows.from_chunks(
         lambda: [np.column_stack([objects(cells), objects(ONES)])], n=len(cells), dim=2
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", OBJECT_SOURCES)

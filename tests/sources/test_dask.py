@@ -31,11 +31,15 @@ X = np.random.default_rng(0).normal(size=(301, 3))
 X[5, 1] = np.nan
 X[7] = np.inf
 VIEWS = {
-    "all": lambda r: r, "slice": lambda r: r.slice(3, 300), "last part": lambda r: split_rows(r, 2, 1)[1],
-    "interleaved": lambda r: interleave_rows(r, 3, 2, 5)[1], "pairs": Pairs, "distant pairs": DistantPairs,
+    "all": lambda r: r,
+    "slice": lambda r: r.slice(3, 300),
+    "last part": lambda r: split_rows(r, 2, 1)[1],
+    "interleaved": lambda r: interleave_rows(r, 3, 2, 5)[1],
+    "pairs": Pairs,
+    "distant pairs": DistantPairs,
     "mapped": lambda r: linear_rows(r, np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])),
     "nested": lambda r: DistantPairs(Pairs(interleave_rows(r.slice(1, 300), 3, 2)[0])),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -63,10 +67,12 @@ def test_any_chunks_and_any_view(view, ends, size):
 
 
 FORMS = {
-    "float32": lambda: (X.astype(np.float32),) * 2, "integers": lambda: (np.arange(903).reshape(301, 3),) * 2,
-    "booleans": lambda: (np.arange(903).reshape(301, 3) % 2 == 0,) * 2, "half": lambda: (X.astype(np.float16),) * 2,
+    "float32": lambda: (X.astype(np.float32),) * 2,
+    "integers": lambda: (np.arange(903).reshape(301, 3),) * 2,
+    "booleans": lambda: (np.arange(903).reshape(301, 3) % 2 == 0,) * 2,
+    "half": lambda: (X.astype(np.float16),) * 2,
     "one column": lambda: (X[:, :1], X[:, 0]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -86,10 +92,13 @@ def test_columns_in_blocks_and_lengths_that_are_not_known():
 
 
 FRAMES = {
-    "plain": lambda f: f, "one type in another": lambda f: f.astype({"a": "float32"}),
-    "single": lambda f: f.astype("float32"), "nullable": lambda f: f.astype({"a": "Float64", "b": "Float64"}),
-    "arrow": lambda f: f.astype({"a": "double[pyarrow]"}), "integers": lambda f: f.assign(c=np.arange(301)),
-}  # fmt: skip
+    "plain": lambda f: f,
+    "one type in another": lambda f: f.astype({"a": "float32"}),
+    "single": lambda f: f.astype("float32"),
+    "nullable": lambda f: f.astype({"a": "Float64", "b": "Float64"}),
+    "arrow": lambda f: f.astype({"a": "double[pyarrow]"}),
+    "integers": lambda f: f.assign(c=np.arange(301)),
+}
 
 
 @pytest.mark.parametrize("kind", FRAMES)
@@ -133,14 +142,18 @@ def test_order_is_kept_where_it_counts():
 
 REFUSED = {
     "arithmetic of objects": lambda: chunked(np.array([[TEXT, 1.0]], dtype=object), 1)[:, 1:] + 1,
-    "text": lambda: chunked(np.array([[TEXT]]), 1), "complex": lambda: chunked(X.astype(complex), 2),
-    "three dimensions": lambda: da.zeros((3, 3, 3)), "no rows": lambda: da.zeros((0, 3)),
+    "text": lambda: chunked(np.array([[TEXT]]), 1),
+    "complex": lambda: chunked(X.astype(complex), 2),
+    "three dimensions": lambda: da.zeros((3, 3, 3)),
+    "no rows": lambda: da.zeros((0, 3)),
     "no columns": lambda: da.zeros((3, 0)),
     "columns not known": lambda: chunked(X.T, 3)[chunked(X.T, 3).sum(axis=1) > 0].T,
-    "text in a frame": lambda: dd.from_pandas(pd.DataFrame({"a": [1.0], "name": [TEXT]}), npartitions=1),
+    "text in a frame": lambda: dd.from_pandas(
+        pd.DataFrame({"a": [1.0], "name": [TEXT]}), npartitions=1
+    ),
     "masked": lambda: da.ma.masked_invalid(chunked(X, 2)),
     "masked chunks": lambda: da.from_array(np.ma.masked_invalid(X), chunks=100),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", REFUSED)
@@ -152,10 +165,11 @@ def test_refused(form):
 
 def test_refused_arguments():
     for call in (
-        lambda: Rows.from_dask(X), lambda: Rows.from_dask(chunked(X, 2), ["a"]),
+        lambda: Rows.from_dask(X),
+        lambda: Rows.from_dask(chunked(X, 2), ["a"]),
         lambda: Rows.from_dask(chunked(X, 2), client="tcp://here"),
         lambda: Rows.from_dask(dd.from_pandas(pd.DataFrame({"a": [1.0]}), npartitions=1), ["b"]),
-    ):  # fmt: skip
+    ):
         raises(InputError, None, call)
 
 
@@ -163,7 +177,8 @@ class Moody:
     """Loads chunks that are one row longer, one row shorter, wider or an error from the second time on."""
 
     def __init__(self, change):
-        self.change, self.calls = change, 0
+        self.change = change
+        self.calls = 0
 
     def __call__(self, begin, end):
         self.calls += 1
@@ -179,10 +194,14 @@ def fail_like_us(block):
 
 
 CHANGES = {
-    "longer": lambda block: np.concatenate([block, block[:1]]), "shorter": lambda block: block[1:],
-    "wider": lambda block: np.hstack([block, block[:, :1]]), "empty": lambda block: block[:0],
-    "text": lambda block: np.full(block.shape, TEXT), "error": fail, "our error": fail_like_us,
-}  # fmt: skip
+    "longer": lambda block: np.concatenate([block, block[:1]]),
+    "shorter": lambda block: block[1:],
+    "wider": lambda block: np.hstack([block, block[:, :1]]),
+    "empty": lambda block: block[:0],
+    "text": lambda block: np.full(block.shape, TEXT),
+    "error": fail,
+    "our error": fail_like_us,
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)

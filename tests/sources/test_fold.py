@@ -57,8 +57,10 @@ def test_same_bits_for_all_sources_threads_and_chunks(tmp_path):
         for threads in (None, 1, 2, 4):
             for chunk_rows in (None, 1, 3, 7, 60, 61, 1000):
                 assert column_sums(rows, threads=threads, chunk_rows=chunk_rows) == expected, (
-                    name, threads, chunk_rows,
-                )  # fmt: skip
+                    name,
+                    threads,
+                    chunk_rows,
+                )
 
 
 def test_the_comparison_of_bits_sees_floating_point_sums():
@@ -232,7 +234,8 @@ def test_errors_of_the_other_parts_of_a_query(part):
         assert type(caught) is kind
         assert "Alice" not in repr(caught)
         assert "1234" not in repr(caught)
-        assert (caught.__cause__, caught.__context__) == (None, None)
+        assert caught.__cause__ is None
+        assert caught.__context__ is None
 
 
 @pytest.mark.parametrize(
@@ -371,7 +374,9 @@ def test_a_pass_while_python_shuts_down():
         check=False,
         env=here(),
     )
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["[50]", "[50]"], "")
+    assert done.returncode == 0
+    assert done.stdout.split() == ["[50]", "[50]"]
+    assert done.stderr == ""
 
 
 MEMORY = """
@@ -401,7 +406,8 @@ print(found, peak[0] - before)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
 @pytest.mark.parametrize("kind", ["npy", "npy fortran", "parquet"])
 def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
-    n, dim = 2_000_000, 50  # 800 MB, sparse on disk
+    n = 2_000_000  # 800 MB, sparse on disk
+    dim = 50
     if kind == "parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -419,9 +425,19 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         )
         big[7, 3] = 1.0
         del big
-    done = subprocess.run([
-        sys.executable, "-c", MEMORY, str(path),
-    ], capture_output=True, text=True, timeout=PATIENCE, check=False, env=here())  # fmt: skip
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            MEMORY,
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=here(),
+    )
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())
     assert found == n + (kind != "parquet")
@@ -438,9 +454,14 @@ def slow_pass(monkeypatch, stderr, threads, rows, **options):
     monkeypatch.setattr("fastpubpriv.threads.pool.DELAY_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", stderr)
     fold(
-        rows, make_sums(5), lambda c, a: time.sleep(0.02), threads=threads, chunk_rows=10,
-        row_cost=10**6, **options,
-    )  # fmt: skip
+        rows,
+        make_sums(5),
+        lambda c, a: time.sleep(0.02),
+        threads=threads,
+        chunk_rows=10,
+        row_cost=10**6,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2])

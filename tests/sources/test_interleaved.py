@@ -39,11 +39,14 @@ def mapped(x):
 
 # Each view, and what it must give.
 VIEWS = {
-    "all": (lambda rows: rows, lambda x: x), "slice": (lambda rows: rows.slice(130, 517), lambda x: x[130:517]),
+    "all": (lambda rows: rows, lambda x: x),
+    "slice": (lambda rows: rows.slice(130, 517), lambda x: x[130:517]),
     "slice of a slice": (lambda rows: rows.slice(130, 517).slice(0, 193), lambda x: x[130:323]),
-    "interleaved": (lambda rows: interleave_rows(rows, 2, 5, 3)[1], members), "pairs": (Pairs, neighbors),
-    "distant pairs": (DistantPairs, distant), "mapped": (lambda rows: linear_rows(rows, MATRIX), mapped),
-}  # fmt: skip
+    "interleaved": (lambda rows: interleave_rows(rows, 2, 5, 3)[1], members),
+    "pairs": (Pairs, neighbors),
+    "distant pairs": (DistantPairs, distant),
+    "mapped": (lambda rows: linear_rows(rows, MATRIX), mapped),
+}
 
 
 @pytest.mark.parametrize("pieces", [None, 1, 16, 2000])
@@ -113,7 +116,8 @@ def test_one_row_changes_one_pair_and_one_block():
     blocks = [map(content, interleave_rows(private_rows(each), 3, 4, 3)) for each in (data, other)]
     assert sum(not np.array_equal(one, two) for one, two in zip(*blocks, strict=True)) == 1
     with np.errstate(all="raise"):
-        one, two = (content(DistantPairs(private_rows(each))) for each in (data, other))
+        one = content(DistantPairs(private_rows(data)))
+        two = content(DistantPairs(private_rows(other)))
     assert np.count_nonzero(one != two) == 1
 
 
@@ -156,10 +160,18 @@ def test_one_replaced_row_changes_one_pair():
 
 
 def test_odd_pairs_are_neutral_taken_in_double_and_odd_blocks_are_refused():
-    hostile = np.array([
-        [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
-        [0.0, 0.0],
-    ])  # fmt: skip
+    hostile = np.array(
+        [
+            [np.nan, 0.0],
+            [1.0, 2.0],
+            [np.inf, 0.0],
+            [np.inf, 0.0],
+            [1e308, 0.0],
+            [-1e308, 0.0],
+            [5e-324, 0.0],
+            [0.0, 0.0],
+        ]
+    )
     for rows in (
         private_rows(hostile),
         Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2),

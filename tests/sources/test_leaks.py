@@ -102,23 +102,36 @@ def parquet_file(folder):
 
 WRONG_FORMS = {
     "text array": lambda f: np.array([[TEXT]]),
-    "structured": lambda f: np.array([(NUMBER,)], dtype=[(TEXT, "f8")]), "3-d": lambda f: marked()[None],
-    "complex": lambda f: marked().astype(complex), "masked": lambda f: np.ma.masked_invalid(marked()),
-    "ragged": lambda f: [[NUMBER], [NUMBER, 1.0]], "text in list": lambda f: [[NUMBER, TEXT]],
-    "none and text": lambda f: [[None, TEXT]], "text": lambda f: TEXT, "text with a dot": lambda f: f"a.{TEXT}",
-    "list of text": lambda f: [TEXT], "bytes": lambda f: TEXT.encode(), "dict": lambda f: {TEXT: NUMBER},
-    "generator": lambda f: (row for row in marked()), "set in list": lambda f: [[{TEXT}, NUMBER]],
+    "structured": lambda f: np.array([(NUMBER,)], dtype=[(TEXT, "f8")]),
+    "3-d": lambda f: marked()[None],
+    "complex": lambda f: marked().astype(complex),
+    "masked": lambda f: np.ma.masked_invalid(marked()),
+    "ragged": lambda f: [[NUMBER], [NUMBER, 1.0]],
+    "text in list": lambda f: [[NUMBER, TEXT]],
+    "none and text": lambda f: [[None, TEXT]],
+    "text": lambda f: TEXT,
+    "text with a dot": lambda f: f"a.{TEXT}",
+    "list of text": lambda f: [TEXT],
+    "bytes": lambda f: TEXT.encode(),
+    "dict": lambda f: {TEXT: NUMBER},
+    "generator": lambda f: (row for row in marked()),
+    "set in list": lambda f: [[{TEXT}, NUMBER]],
     "pandas text": lambda f: pd.DataFrame(text_table()),
     "pandas category": lambda f: pd.DataFrame({"a": pd.Categorical([TEXT, "b"])}),
-    "pandas sparse": lambda f: pd.DataFrame({"a": pd.arrays.SparseArray([NUMBER], fill_value=NUMBER)}),
+    "pandas sparse": lambda f: pd.DataFrame(
+        {"a": pd.arrays.SparseArray([NUMBER], fill_value=NUMBER)}
+    ),
     "polars text": lambda f: pl.DataFrame(text_table()),
     "polars enum": lambda f: pl.DataFrame({"a": pl.Series([TEXT], dtype=pl.Enum([TEXT]))}),
-    "arrow text": lambda f: pa.table(text_table()), "series": lambda f: pd.Series([TEXT], dtype="str"),
-    "polars series": lambda f: pl.Series([TEXT]), "list of numbers and text": lambda f: [NUMBER, TEXT],
-    "parquet text": parquet_file, "csv no rows": lambda f: csv_file(f, f"{TEXT},b\n"),
+    "arrow text": lambda f: pa.table(text_table()),
+    "series": lambda f: pd.Series([TEXT], dtype="str"),
+    "polars series": lambda f: pl.Series([TEXT]),
+    "list of numbers and text": lambda f: [NUMBER, TEXT],
+    "parquet text": parquet_file,
+    "csv no rows": lambda f: csv_file(f, f"{TEXT},b\n"),
     "csv open quote": lambda f: csv_file(f, f'"{TEXT},{NUMBER}\n{TEXT},{NUMBER}\n'),
     "csv no header": lambda f: csv_file(f, f"{TEXT},{NUMBER}\n{TEXT},{NUMBER}\n"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG_FORMS)
@@ -129,10 +142,15 @@ def test_wrong_forms_quote_nothing(name, tmp_path):
     assert not MARKERS.search(text), text
 
 
-@pytest.mark.parametrize("source", [
-    pd.Series([NUMBER, TEXT], dtype=object), np.array([[NUMBER], [TEXT]], dtype=object),
-    pl.Series([NUMBER, TEXT], dtype=pl.Object),
-], ids=["pandas", "array", "polars"])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        pd.Series([NUMBER, TEXT], dtype=object),
+        np.array([[NUMBER], [TEXT]], dtype=object),
+        pl.Series([NUMBER, TEXT], dtype=pl.Object),
+    ],
+    ids=["pandas", "array", "polars"],
+)
 def test_objects_are_read_in_silence(source):
     text = scrape(
         lambda: [private_rows(source), sum(len(chunk) for chunk in private_rows(source).chunks())]
@@ -151,9 +169,17 @@ def test_no_source_lets_a_marker_out_of_a_pass(step, threads, tmp_path):
         assert ("withheld" in text) == (step is failing_step), (name, text)
         assert not MARKERS.search(text), (name, text)
         looks = [
-            repr, str, pickle.dumps, np.asarray, list, bool, lambda r: r == r, "{:.3f}".format, np.sum,
+            repr,
+            str,
+            pickle.dumps,
+            np.asarray,
+            list,
+            bool,
+            lambda r: r == r,
+            "{:.3f}".format,
+            np.sum,
             lambda r: r @ r,
-        ]  # fmt: skip
+        ]
         for look in looks:
             assert not MARKERS.search(scrape(lambda rows=rows, look=look: str(look(rows)))), (
                 name,
@@ -167,8 +193,10 @@ def test_text_that_turns_up_while_reading(threads, tmp_path):
     changed = private_rows(csv_file(tmp_path, "a,b\n1,2\n3,4\n"))
     csv_file(tmp_path, f"a,b\n{TEXT},{NUMBER}\n{TEXT}\n{NUMBER}\n")
     for rows in (
-        Rows.from_chunks(failing_factory, n=9, dim=3), Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3), changed,
-    ):  # fmt: skip
+        Rows.from_chunks(failing_factory, n=9, dim=3),
+        Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3),
+        changed,
+    ):
         for run in (
             lambda rows=rows: fold(
                 rows, make_sums(rows.dim), add_sums, threads=threads, chunk_rows=2
@@ -226,9 +254,21 @@ class OwnError(InputError):
 
 
 ERRORS = [
-    ValueError, SystemExit, MemoryError, GeneratorExit, BaseException, RecursionError, StopAsyncIteration,
-    InputError, KernelError, BudgetError, OutOfMemoryError, OwnError, UnicodeError, ExceptionGroup,
-]  # fmt: skip
+    ValueError,
+    SystemExit,
+    MemoryError,
+    GeneratorExit,
+    BaseException,
+    RecursionError,
+    StopAsyncIteration,
+    InputError,
+    KernelError,
+    BudgetError,
+    OutOfMemoryError,
+    OwnError,
+    UnicodeError,
+    ExceptionGroup,
+]
 
 
 def made(kind):

@@ -24,10 +24,13 @@ from fastpubpriv.sources import array_plans, private_rows, rescanned
 SECRET = "Alice-SSN-123"
 N = 12
 HELD = {
-    "a": np.linspace(-2.0, 3.0, N), "b": np.arange(N), "f": np.linspace(0.0, 1.0, N).astype(np.float32),
-    "t": [SECRET if i == 3 else f"{i}" for i in range(N)], "d": [datetime.date(2020, 1, 1)] * N,
+    "a": np.linspace(-2.0, 3.0, N),
+    "b": np.arange(N),
+    "f": np.linspace(0.0, 1.0, N).astype(np.float32),
+    "t": [SECRET if i == 3 else f"{i}" for i in range(N)],
+    "d": [datetime.date(2020, 1, 1)] * N,
     "m": [decimal.Decimal("1.5")] * N,
-}  # fmt: skip
+}
 FRAME = pl.DataFrame(HELD)
 A = pl.col("a")
 B = pl.col("b")
@@ -35,23 +38,33 @@ T = pl.col("t")
 
 
 TAKEN = {
-    "as it is": lambda f: f.select("a", "b"), "drop": lambda f: f.drop("t", "d", "m"),
+    "as it is": lambda f: f.select("a", "b"),
+    "drop": lambda f: f.drop("t", "d", "m"),
     "rename": lambda f: f.select("a", "b").rename({"a": "z"}),
     "select": lambda f: f.select(A * 2 + B, (A / 3 - 1).alias("c"), (-B).alias("n")),
     "with_columns": lambda f: f.select("a", "b").with_columns(c=A**2, e=B * B, g=pl.lit(1.0)),
-    "division by what may be zero": lambda f: f.select(A / B, (B // (B - 3)).alias("q"), (B % (B - 3)).alias("r")),
+    "division by what may be zero": lambda f: f.select(
+        A / B, (B // (B - 3)).alias("q"), (B % (B - 3)).alias("r")
+    ),
     "when": lambda f: f.select(pl.when(A > 0).then(A).otherwise(B)),
     "text as a number": lambda f: f.select(T.cast(pl.Float64, strict=False), (T == "4").alias("u")),
-    "to a float": lambda f: f.select(B.cast(pl.Float32), A.cast(pl.Float32), (B > 3).cast(pl.Float64).alias("c")),
+    "to a float": lambda f: f.select(
+        B.cast(pl.Float32), A.cast(pl.Float32), (B > 3).cast(pl.Float64).alias("c")
+    ),
     "to an integer": lambda f: f.select(A.cast(pl.Int8, strict=False)),
     "frame cast": lambda f: f.select("a", "b").cast({"b": pl.Int8}, strict=False),
-    "functions": lambda f: f.select(A.abs(), A.log().alias("c"), B.sqrt(), A.round(1).alias("e"), A.exp().alias("g")),
+    "functions": lambda f: f.select(
+        A.abs(), A.log().alias("c"), B.sqrt(), A.round(1).alias("e"), A.exp().alias("g")
+    ),
     "clip": lambda f: f.select(A.clip(0, 1), B.clip(2, 1)),
     "fill": lambda f: f.select("a", "b").fill_null(0).fill_nan(0),
     "coalesce": lambda f: f.select(pl.coalesce("a", "b"), pl.max_horizontal("a", "f").alias("c")),
-    "truth": lambda f: f.select(A.is_between(0, 1), T.is_in(["1", "2"]), ~A.is_null().alias("n") & (B > 2)),
-    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]), "cache": lambda f: f.select("a").cache(),
-}  # fmt: skip
+    "truth": lambda f: f.select(
+        A.is_between(0, 1), T.is_in(["1", "2"]), ~A.is_null().alias("n") & (B > 2)
+    ),
+    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]),
+    "cache": lambda f: f.select("a").cache(),
+}
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -87,30 +100,47 @@ def batches(frame):
 
 
 REFUSED = {
-    "filter": lambda f: f.filter(A > 0), "filter within": lambda f: f.select(A.filter(B > 3)),
-    "unique": lambda f: f.unique(), "drop_nulls": lambda f: f.drop_nulls(),
-    "group_by": lambda f: f.group_by("b").agg(A.sum()), "rolling": lambda f: f.rolling("b", period="3i").agg(A.sum()),
-    "sort": lambda f: f.sort("a"), "shuffle": lambda f: f.select(A.shuffle()), "join": lambda f: f.join(f, on="b"),
-    "over": lambda f: f.select(A.mean().over("b")), "mean": lambda f: f.select(A - A.mean()),
-    "len": lambda f: f.with_columns(c=pl.len()), "cum_sum": lambda f: f.select(A.cum_sum()),
-    "shift": lambda f: f.shift(1), "rank": lambda f: f.select(A.rank()),
-    "gather": lambda f: f.select(A.gather([0, 1])), "fill by mean": lambda f: f.select(A.fill_null(strategy="mean")),
-    "rolling_mean": lambda f: f.select(A.rolling_mean(2)), "is_unique": lambda f: f.select(A.is_unique()),
-    "is_in a column": lambda f: f.select(B.is_in(pl.col("a").cast(pl.Int64, strict=False).implode())),
-    "clip by columns": lambda f: f.select(A.clip(B, A)), "head": lambda f: f.head(3),
-    "slice of a column": lambda f: f.select(A.slice(0, 3)), "row index": lambda f: f.with_row_index(),
-    "explode": lambda f: f.select(A.implode()).explode("a"), "unpivot": lambda f: f.select("a", "b").unpivot(),
+    "filter": lambda f: f.filter(A > 0),
+    "filter within": lambda f: f.select(A.filter(B > 3)),
+    "unique": lambda f: f.unique(),
+    "drop_nulls": lambda f: f.drop_nulls(),
+    "group_by": lambda f: f.group_by("b").agg(A.sum()),
+    "rolling": lambda f: f.rolling("b", period="3i").agg(A.sum()),
+    "sort": lambda f: f.sort("a"),
+    "shuffle": lambda f: f.select(A.shuffle()),
+    "join": lambda f: f.join(f, on="b"),
+    "over": lambda f: f.select(A.mean().over("b")),
+    "mean": lambda f: f.select(A - A.mean()),
+    "len": lambda f: f.with_columns(c=pl.len()),
+    "cum_sum": lambda f: f.select(A.cum_sum()),
+    "shift": lambda f: f.shift(1),
+    "rank": lambda f: f.select(A.rank()),
+    "gather": lambda f: f.select(A.gather([0, 1])),
+    "fill by mean": lambda f: f.select(A.fill_null(strategy="mean")),
+    "rolling_mean": lambda f: f.select(A.rolling_mean(2)),
+    "is_unique": lambda f: f.select(A.is_unique()),
+    "is_in a column": lambda f: f.select(
+        B.is_in(pl.col("a").cast(pl.Int64, strict=False).implode())
+    ),
+    "clip by columns": lambda f: f.select(A.clip(B, A)),
+    "head": lambda f: f.head(3),
+    "slice of a column": lambda f: f.select(A.slice(0, 3)),
+    "row index": lambda f: f.with_row_index(),
+    "explode": lambda f: f.select(A.implode()).explode("a"),
+    "unpivot": lambda f: f.select("a", "b").unpivot(),
     "side by side": lambda f: pl.concat([f.select("a"), f.select("b")], how="horizontal"),
     "a series": lambda f: f.with_columns(c=pl.Series(np.arange(N))),
     "map_batches": lambda f: f.select(A.map_batches(batches, return_dtype=pl.Float64)),
     "map_elements": lambda f: f.select(A.map_elements(batches, return_dtype=pl.Float64)),
     "strict cast of text": lambda f: f.select(T.cast(pl.Float64)),
     "strict cast to an integer": lambda f: f.select(A.cast(pl.Int8)),
-    "text to an integer": lambda f: f.select(T.str.to_integer()), "power of an integer": lambda f: f.select(B**B),
+    "text to an integer": lambda f: f.select(T.str.to_integer()),
+    "power of an integer": lambda f: f.select(B**B),
     "replace_strict": lambda f: f.select(T.replace_strict({"1": 2})),
-    "decimals": lambda f: f.select(pl.col("m") * pl.col("m")), "dates": lambda f: f.select(pl.col("d").dt.year()),
+    "decimals": lambda f: f.select(pl.col("m") * pl.col("m")),
+    "dates": lambda f: f.select(pl.col("d").dt.year()),
     "beside others": lambda f: pl.concat([f.select("a"), f.filter(A > 0).select("a")]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -128,10 +158,12 @@ def test_scans_of_files(tmp_path):
     place = tmp_path / "x.parquet"
     assert private_rows(pl.scan_parquet(place).select(A * 2)).n == N
     for plan in (
-        pl.scan_parquet(place, n_rows=3), pl.scan_parquet(place, row_index_name="k"),
-        pl.scan_parquet(place).filter(A > 0), pl.scan_pyarrow_dataset(ds.dataset(place)),
+        pl.scan_parquet(place, n_rows=3),
+        pl.scan_parquet(place, row_index_name="k"),
+        pl.scan_parquet(place).filter(A > 0),
+        pl.scan_pyarrow_dataset(ds.dataset(place)),
         pl.scan_pyarrow_dataset(ds.dataset(place)).filter(A > 0),
-    ):  # fmt: skip
+    ):
         raises(InputError, "not known to make each row of one row", private_rows, plan)
     for plan in (pl.scan_csv(tmp_path / "x.csv"), pl.scan_ndjson(tmp_path / "x.ndjson")):
         raises(InputError, "is of text", private_rows, plan)
@@ -185,11 +217,16 @@ TABLE = pa.table({"a": HELD["a"]})
 ABOVE = ds.field("a") > 0
 
 
-@pytest.mark.parametrize("source", [
-    lambda: ds.dataset(TABLE).filter(ABOVE), lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
-    lambda: ds.dataset(TABLE).scanner(filter=ABOVE), lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
-    lambda: next(ds.dataset(TABLE).get_fragments()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: ds.dataset(TABLE).filter(ABOVE),
+        lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
+        lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
+        lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
+        lambda: next(ds.dataset(TABLE).get_fragments()),
+    ],
+)
 def test_arrow_plans_are_refused(source):
     raises(InputError, None, private_rows, source())
 
@@ -197,25 +234,37 @@ def test_arrow_plans_are_refused(source):
 PANDAS = pd.DataFrame({"a": HELD["a"], "b": HELD["b"], "f": HELD["f"]})
 
 DASK_TAKEN = {
-    "columns": lambda d: d[["b", "a"]], "assign": lambda d: d.assign(c=d.a * 2 + d.b, e=d.a > 1),
-    "arithmetic": lambda d: (d[["a"]] + 1) / 2 - abs(d[["a"]]), "fill": lambda d: d.fillna(0).clip(0, 1),
-    "where": lambda d: d[["a"]].where(d.a > 1, 0.0), "to a float": lambda d: d.astype("float32"),
-    "rename": lambda d: d.rename(columns={"a": "z"}), "repartition": lambda d: d.repartition(npartitions=1),
+    "columns": lambda d: d[["b", "a"]],
+    "assign": lambda d: d.assign(c=d.a * 2 + d.b, e=d.a > 1),
+    "arithmetic": lambda d: (d[["a"]] + 1) / 2 - abs(d[["a"]]),
+    "fill": lambda d: d.fillna(0).clip(0, 1),
+    "where": lambda d: d[["a"]].where(d.a > 1, 0.0),
+    "to a float": lambda d: d.astype("float32"),
+    "rename": lambda d: d.rename(columns={"a": "z"}),
+    "repartition": lambda d: d.repartition(npartitions=1),
     "persist": lambda d: d[d.a > 0].persist(),
     "delayed": lambda d: dd.from_delayed([dask.delayed(PANDAS)], meta=PANDAS.iloc[:0]),
     "map": lambda d: dd.from_map(lambda i: PANDAS, [0, 1], meta=PANDAS.iloc[:0]),
-}  # fmt: skip
+}
 DASK_REFUSED = {
-    "filter": lambda d: d[d.a > 0], "query": lambda d: d.query("a > 0"),
-    "drop_duplicates": lambda d: d.drop_duplicates(), "dropna": lambda d: d.dropna(),
-    "sort": lambda d: d.sort_values("a"), "merge": lambda d: d.merge(d, on="b"), "shuffle": lambda d: d.shuffle("b"),
-    "sample": lambda d: d.sample(frac=0.5), "head": lambda d: d.head(3, compute=False),
-    "mean": lambda d: d - d.mean(), "cumsum": lambda d: d.cumsum(), "shift": lambda d: d.shift(1),
-    "groupby": lambda d: d.groupby("b").a.sum(), "map_partitions": lambda d: d.map_partitions(batches),
+    "filter": lambda d: d[d.a > 0],
+    "query": lambda d: d.query("a > 0"),
+    "drop_duplicates": lambda d: d.drop_duplicates(),
+    "dropna": lambda d: d.dropna(),
+    "sort": lambda d: d.sort_values("a"),
+    "merge": lambda d: d.merge(d, on="b"),
+    "shuffle": lambda d: d.shuffle("b"),
+    "sample": lambda d: d.sample(frac=0.5),
+    "head": lambda d: d.head(3, compute=False),
+    "mean": lambda d: d - d.mean(),
+    "cumsum": lambda d: d.cumsum(),
+    "shift": lambda d: d.shift(1),
+    "groupby": lambda d: d.groupby("b").a.sum(),
+    "map_partitions": lambda d: d.map_partitions(batches),
     "apply": lambda d: d.apply(batches, axis=1, meta=PANDAS.iloc[:0]),
     "to an integer": lambda d: d.astype({"a": "int64"}),
     "two frames": lambda d: d + dd.from_pandas(PANDAS + 1, npartitions=3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DASK_TAKEN)
@@ -306,7 +355,7 @@ ARRAY_TAKEN = {
     "fused": lambda z: dask.optimize(z[:, ::-1] * 2 + 1)[0],
     "persisted": lambda z: (z - z.mean(axis=0)).persist(),
     "a filter that was run": lambda z: z[z[:, 0] > 0].persist().compute_chunk_sizes(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chunks", MANY)
@@ -324,9 +373,8 @@ def test_steps_of_an_array_of_one_row_each(name, chunks):
 def test_a_replaced_row_of_an_array_changes_one_row(name, chunks):
     other = ROWS.copy()
     other[5] = np.nan, -np.inf
-    before, after = (
-        content(private_rows(ARRAY_TAKEN[name](array_of(rows, chunks)))) for rows in (ROWS, other)
-    )
+    before = content(private_rows(ARRAY_TAKEN[name](array_of(ROWS, chunks))))
+    after = content(private_rows(ARRAY_TAKEN[name](array_of(other, chunks))))
     assert (before.view(np.uint8) != after.view(np.uint8)).any(axis=1).sum() == 1
 
 
@@ -344,7 +392,9 @@ ARRAY_REFUSED = {
     "a filter": lambda z: z[z[:, 0] > 0].compute_chunk_sizes(),
     "one row often": lambda z: z[[0] * 200],
     "one row in a chunk": lambda z: z[[0] * 50 + list(range(50, 200))],
-    "matmul": lambda z: da.map_blocks(np.matmul, np.ones((len(z) // z.numblocks[0],) * 2), z, dtype=float),
+    "matmul": lambda z: da.map_blocks(
+        np.matmul, np.ones((len(z) // z.numblocks[0],) * 2), z, dtype=float
+    ),
     "operator.matmul": lambda z: z.map_blocks(
         lambda block, weights: operator.matmul(weights, block), np.eye(z.chunksize[0]), dtype=float
     ),
@@ -372,7 +422,7 @@ ARRAY_REFUSED = {
     "integer powers": lambda z: z.astype("f4") ** z,
     "a fused mean": lambda z: dask.optimize(z - z.mean(axis=0))[0],
     "a delayed step": lambda z: da.from_delayed(dask.delayed(np.sort)(z), z.shape, float),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chunks", MANY)
@@ -400,9 +450,11 @@ def test_arrays_that_are_loaded(tmp_path):
         da.concatenate([da.from_delayed(part, (50, 2), float) for part in parts]),
         da.from_npy_stack(str(tmp_path / "stack")),
         da.from_array(np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 1)),
-        da.from_array(np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 2), inline_array=True),
+        da.from_array(
+            np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 2), inline_array=True
+        ),
         da.from_array(Table(ROWS), chunks=(50, 2)),
-    ):  # fmt: skip
+    ):
         assert np.array_equal(content(private_rows(plan)), ROWS)
         assert np.array_equal(content(private_rows((plan - 1)[:, ::-1])), ROWS[:, ::-1] - 1)
         raises(

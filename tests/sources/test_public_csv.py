@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from helpers.refusals import Refusals
 
 import fastpubpriv as fpp
 from fastpubpriv import session
@@ -86,18 +87,17 @@ def test_a_pair_of_files_is_read_in_one_way(dialect, pair):
     )
 
 
-REFUSED = [
-    (
-        with_line_breaks,
-        "line 3 of the public file .*q.csv' has an odd number of quotes: .*as Parquet.*join_quoted_lines",
-    ),
-    (with_flags, "'cost' .line 2 has '(TRUE|FALSE)', which is no decimal number"),
-    (hexadecimal, "'cost' .line 2 has '0x[0-9a-f]+', which is no decimal number"),
-    (with_inch_signs, "line 3 of the public file .* has an odd number of quotes"),
-    (with_blank_lines, "line 3 of the public file .* is blank"),
-    (with_thousands, "'cost' .line 2 has '[0-9]+,[0-9]+', which is no decimal number"),
-    (with_short_lines, "line 2 of the public file .* has 1 cell and the header 2"),
-]
+REFUSED = Refusals()
+REFUSED.add_values(
+    "line 3 of the public file .*q.csv' has an odd number of quotes: .*as Parquet.*join_quoted_lines",
+    with_line_breaks,
+)
+REFUSED.add_values("'cost' .line 2 has '(TRUE|FALSE)', which is no decimal number", with_flags)
+REFUSED.add_values("'cost' .line 2 has '0x[0-9a-f]+', which is no decimal number", hexadecimal)
+REFUSED.add_values("line 3 of the public file .* has an odd number of quotes", with_inch_signs)
+REFUSED.add_values("line 3 of the public file .* is blank", with_blank_lines)
+REFUSED.add_values("'cost' .line 2 has '[0-9]+,[0-9]+', which is no decimal number", with_thousands)
+REFUSED.add_values("line 2 of the public file .* has 1 cell and the header 2", with_short_lines)
 
 
 @pytest.mark.parametrize(("dialect", "words"), REFUSED)
@@ -124,7 +124,8 @@ def test_the_command_refuses_the_same_files(dialect, words, columns, pair):
 
 def test_lines_joined_on_request_are_joined_in_both_files(pair):
     pair(with_line_breaks)
-    p, q = (Rows.from_csv(name, ["cost"], join_quoted_lines=True) for name in ("p.csv", "q.csv"))
+    p = Rows.from_csv("p.csv", ["cost"], join_quoted_lines=True)
+    q = Rows.from_csv("q.csv", ["cost"], join_quoted_lines=True)
     found = fpp.estimate_mean(p, x_pub=q, **COMMON)
     assert found.n_priv == 4000
     assert (

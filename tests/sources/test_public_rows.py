@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import content, streamed
 
 from fastpubpriv.errors import InputError
@@ -21,9 +22,14 @@ def test_public_rows_are_a_float64_copy(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     sources = [
-        X, np.asfortranarray(X), X.tolist(), frame, pl.DataFrame(X), tmp_path / "t.csv",
+        X,
+        np.asfortranarray(X),
+        X.tolist(),
+        frame,
+        pl.DataFrame(X),
+        tmp_path / "t.csv",
         str(tmp_path / "t.parquet"),
-    ]  # fmt: skip
+    ]
     for source in [*sources, Rows.from_chunks(lambda: [X[:7], X[7:]], n=30, dim=3)]:
         found = public_rows(source, dim=3)
         np.testing.assert_array_equal(found, X)
@@ -122,13 +128,20 @@ def test_the_same_data_is_refused(tmp_path):
     rows = private_rows(X)
     (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
     for ours, theirs, words in (
-        (X, X, "same object"), (rows, rows, "same object"),
-        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"), (X, X[:5], "share memory"),
-        (X[::2], X[2:], "share memory"), (X, X.T[:, :2], "share memory"), (rows, X[3:4], "share memory"),
-        (X, rows, "share memory"), (frame, frame.iloc[:, :1], "share memory"),
-        (frame, frame["a"].to_frame(), "share memory"), (plain, plain.clone(), "share memory"),
-        (table, table.slice(3, 4), "share memory"), (table, table["a"].chunk(0).to_numpy(), "share memory"),
-    ):  # fmt: skip
+        (X, X, "same object"),
+        (rows, rows, "same object"),
+        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"),
+        (X, X[:5], "share memory"),
+        (X[::2], X[2:], "share memory"),
+        (X, X.T[:, :2], "share memory"),
+        (rows, X[3:4], "share memory"),
+        (X, rows, "share memory"),
+        (frame, frame.iloc[:, :1], "share memory"),
+        (frame, frame["a"].to_frame(), "share memory"),
+        (plain, plain.clone(), "share memory"),
+        (table, table.slice(3, 4), "share memory"),
+        (table, table["a"].chunk(0).to_numpy(), "share memory"),
+    ):
         raises(InputError, words, refuse_shared_memory, ours, theirs)
 
 
@@ -138,10 +151,17 @@ def test_data_kept_apart_are_accepted_and_doubt_counts_as_shared(tmp_path, monke
     frame = pd.DataFrame(X, columns=list("abc"))
     table = pa.table({"a": X[:, 0].copy(), "t": ["x"] * 30})
     for ours, theirs in (
-        (X, X.copy()), (X[:20], X[20:]), (X[::2], X[1::2]), (X[:, :2], X[:, 2:]), (frame, frame.copy()),
-        (tmp_path / "x.npy", tmp_path / "y.npy"), (tmp_path / "x.npy", X), (X, None), (X, X.tolist()),
+        (X, X.copy()),
+        (X[:20], X[20:]),
+        (X[::2], X[1::2]),
+        (X[:, :2], X[:, 2:]),
+        (frame, frame.copy()),
+        (tmp_path / "x.npy", tmp_path / "y.npy"),
+        (tmp_path / "x.npy", X),
+        (X, None),
+        (X, X.tolist()),
         (X, "no such file"),
-    ):  # fmt: skip
+    ):
         refuse_shared_memory(ours, theirs)
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
     raises(
@@ -250,12 +270,24 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
     )
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({}, "labels once"), ({"y": Y, "label": "y"}, "labels once"), ({"y": Y[:5]}, "8 rows and y_priv has 5"),
-    ({"y": BOTH[:, :2]}, "one number for each row"), ({"y": "secret"}, "y_priv"), ({"label": "z"}, "'z'"),
-    ({"label": 0}, "-1"), ({"label": True}, "-1"), ({"label": -1}, "-1"), ({"x": X_OF_LABELED, "label": "y"}, "no names"),
-    ({"x": FRAME[["y"]], "label": "y"}, "beside the label"), ({"x": X_OF_LABELED[:, :1], "label": -1}, "beside the label"),
-], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add("labels once")
+REFUSED.add("labels once", y=Y, label="y")
+REFUSED.add("8 rows and y_priv has 5", y=Y[:5])
+REFUSED.add("one number for each row", y=BOTH[:, :2])
+REFUSED.add("y_priv", y="secret")
+REFUSED.add("'z'", label="z")
+REFUSED.add("-1", label=0)
+REFUSED.add("-1", label=True)
+REFUSED.add("-1", label=-1)
+REFUSED.add("no names", x=X_OF_LABELED, label="y")
+REFUSED.add("beside the label", x=FRAME[["y"]], label="y")
+REFUSED.add("beside the label", x=X_OF_LABELED[:, :1], label=-1)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), REFUSED, ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_what_is_refused(given, words):
     raises(
         InputError,

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import column_sums, content, direct_sums, silently
 
 from fastpubpriv import InputError, Rows
@@ -21,7 +22,9 @@ from fastpubpriv.sources.views import DistantPairs, Pairs
 TEXT = "Alice-SSN-123"
 N = 203
 X = np.random.default_rng(3).normal(size=(N, 3))
-X[4, 1], X[9], X[50] = np.nan, np.inf, 1e300
+X[4, 1] = np.nan
+X[9] = np.inf
+X[50] = 1e300
 NAMES = ["a", "b", "c"]
 TABLE = pa.table({name: X[:, k] for k, name in enumerate(NAMES)})
 
@@ -46,12 +49,14 @@ def stream(table):
 
 
 KINDS = {
-    "directory": directory, "files": lambda t, f: sorted(str(path) for path in directory(t, f).glob("*/[0-9].parquet")),
+    "directory": directory,
+    "files": lambda t, f: sorted(str(path) for path in directory(t, f).glob("*/[0-9].parquet")),
     "dataset of a directory": lambda t, f: ds.dataset(directory(t, f) / "y", format="parquet"),
-    "dataset in memory": lambda t, f: ds.dataset(t), "stream": lambda t, f: stream(t),
+    "dataset in memory": lambda t, f: ds.dataset(t),
+    "stream": lambda t, f: stream(t),
     "lazy": lambda t, f: pl.from_arrow(t).lazy(),
     "lazy file": lambda t, f: pl.scan_parquet(str(directory(t, f) / "*" / "*[0-9].parquet")),
-}  # fmt: skip
+}
 
 
 def opened(kind, table, folder, **options):
@@ -101,10 +106,14 @@ def test_a_row_is_read_without_regard_to_the_others(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_and_chosen_columns(kind, tmp_path):
-    table = pa.table({
-        "f": pa.array(np.arange(N, dtype=np.float32)), "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
-        "t": [TEXT] * N, "d": [datetime.date(2020, 1, 1)] * N,
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "f": pa.array(np.arange(N, dtype=np.float32)),
+            "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
+            "t": [TEXT] * N,
+            "d": [datetime.date(2020, 1, 1)] * N,
+        }
+    )
     for columns in (["i", "f"], ["f"]):
         rows = opened(kind, table, tmp_path, columns=columns)
         direct = expected(kind, table.select(columns))
@@ -119,8 +128,10 @@ def test_types_and_chosen_columns(kind, tmp_path):
 def test_files_whose_types_differ(tmp_path):
     """Nothing is cast to the types of the first file: that would fail for some values."""
     for name, column in (
-        ("1", pa.array([1.5], pa.float32())), ("2", pa.array([2**53 + 1, 3], pa.int64())), ("3", pa.array([2.5])),
-    ):  # fmt: skip
+        ("1", pa.array([1.5], pa.float32())),
+        ("2", pa.array([2**53 + 1, 3], pa.int64())),
+        ("3", pa.array([2.5])),
+    ):
         pq.write_table(pa.table({"a": column}), tmp_path / f"{name}.parquet")
     assert content(private_rows(tmp_path)).ravel().tolist() == [1.5, 2.0**53, 3.0, 2.5]
     pq.write_table(pa.table({"b": [1.0]}), tmp_path / "4.parquet")
@@ -165,10 +176,12 @@ def test_refused(tmp_path):
         raise InputError(TEXT)
 
     for source, words in (
-        (tmp_path / "empty", "without .parquet files"), (tmp_path / "bad", "cannot be read"),
+        (tmp_path / "empty", "without .parquet files"),
+        (tmp_path / "bad", "cannot be read"),
         (ds.dataset(TABLE).filter(ds.field("a") > 0), "without a filter"),
-        (pl.LazyFrame({"a": []}, schema={"a": pl.Float64}), "no rows"), (pl.LazyFrame({"a": [TEXT]}), "not numeric"),
-    ):  # fmt: skip
+        (pl.LazyFrame({"a": []}, schema={"a": pl.Float64}), "no rows"),
+        (pl.LazyFrame({"a": [TEXT]}), "not numeric"),
+    ):
         assert TEXT not in str(raises(InputError, words, private_rows, source))
     for factory, words in ((lambda: TABLE, "RecordBatchReader each time"), (fails, "withheld")):
         assert TEXT not in str(raises(InputError, words, private_rows, factory))
@@ -202,21 +215,28 @@ X_OF_STREAMS = np.random.default_rng(3).normal(size=(41, 3))
 
 def test_pieces_of_any_form():
     pieces = [
-        X_OF_STREAMS[:5].astype(np.float32), [[1, 2, 3]], X_OF_STREAMS[5:7].astype(">f8"),
-        np.asfortranarray(X_OF_STREAMS[7:9]), np.ones((2, 3), bool),
-    ]  # fmt: skip
+        X_OF_STREAMS[:5].astype(np.float32),
+        [[1, 2, 3]],
+        X_OF_STREAMS[5:7].astype(">f8"),
+        np.asfortranarray(X_OF_STREAMS[7:9]),
+        np.ones((2, 3), bool),
+    ]
     rows = Rows.from_chunks(lambda: iter(pieces), n=12, dim=3)
     expected = np.concatenate([np.asarray(p, float) for p in pieces])
     assert silently(lambda: column_sums(rows)) == direct_sums(expected)
 
 
-@pytest.mark.parametrize(("pieces", "words"), [
-    ([X_OF_STREAMS[:40]], "gave fewer rows than were declared: n = 41"),
-    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "gave more rows than were declared: n = 41"),
-    ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"), ([X_OF_STREAMS[0]], "two-dimensional"),
-    ([["Alice-SSN-123"]], "dtype text"), (None, "withheld"),
-    (["Alice-SSN-123"], "cannot be read"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values("gave fewer rows than were declared: n = 41", [X_OF_STREAMS[:40]])
+REFUSED.add_values("gave more rows than were declared: n = 41", [X_OF_STREAMS, X_OF_STREAMS[:1]])
+REFUSED.add_values("2 columns where dim = 3", [X_OF_STREAMS[:, :2]])
+REFUSED.add_values("two-dimensional", [X_OF_STREAMS[0]])
+REFUSED.add_values("dtype text", [["Alice-SSN-123"]])
+REFUSED.add_values("withheld", None)
+REFUSED.add_values("cannot be read", ["Alice-SSN-123"])
+
+
+@pytest.mark.parametrize(("pieces", "words"), REFUSED)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_wrong_pieces(pieces, words, threads):
     rows = Rows.from_chunks(lambda: pieces, n=41, dim=3)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from helpers.errors import raises
+from helpers.refusals import Refusals
 from helpers_sources import column_sums, direct_sums, every_source
 from helpers_text import (
     CHOSEN,
@@ -79,9 +80,12 @@ def test_numbers_are_rounded_to_the_nearest_double_by_each_parser(monkeypatch):
     ]
     # Half way between two doubles, and a little beyond: parsers that stop reading round these wrongly.
     texts += [
-        b"9007199254740993", b"9007199254740993." + b"0" * 800 + b"1", b"2.4703282292062328e-324", b"1e400",
+        b"9007199254740993",
+        b"9007199254740993." + b"0" * 800 + b"1",
+        b"2.4703282292062328e-324",
+        b"1e400",
         b"1" * 400,
-    ]  # fmt: skip
+    ]
     expected = [float(text) for text in texts]
     assert same(numbers(texts), expected)
     assert same(numbers([*texts, b"nan", b"Infinity"]), [*expected, NAN, np.inf])
@@ -100,10 +104,14 @@ def test_a_file_of_one_column_keeps_its_empty_lines(tmp_path):
 def test_each_line_counts_and_none_is_lost(tmp_path):
     """Empty lines, also the last ones, are rows; what follows the last line feed is a row if it is not empty."""
     for text, expected in (
-        ("a,b\n1,2\n\n3,4\n", [[1, 2], [NAN, NAN], [3, 4]]), ("a,b\n1,2\n\n\n", [[1, 2], [NAN, NAN], [NAN, NAN]]),
-        ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]), ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]), ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
-        ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]), ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
-    ):  # fmt: skip
+        ("a,b\n1,2\n\n3,4\n", [[1, 2], [NAN, NAN], [3, 4]]),
+        ("a,b\n1,2\n\n\n", [[1, 2], [NAN, NAN], [NAN, NAN]]),
+        ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]),
+        ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]),
+        ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
+        ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]),
+        ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
+    ):
         np.testing.assert_array_equal(
             values_of(private_rows(write(tmp_path / "t.csv", text))), expected
         )
@@ -144,13 +152,24 @@ def test_several_pieces_and_compressed_files(tmp_path, monkeypatch):
             np.testing.assert_array_equal(found, x[begin:end])
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("", "cannot be read"), ("\n1\n", "cannot be read"), ("a,b\n", "no rows"), ("a,b", "no rows"),
-    ("a,b\r1,2\r", "cannot be read.*line feed"), ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
-    ("1.5,Alice-SSN-123\n2,3\n", "header"), ("a,b,b\n1,2,3\n", "more than one column"),
-    ("a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"), (b"\xff\xfe\x00", "cannot be read"),
-    (b"Alice\xff,b\n1,2\n", "cannot be read"), (b"\x1f\x8b Alice-SSN-123", "cannot be read"),
-])  # fmt: skip
+REFUSED = Refusals()
+REFUSED.add_values(
+    "cannot be read",
+    "",
+    "\n1\n",
+    '"Alice-SSN-123,b\n1,2\n',
+    "a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n",
+    b"\xff\xfe\x00",
+    b"Alice\xff,b\n1,2\n",
+    b"\x1f\x8b Alice-SSN-123",
+)
+REFUSED.add_values("no rows", "a,b\n", "a,b")
+REFUSED.add_values("cannot be read.*line feed", "a,b\r1,2\r")
+REFUSED.add_values("header", "1.5,Alice-SSN-123\n2,3\n")
+REFUSED.add_values("more than one column", "a,b,b\n1,2,3\n")
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED)
 def test_headers_that_cannot_be_used(text, words, tmp_path):
     path = write(tmp_path / ("t.csv.gz" if text[:1] == b"\x1f" else "t.csv"), text)
     caught = raises(InputError, words, Rows.from_csv, path, ["b"])
@@ -360,10 +379,14 @@ def test_a_replaced_record_changes_its_own_row_only(read, tmp_path):
 
 
 LONG_OF_TEXT = {
-    "digits": b"7" * MIB, "commas": b"," * MIB, "quotes": b'"' * MIB, "odd quotes": b'"' * (MIB - 1),
-    "returns": b"\r" * MIB, "blanks": b" " * MIB,
+    "digits": b"7" * MIB,
+    "commas": b"," * MIB,
+    "quotes": b'"' * MIB,
+    "odd quotes": b'"' * (MIB - 1),
+    "returns": b"\r" * MIB,
+    "blanks": b" " * MIB,
     "bytes": bytes(code for code in range(256) if code != text_files.LINE_FEED) * (MIB // 255),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -441,10 +464,15 @@ def long_lines_that_are_no_rows(monkeypatch):
     monkeypatch.setattr(text_files, "_lines", without_long_ones)
 
 
-@pytest.mark.parametrize(("record", "fault"), [
-    (b"Alice,x,Alice", blanks_of_two_kinds), (b"Alice,x,Alice", a_filter_that_knows_too_little),
-    (b'1,"x,2', quotes_that_join_lines), (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("record", "fault"),
+    [
+        (b"Alice,x,Alice", blanks_of_two_kinds),
+        (b"Alice,x,Alice", a_filter_that_knows_too_little),
+        (b'1,"x,2', quotes_that_join_lines),
+        (b"1," + b"x" * 1000 + b",2", long_lines_that_are_no_rows),
+    ],
+)
 def test_planted_faults_are_caught(record, fault, tmp_path, monkeypatch):
     read = TEXT_READERS[".csv"]
     records = [b"+1,x,2", b"1,x,2", b"1,x,2\v", PLAIN]

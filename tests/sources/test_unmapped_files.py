@@ -42,12 +42,10 @@ def test_the_rows_of_a_numpy_file_are_those_of_its_map(array, tmp_path):
     np.save(tmp_path / "x.npy", array)
     mapped = private_rows(tmp_path / "x.npy")
     read = private_rows(tmp_path / "x.npy", memory_map=False)
-    assert (read.n, read.dim, read.kind, read.columns) == (
-        mapped.n,
-        mapped.dim,
-        mapped.kind,
-        mapped.columns,
-    )
+    assert read.n == mapped.n
+    assert read.dim == mapped.dim
+    assert read.kind == mapped.kind
+    assert read.columns == mapped.columns
     for rows in ((0, None, None), (3, 17, 5)):
         found = content(read, *rows)
         expected = content(mapped, *rows)
@@ -78,7 +76,8 @@ def test_the_rows_of_a_table_are_those_of_its_map(name, tmp_path):
     )
     mapped = private_rows(tmp_path / name, columns=["b", "a"])
     read = private_rows(tmp_path / name, columns=["b", "a"], memory_map=False)
-    assert (read.n, read.columns) == (6000, ("b", "a"))
+    assert read.n == 6000
+    assert read.columns == ("b", "a")
     np.testing.assert_array_equal(content(read), content(mapped))
 
 

@@ -187,11 +187,16 @@ CHECKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "law", "log2_scale", "n"), [
-    pytest.param(check, law, log2_scale, n, marks=pytest.mark.statistical if n > SMALL else ())
-    for check, (_, scales, large) in CHECKS.items() for law in DRAW for log2_scale in scales
-    for n in {SMALL, large} - ({SMALL} if check == "far tails" else set())
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "law", "log2_scale", "n"),
+    [
+        pytest.param(check, law, log2_scale, n, marks=pytest.mark.statistical if n > SMALL else ())
+        for check, (_, scales, large) in CHECKS.items()
+        for law in DRAW
+        for log2_scale in scales
+        for n in {SMALL, large} - ({SMALL} if check == "far tails" else set())
+    ],
+)
 def test_noise_has_its_law(check, law, log2_scale, n):
     assert CHECKS[check][0](law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
 

@@ -102,9 +102,18 @@ def test_a_convolutional_net_learns_digits_from_both_kinds_of_rows(digits):
     scores = {}
     for weight in (0.5, 1.0):
         net, training = prepare(
-            private, public=public, net=convolutional(), loss=entropy, budget=fpp.ApproxDP(2, 1e-5), steps=60,
-            batch_rows=128, public_batch_rows=50, priv_weight=weight, lr=0.2, momentum=0.9,
-        )  # fmt: skip
+            private,
+            public=public,
+            net=convolutional(),
+            loss=entropy,
+            budget=fpp.ApproxDP(2, 1e-5),
+            steps=60,
+            batch_rows=128,
+            public_batch_rows=50,
+            priv_weight=weight,
+            lr=0.2,
+            momentum=0.9,
+        )
         training.run()
         with torch.no_grad():
             scores[weight] = float((net.eval()(test[0]).argmax(1) == test[1]).float().mean())
@@ -153,8 +162,10 @@ def test_replay_reaches_the_promise_and_a_fault_is_caught(monkeypatch):
     other_x = x.clone()
     other_y = y.clone()
     # Two rows whose gradients are as far apart as clipped ones can be.
-    x[3], y[3] = torch.tensor([100.0, 0.0, 0.0]), 1e6
-    other_x[3], other_y[3] = torch.tensor([100.0, 0.0, 0.0]), -1e6
+    x[3] = torch.tensor([100.0, 0.0, 0.0])
+    y[3] = 1e6
+    other_x[3] = torch.tensor([100.0, 0.0, 0.0])
+    other_y[3] = -1e6
 
     def train(data):
         inner = torch.tensor(np.asarray(data), dtype=torch.float32)
@@ -193,11 +204,13 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
         raise ValueError("a secret")
 
     bad = {
-        3: fail, 4: lambda: (torch.full((3,), torch.nan), torch.tensor(1.0)),
-        5: lambda: (torch.zeros(4), torch.tensor(1.0)), 6: lambda: "nothing",
+        3: fail,
+        4: lambda: (torch.full((3,), torch.nan), torch.tensor(1.0)),
+        5: lambda: (torch.zeros(4), torch.tensor(1.0)),
+        6: lambda: "nothing",
         7: lambda: (torch.zeros(3), torch.tensor(torch.inf)),
         8: lambda: (torch.zeros(3, dtype=torch.float64), torch.tensor(1.0)),
-    }  # fmt: skip
+    }
     table = TensorTable(torch, Broken(bad), "private")
     net = line()
     kind = RowGradients(torch, net, squared, (torch.zeros(3), torch.tensor(0.0)))
@@ -209,7 +222,8 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
     _, training = prepare(Broken(bad))
     training.run()
     labels = torch.zeros(200, dtype=torch.long)
-    labels[5], labels[6] = 77, -1
+    labels[5] = 77
+    labels[6] = -1
     inputs, _ = rows()
     inputs[9] = torch.inf
     net = torch.nn.Sequential(torch.nn.Linear(3, 4))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.errors import raises
-from regression import test_exact as exact
+from regression import test_coefficients as exact
 from regression.test_regression import split
 from scipy import linalg, optimize
 from spies import seeded

@@ -44,9 +44,13 @@ seeded = partial(spies.seeded, estimate_gaussian)
 def test_registry_is_complete():
     assert METHODS.choices[0] == "auto"
     assert list(METHODS) == [
-        "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances",
+        "ladder",
+        "lifted_coinpress",
+        "pairs",
+        "recursive_preconditioner",
+        "group_covariances",
         "hypothesis_selection",
-    ]  # fmt: skip
+    ]
     assert [name for name, method in METHODS.items() if method.reserved is not None] == [
         "group_covariances"
     ]
@@ -54,10 +58,15 @@ def test_registry_is_complete():
         assert " ".join(module.__doc__.split()).count("(paper A: the role of ") == 1
 
 
-@pytest.mark.parametrize(("dim", "n_priv", "n_pub", "budget", "limit"), [
-    (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
-    (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dim", "n_priv", "n_pub", "budget", "limit"),
+    [
+        (2, 100_000, 3, ZCDP(0.5), 0.1),
+        (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
+        (5, 200_000, 100, ZCDP(0.5), 0.06),
+        (2, 100_000, 60, PureDP(1), 0.1),
+    ],
+)
 def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
     for seed in range(3):
@@ -283,9 +292,14 @@ def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, opti
     )
 
 
-@pytest.mark.parametrize(("method", "budget"), [
-    ("group_covariances", ZCDP(1)), ("group_covariances", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "budget"),
+    [
+        ("group_covariances", ZCDP(1)),
+        ("group_covariances", PureDP(1)),
+        ("hypothesis_selection", ApproxDP(1, 1e-6)),
+    ],
+)
 def test_wrong_notions_are_refused(method, budget):
     x_priv, x_pub, _ = gaussian(20_000, 60, 1)
     raises(
@@ -313,10 +327,12 @@ ROWS = [np.nan, np.inf, 1e308, -1e308, 5e-324, 0.0, 1e6, 3.0]
 CASES = [
     ("recursive_preconditioner", 2, 40_000, 60, ZCDP(0.5)),
     ("recursive_preconditioner", 2, 40_000, 60, ApproxDP(2, 1e-6)),
-    ("recursive_preconditioner", 2, 60_000, 3, ZCDP(2)), ("recursive_preconditioner", 2, 40_000, 60, PureDP(2)),
-    ("hypothesis_selection", 1, 5_000, 50, PureDP(1)), ("hypothesis_selection", 2, 10_000, 100, ZCDP(0.2)),
+    ("recursive_preconditioner", 2, 60_000, 3, ZCDP(2)),
+    ("recursive_preconditioner", 2, 40_000, 60, PureDP(2)),
+    ("hypothesis_selection", 1, 5_000, 50, PureDP(1)),
+    ("hypothesis_selection", 2, 10_000, 100, ZCDP(0.2)),
     ("group_covariances", 1, 90_000, 2, ApproxDP(4, 1e-6)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget"), CASES)

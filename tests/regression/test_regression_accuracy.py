@@ -4,45 +4,28 @@ Correlated normal columns, eigenvalues 1 / j, labels with four fifths of their v
 figures are mean squared errors over the variance of the labels, with those of least squares on all rows beside them.
 """
 
-import json
 import math
-from dataclasses import replace
 from fractions import Fraction
-from typing import get_args
 
 import numpy as np
 import pytest
-from helpers.errors import raises
-from helpers.neighbors import pair_at
 from regression.test_regression import split
 from spies import seeded
 
 from benchmarks.accuracy import regressions as real
 from fastpubpriv import (
-    ZCDP,
     ApproxDP,
-    InputError,
-    ReplayError,
     linear_regression,
     logistic_regression,
-    plan,
-    train,
 )
-from fastpubpriv._types import FitMethod
-from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
-from fastpubpriv.mechanisms.selection import LossQuery
-from fastpubpriv.mechanisms.sums import MappedQuery
 from fastpubpriv.regression import coordinates
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.inputs import DataSpec
 from fastpubpriv.regression.newton import NewtonState
-from fastpubpriv.regression.problem import TrainingMethod, make_problem
-from fastpubpriv.results.models import TrainingResult
+from fastpubpriv.regression.problem import make_problem
 from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.training import methods
 from fastpubpriv.training import methods as center
-from fastpubpriv.training.methods import METHODS as RECORDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 # (columns, public rows, epsilon) -> newton and least squares of the prototype
@@ -241,207 +224,6 @@ def test_few_public_rows_of_a_strong_signal(monkeypatch):
     assert excess(found) < 0.5
     monkeypatch.setattr(methods, "center_share", lambda *ignored: Fraction(0))
     assert excess(seeded(linear_regression, **given)) > 2.0 * excess(found)
-
-
-# ---- One registry of methods: `train`, `plan` and the command line read it, and each method passes record and replay.
-ISSUED = {
-    "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation", "exponential",
-}  # fmt: skip
-RNG = np.random.default_rng(11)
-X = RNG.normal(size=(400, 2))
-TABLE = np.column_stack([X, X @ [1.0, -1.0] + RNG.normal(size=400)])
-BUDGET = ZCDP(0.5)
-
-
-def loss_of(name):
-    return "huber" if name == "output_perturbation" else "squared"
-
-
-def call(rows, name, **more):
-    common = {
-        "label": -1,
-        "x_pub": TABLE[:40].copy(),
-        "budget": BUDGET,
-        "threads": 1,
-        "progress": False,
-    }
-    return train(rows, loss=loss_of(name), method=name, **common, **more)
-
-
-def test_every_method_is_one_record():
-    assert set(RECORDS) == ISSUED
-    assert all(type(each) is TrainingMethod and each.name == name for name, each in RECORDS.items())
-    assert RECORDS.choices == ("auto", *RECORDS)
-    assert [name for name, each in RECORDS.items() if each.settings is None] == list(
-        get_args(FitMethod)[1:]
-    )
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_a_name_and_its_settings_are_the_same_method(name):
-    found = seeded(call, TABLE[40:], name)
-    assert found.method == name
-    kind = RECORDS[name].settings
-    if kind is not None:
-        given = {"label": -1, "x_pub": TABLE[:40].copy(), "budget": BUDGET, "loss": loss_of(name)}
-        same = seeded(train, TABLE[40:], **given, method=kind())
-        assert same.method == name
-        np.testing.assert_array_equal(same.weights, found.weights)
-    assert (found.spent.amounts[0] == 0) == (name == "throw_away")
-
-
-def test_the_plan_knows_every_method():
-    details = plan("train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic").details
-    assert set(details) >= ISSUED - {"throw_away"}
-    for name in ISSUED - {"throw_away"}:
-        same = plan(
-            "train", dim=3, n_pub=40, n_priv=2000, budget=BUDGET, loss="logistic", method=name
-        )
-        assert same.error == details[name]
-
-
-@pytest.mark.parametrize("loss", ["huber", "softmax"])
-def test_public_rows_alone_cost_nothing_for_any_loss(loss):
-    rows = np.column_stack([X, np.digitize(X[:, 0], [-0.5, 0.5])]) if loss == "softmax" else TABLE
-    given = {"label": -1, "loss": loss, "x_pub": rows[:200].copy()}
-    alone = train(np.full((50, 3), np.nan), **given, budget=BUDGET, method="throw_away")
-    assert alone.method == "throw_away"
-    assert alone.spent.amounts[0] == 0
-    assert alone.releases == ()
-    np.testing.assert_array_equal(alone.coefficients, alone.public_coefficients)
-    # Fifty rows at a tiny budget say nothing: "auto" keeps the public fit, and spends nothing.
-    assert seeded(train, rows[:50], **given, budget=ZCDP(1e-6)).spent.amounts[0] == 0
-    assert seeded(train, rows, **given, budget=ZCDP(1)).method in ("newton", "pda_mirror_descent")
-
-
-NEIGHBORS = pair_at(TABLE[:30], 3, [9.0, -9.0, 1e9], [9.0, -9.0, -1e9])
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_record_and_replay(name, monkeypatch):
-    if name == "throw_away":
-        assert call(NEIGHBORS[0], name).to_dict() == call(NEIGHBORS[1], name).to_dict()
-        return
-    report = record_replay(lambda x: call(x, name), *NEIGHBORS, budget=BUDGET)
-    assert 0 < report.pair_cost <= report.declared_cost
-    if name == "output_perturbation":
-        return
-    # Planted: a row that counts nine times. A perturbed minimum is no sum that a row moves, and has faults of its own in its file.
-    for kind in (MappedQuery, LinearGradientQuery, LossQuery):
-
-        def add(self, chunk, sums, plain=kind.add):
-            for _ in range(9):
-                plain(self, chunk, sums)
-
-        monkeypatch.setattr(kind, "add", add)
-    raises(
-        ReplayError,
-        r"moved by|sensitivity",
-        record_replay,
-        lambda x: call(x, name),
-        *NEIGHBORS,
-        budget=BUDGET,
-    )
-
-
-# ---- Intervals for new labels: on real tables, for long tails and skew, and for few public rows ---------------------
-BUDGET_OF_PREDICTION = ApproxDP(2, 1e-5)
-
-
-def held(result, x, y, level):
-    lower, upper = result.prediction_interval(x, level)
-    return float(np.mean((lower <= y) & (y <= upper)))
-
-
-def skewed(n, seed=0):
-    """Three columns, and labels whose noise has a long tail on one side."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 3))
-    return x, x @ [1.0, 2.0, -1.0] + rng.exponential(size=n) ** 2
-
-
-def fitted(m, seed=0, **options):
-    given = {
-        "loss": "squared",
-        "method": "newton",
-        "budget": BUDGET_OF_PREDICTION,
-        "random_state": seed,
-        **options,
-    }
-    return seeded(train, **split(*skewed(4000 + m, seed), m), **given)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"tails": "light"}, {"method": "throw_away"}, {"loss": "huber"}]
-)
-def test_long_tails_on_one_side_are_covered(options):
-    """300 public rows: the level that is reached has a standard deviation of .017 at .9, of .013 on either side."""
-    result = fitted(300, **options)
-    x, y = skewed(4000, seed=9)
-    assert 0.85 < held(result, x, y, 0.9) < 0.95
-    lower, upper = result.prediction_interval(x, 0.9)
-    assert 0.02 < np.mean(y < lower) < 0.09
-    assert 0.02 < np.mean(y > upper) < 0.09
-
-
-def test_planted_fault_a_normal_law_is_seen():
-    result = replace(fitted(300), label_quantiles=np.zeros(0))
-    x, y = skewed(4000, seed=9)
-    lower, upper = result.prediction_interval(x, 0.9)
-    assert not (0.02 < np.mean(y < lower) < 0.09 and 0.02 < np.mean(y > upper) < 0.09)
-
-
-@pytest.mark.parametrize("m", [20, 39, 60])
-def test_levels_that_few_public_rows_cannot_reach_are_wide(m):
-    """Means over 20 draws of public rows."""
-    x, y = skewed(1000, seed=99)
-    found = [held(fitted(m, seed, method="throw_away"), x, y, 0.95) for seed in range(20)]
-    assert np.mean(found) > 0.925
-
-
-def test_ends_and_what_is_read_back():
-    result = fitted(39)
-    known = result.label_quantiles
-    lower, upper = result.prediction_interval([[0.0, 0.0, 0.0]], 0.95)
-    middle = result.predict([[0.0, 0.0, 0.0]])
-    unit = np.sqrt(result.covariance[0, 0] + result.residual_std**2)
-    np.testing.assert_allclose(
-        [lower - middle, upper - middle], unit * known[[0, -1]][:, None], rtol=1e-12
-    )
-    lower, upper = result.prediction_interval([[0.0, 0.0, 0.0]], 0.951)
-    np.testing.assert_allclose(upper - middle, middle - lower, rtol=1e-9)
-    assert TrainingResult.from_json(result.to_json()).label_quantiles.tolist() == known.tolist()
-    data = json.loads(result.to_json()) | {"label_quantiles": known[::-1].tolist()}
-    raises(InputError, "do not fit together", TrainingResult.from_json, json.dumps(data))
-    assert len(fitted(500).label_quantiles) == 200
-
-
-def test_labels_that_are_all_equal_in_public_have_a_normal_law():
-    given = {**split(*skewed(2000), 40), "y_pub": np.ones(40), "y_scale": 1.0}
-    result = seeded(linear_regression, **given, budget=BUDGET_OF_PREDICTION)
-    assert len(result.label_quantiles) == 0
-    assert np.isfinite(result.prediction_interval(given["x_pub"][:2])).all()
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize(("table", "m", "epsilon"), [
-    ("visits", 500, 1.0), ("affairs", 100, 1.0), ("affairs", 500, 0.5), ("flights", 500, 0.5), ("diabetes", 100, 1.0),
-    ("schools", 60, 1.0), ("visibility", 200, 1.0),
-])  # fmt: skip
-def test_real_tables(table, m, epsilon):
-    """Means over 8 cuts (3 of the flights); the share that public rows put inside varies by sqrt(.09 / m) in each."""
-    pytest.importorskip({"flights": "pandas", "diabetes": "sklearn"}.get(table, "statsmodels"))
-    found = []
-    for seed in range(3 if table == "flights" else 8):
-        cut = real.Cut.of(real.Cell(table, m, epsilon, 1e-6), seed)
-        result = seeded(
-            linear_regression, *cut.private, x_pub=cut.public[0], y_pub=cut.public[1], budget=cut.budget,
-            random_state=seed,
-        )  # fmt: skip
-        found.append([held(result, *cut.test, level) for level in (0.8, 0.9, 0.95)])
-    # With few public rows ends lie outwards: at the next label, or beyond all. 89 % of days have the greatest visibility.
-    assert np.all(np.mean(found, axis=0) > [0.7 if table == "visibility" else 0.76, 0.87, 0.93])
-    assert np.all(np.mean(found, axis=0) < [0.88, 0.95, 0.99])
 
 
 # ---- Regression on tables of packages: as close as the specification's prototype ------------------------------------
