@@ -78,7 +78,7 @@ READERS = {
 }
 NOT_ESTIMATORS = {
     "as_rows", "mean_of_groups", "open_labeled", "open_rows",
-    "people_of_table", "persons", "record_replay", "refuse_shared_memory", "rows_of_each",
+    "people_of_table", "record_replay", "refuse_shared_memory", "rows_of_each",
     "table_of_persons",
 }  # fmt: skip
 
