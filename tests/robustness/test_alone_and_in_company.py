@@ -77,7 +77,7 @@ READERS = {
     "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
-    "as_rows", "mean_of_groups", "open_labeled", "open_rows",
+    "as_rows", "mean_of_groups", "open_labeled", "open_rows", "opened_source",
     "people_of_table", "record_replay", "refuse_shared_memory", "rows_of_each",
     "table_of_persons",
 }  # fmt: skip
