@@ -38,7 +38,6 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.estimators.preconditioner import Preconditioner as Preconditioner
     from fastpubpriv.estimators.preconditioner import precondition as precondition
     from fastpubpriv.estimators.quantiles import quantiles as quantiles
-    from fastpubpriv.estimators.user_level import persons as persons
     from fastpubpriv.estimators.value_counts import value_counts as value_counts
     from fastpubpriv.estimators.weighted_mean import weighted_mean as weighted_mean
     from fastpubpriv.gaussians.coinpress_covariance import (
@@ -88,7 +87,6 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.results.ranks import GroupQuantiles as GroupQuantiles
     from fastpubpriv.results.ranks import QuantileResult as QuantileResult
     from fastpubpriv.sources import Rows as Rows
-    from fastpubpriv.sources.person_table import PersonTable as PersonTable
     from fastpubpriv.tables.private_table import PrivateTable as PrivateTable
     from fastpubpriv.training.train import linear_regression as linear_regression
     from fastpubpriv.training.train import logistic_regression as logistic_regression
@@ -124,7 +122,6 @@ _NAMES = {
     "estimators.mean": ("estimate_mean",),
     "estimators.preconditioner": ("Preconditioner", "precondition"),
     "estimators.quantiles": ("quantiles",),
-    "estimators.user_level": ("persons",),
     "estimators.value_counts": ("value_counts",),
     "estimators.weighted_mean": ("weighted_mean",),
     "kernels.warming": ("warmup",),
@@ -149,7 +146,6 @@ _NAMES = {
     "results.person_counts": ("PersonCounts",),
     "results.ranks": ("GroupQuantiles", "QuantileResult"),
     "sources": ("Rows",),
-    "sources.person_table": ("PersonTable",),
     "tables.private_table": ("PrivateTable",),
     "training.train": ("linear_regression", "logistic_regression", "train"),
 }

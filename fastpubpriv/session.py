@@ -168,8 +168,8 @@ def refuse_padding(rows: Rows, name: str, other: str = "") -> None:
     if rows.may_be_absent:
         raise PaddedRowsError(
             f"{name} takes one row of each person: with more, those that a person does not have would count as rows at a "
-            "center, and nothing is released about their number; pass rows_per_person=1, or the mean of each person by "
-            f"persons(x_priv, person=..., keep='mean'){other and f', or call {other}'}"
+            "center, and nothing is released about their number; pass rows_per_person=1, or keep='mean' for the mean of "
+            f"each person{other and f', or call {other}'}"
         )
 
 

@@ -50,8 +50,10 @@ groups : list of texts, numbers, bools, dates, pandas Periods or Intervals, or m
     By default the distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
 person : str or (n_priv,) array-like, optional
     Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
-    (user-level privacy), as with private rows from `persons`; say by `keep` or `rows_per_person` what stands for a person. By
-    default each row is protected by itself.
+    (user-level privacy); say by `keep` or `rows_per_person` what stands for a person. Rows without an identifier are left out. A
+    text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7" are two
+    persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text. By default each row is protected by
+    itself.
 keep : "row", "mean" or "sum", optional
     With `person`: "mean", for each column the mean of the numbers in the person's rows, so that each person counts once; or "sum",
     their sum (0 for a person without any), whose total is that of all rows. Public rows that have the column of persons are treated

@@ -88,8 +88,8 @@ def persons_case(n: int, persons: int | None = None, each: int = 4) -> Case:
     """Case of at most some rows per person, by default four of a fifth as many persons, against the first of each group."""
     import polars as pl
 
-    import fastpubpriv as fpp
     from fastpubpriv.sources import private_rows
+    from fastpubpriv.sources.person_table import table_of_persons
 
     rng = np.random.default_rng(5)
     frame = pl.DataFrame(
@@ -100,7 +100,7 @@ def persons_case(n: int, persons: int | None = None, each: int = 4) -> Case:
     )
     return Case(
         f"persons, {n:.0e} rows, {each} of each",
-        lambda: private_rows(fpp.persons(frame, person="id", rows_per_person=each)),
+        lambda: private_rows(table_of_persons(frame, "id", "row", each)),
         {
             "polars, head of groups": lambda: frame.group_by("id").head(each),
             "polars, means of groups": lambda: frame.group_by("id").agg(pl.all().mean()),

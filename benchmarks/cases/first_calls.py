@@ -41,7 +41,7 @@ FUNCTIONS = {
     "quantiles": f"f.quantiles(x, budget=zcdp, {_PUB})",
     "describe": f"f.describe(x, budget=zcdp, {_PUB})",
     "value_counts": "f.value_counts(np.sign(x[:, 0]), keys=[-1, 1], budget=zcdp, **quiet)",
-    "persons": "f.estimate_mean(f.persons(x, person=np.arange(2000) // 4), budget=zcdp, x_pub=p, **quiet)",
+    "estimate_mean, of persons": f"f.estimate_mean(x, person=np.arange(2000) // 4, rows_per_person=1, budget=zcdp, {_PUB})",
     "count_persons": (
         "f.count_persons(__import__('pandas').DataFrame(np.sign(x), columns=['a', 'b', 'c']), by='a', groups=[-1, 1], "
         "person=np.arange(len(x)) // 2, budget=f.ZCDP(rho=0.5))"
@@ -177,6 +177,7 @@ COMMANDS = {
     "histogram": "histogram --private line.csv --columns a --width 0.5 --epsilon 1 --delta 1e-6",
     "counts": "counts --private line.csv --columns a --keys 0,1 --rho 0.5",
     "persons": "persons --private x.csv --person c --by a --groups 0,1 --rho 0.5",
+    "ledger": "ledger x.ledger",
     "train": f"train {_TABLES} --label c --loss squared --rho 0.5 --json model.json",
     "predict": "predict --model model.json --rows p.csv --out -",
     "local privatize": "local privatize --private x.csv --columns a,b,c --epsilon 4 --norm-bound 5 --out reports.fpp",
@@ -234,9 +235,12 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 
 def write_tables(folder: Path) -> None:
-    """Write the small tables that the commands read."""
+    """Write the small tables, and the ledger, that the commands read."""
     import numpy as np
 
+    import fastpubpriv as fpp
+
+    fpp.Ledger(fpp.ZCDP(1), path=folder / "x.ledger").close()
     rng = np.random.default_rng(0)
     for name, n in (("x", 2000), ("p", 40)):
         np.savetxt(

@@ -253,7 +253,7 @@ GROUPS = (
         "sources",
         "Rows from anywhere",
         "Arrays, files, frames, tables and streams of private rows; the rest is for those who write a mechanism of their own.",
-        top("PrivateTable", "Rows", "persons", "PersonTable") + rest("fastpubpriv.sources"),
+        top("PrivateTable", "Rows") + rest("fastpubpriv.sources"),
     ),
     Group(
         "auditing",

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
-from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, warnings_to
+from fastpubpriv.errors import FastPubPrivError, warn_after_debit, warnings_to
 from fastpubpriv.estimators.person_sizes import (
     CELLS,
     CHOICE_SHARE,
@@ -29,7 +29,6 @@ from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.release.account import announce_debit, announcer, before_debit, check_ledger
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.arrow_streams import held_in_memory
 from fastpubpriv.sources.bound import BoundTable
@@ -44,7 +43,6 @@ from fastpubpriv.sources.person_table import (
     table_of_persons,
 )
 from fastpubpriv.sources.row_types import Persons, source_of
-from fastpubpriv.validation import number_or_auto
 
 # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 CLIP_STDS = 3.0
@@ -61,7 +59,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def user_level(function: Function) -> Function:
-    """Decorate a public function to protect persons, with `person=` and `rows_per_person=`, or private rows from `persons`."""
+    """Decorate a public function to protect persons, with `person=`, `keep=` and `rows_per_person=`."""
 
     @functools.wraps(function)
     def call(
@@ -405,119 +403,3 @@ class RowsChoice:
         more = {} if self.sizes is None else self.sizes.with_more(cell)
         share = float(min(self.shares_used[cell], 1.0))
         return {**self.run.log[0], "rows_per_person": k, "share_of_rows_used": share, **more}
-
-
-@shared_docs
-def persons(
-    x_priv: Any,
-    *,
-    person: Any,
-    keep: Keep = "row",
-    rows_per_person: RowsPerPerson = 1,
-    budget_for_k: Budget | None = None,
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-) -> PersonTable:
-    """Private rows of a table in which persons have several, so that every function protects persons (user-level privacy).
-
-    By default each function protects one row, which does not protect a person with several rows, such as visits or orders. With
-    `persons(visits, person="patient_id")` as `x_priv`, or `person="patient_id"` as an argument, it protects all rows of a person
-    together.
-
-    Parameters
-    ----------
-    x_priv : frame, table, path, array or Rows
-        Private rows in any form that the functions accept.
-    person : str, or array, list or series (n,)
-        The column of identifiers, numbers or text, or the identifiers themselves, one for each row. Rows without one are left out.
-        A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7" are two
-        persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text.
-    keep : {"row", "mean", "sum"}
-        Representation of a person: rows, chosen as if at random; or for each column the mean, or the sum, of the numbers in the
-        person's rows. "row" works with every function; "mean" gives means in which each person has the same weight, with less
-        noise from variation among a person's rows; "sum" gives totals of persons, 0 for one without numbers.
-    rows_per_person : int or "auto"
-        With keep="row", maximum number of rows of a person, 1 to 4096; a person with fewer has rows that are absent: they are in
-        no count, and shares are of the rows in use. Methods that cannot tell them from rows at a center take one row of each. With
-        k rows, each call spends its budget at row level: rho / k^2 or epsilon / k. More rows of a person help if they
-        differ, and increase the noise: "auto" chooses k by noisy
-        counts of persons with 1, 2, 3-4, 5-8, ... rows; in a call that has `person=` it spends a sixteenth of the budget on them.
-    budget_for_k : ZCDP, ApproxDP or PureDP, optional
-        For "auto": the budget of those counts, spent at once.
-
-    {ledger, random_state}
-
-    Returns
-    -------
-    PersonTable
-        Private rows, equally many for each person; `choice` is the record of "auto", otherwise None. A call reads them into memory,
-        or, beyond a gigabyte, into an anonymous temporary file, which is deleted after its last use or with the process, in the
-        folder of `tempfile` (TMPDIR).
-
-    Raises
-    ------
-    InputError
-        No such column, numbers of identifiers and rows that differ, no identifier at all, or arguments out of range.
-
-    Privacy
-    -------
-    Protected: every person, against replacement of all of that person's rows by any other rows of that person, at least one
-    (user-level privacy). Public: the set of identifiers, and so their number. The representation of a person depends on that
-    person's rows alone; the k rows are those with the smallest hashes of identifier and content, whatever their order.
-
-    Nothing is released here but, for "auto", one count of persons by number of rows. A later call with one row for each person
-    costs a person what it costs a row. With k rows it costs more, by group privacy of the whole call
-    (`fastpubpriv.privacy.conversions.group_rho`, `group_approx`), which is debited from the ledger. Ledgers keep such calls
-    separate: open them with `relation=Neighbors.REPLACE_PERSON`.
-
-    Proofs: `notes/release.md` (rows of persons), `notes/person_keys.md`.
-
-    See Also
-    --------
-    estimate_mean : takes `person=` itself, where a table is used once.
-    count_persons : how many different persons have each key.
-    value_counts : counts of rows, k of each person.
-
-    Notes
-    -----
-    Estimates from k rows are those of the rows in use: persons with more than k rows are treated as if they had k. How many have
-    more is released by the counts of "auto", or for a given k, 1 included, by each call, which spends 1/64 of its budget on it; the
-    result has the reason "rows_left_out" if surely more than 2 % do. Intervals that include sampling error are as wide as if the
-    rows of a person were all equal.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas
-    >>> from fastpubpriv import ZCDP, estimate_mean, persons
-    >>> rng = np.random.default_rng(0)
-    >>> visits = pandas.DataFrame({"patient": rng.integers(0, 4_000, 20_000), "days": rng.gamma(2.0, 3.0, 20_000)})
-    >>> patients = persons(visits, person="patient", keep="mean")
-    >>> result = estimate_mean(patients, x_pub=np.array([5.0]), budget=ZCDP(rho=0.1), random_state=0)
-    >>> result.n_priv == len(patients) and bool(abs(result.mean[0] - 6.0) < 0.3)
-    True
-    >>> three = persons(visits, person="patient", rows_per_person=3)
-    >>> result = estimate_mean(three, x_pub=np.array([5.0]), budget=ZCDP(rho=0.1), random_state=0)
-    >>> result.spent, result.relation
-    (ZCDP(rho=0.1), 'replace all rows of one person; the number of persons is public; at most 3 rows of each are used')
-    """
-    (x_priv,), _ = held_in_memory((x_priv,), {})
-    if not isinstance(rows_per_person, str):
-        if budget_for_k is not None or ledger is not None or random_state is not None:
-            raise InputError(
-                'budget_for_k, ledger and random_state belong to rows_per_person="auto": only that reads to choose'
-            )
-        return table_of_persons(x_priv, person, keep, rows_per_person)
-    number_or_auto("rows_per_person", rows_per_person)
-    if keep != "row" or not isinstance(budget_for_k, Budget):
-        raise InputError(
-            'rows_per_person="auto" needs keep="row" and a budget_for_k=, such as a sixteenth of that of the call'
-        )
-    sizes = rows_of_each(x_priv, person)
-    rest = budget_for_k * (1 / CHOICE_SHARE - 1)
-    asked = session.asked(ledger, random_state, None, None)
-    who = name_of_persons(person)
-    choice_made = RowsChoice.prepare("persons", who, sizes, budget_for_k, rest, **asked)
-    k = choice_made.release()
-    table = table_of_persons(x_priv, person, keep, k)
-    table.choice = choice_made.record(k)
-    return table

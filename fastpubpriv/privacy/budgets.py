@@ -150,7 +150,7 @@ class Neighbors(Enum):
     """Neighboring relation: the pairs of data sets that a guarantee makes indistinguishable.
 
     REPLACE_ONE: the same number of rows, one row exchanged for any other; n is public. The library promises this one.
-    REPLACE_PERSON: the same persons, all rows of one exchanged for any others, at least one. Promised for `persons`.
+    REPLACE_PERSON: the same persons, all rows of one exchanged for any others, at least one. Promised with `person=`.
     ADD_REMOVE_ONE: one row more or fewer. Calculators only, to compare with published tables; no fit reports it.
 
     Examples

@@ -736,7 +736,7 @@ class Result(Value):
     private : bool
         False when the noise came from a seed, so that the result is not private.
     relation : str
-        "replace one private row; the number of rows is public", or, for rows made by `persons`, all rows of one person.
+        "replace one private row; the number of rows is public", or, with `person=`, all rows of one person.
     rows_per_person : int
         Maximum number of rows used per person; 1 also where the privacy unit is a row.
     about : str

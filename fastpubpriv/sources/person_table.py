@@ -129,7 +129,9 @@ class PlacesOfRows(NamedTuple):
 
 
 class PersonTable(DerivedTable):
-    """A table with one row, or k rows, per person, accepted as private rows by every function. Made by `fastpubpriv.persons`.
+    """A table with one row, or k rows, per person, accepted as private rows by every function.
+
+    Made for `person=`, and once for all calls of a `PrivateTable`.
 
     Attributes
     ----------
@@ -146,10 +148,9 @@ class PersonTable(DerivedTable):
 
     Examples
     --------
-    >>> import fastpubpriv as fpp
-    >>> fpp.persons([[1.0], [2.0], [3.0]], person=[7, 7, 8], keep="mean")
+    >>> table_of_persons([[1.0], [2.0], [3.0]], [7, 7, 8], "mean", 1)
     PersonTable(n=2, keep='mean')
-    >>> fpp.persons([[1.0], [2.0], [3.0]], person=[7, 7, 8], rows_per_person=2)
+    >>> table_of_persons([[1.0], [2.0], [3.0]], [7, 7, 8], "row", 2)
     PersonTable(n=2, rows_per_person=2)
     """
 
@@ -708,8 +709,7 @@ def of_participants(rows: Rows) -> Rows:
     """Return rows for the local model, in which each person randomizes one row; raise InputError for several rows per person."""
     if rows.rows_per_person > 1:
         raise InputError(
-            "in the local model each person sends one report, of one row: make that by persons(..., keep=...) without "
-            "rows_per_person"
+            "in the local model each person sends one report, of one row: make that of the rows of each person beforehand"
         )
     if rows.may_be_absent:
         raise InputError(

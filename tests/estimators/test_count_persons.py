@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.refusals import Refusals
+from helpers.tables import rows_of_persons
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, count_persons
@@ -413,7 +414,7 @@ def test_bad_arguments_are_refused_before_the_debit(options, words):
 
 
 def test_rows_of_persons_are_refused():
-    people = fpp.persons(visits(), person="patient")
+    people = rows_of_persons(visits(), person="patient")
     raises(InputError, "already", counted, people)
 
 

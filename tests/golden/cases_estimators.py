@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from golden_case import Case, private, public
 from golden_data import APPROX, BUDGETS, MANY_PUBLIC, PUBLIC, ROWS, mixed
+from helpers.tables import rows_of_persons
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP
@@ -66,7 +67,7 @@ def means() -> Iterator[Case]:
             budget=HALF,
         )
     for keep in ("row", "mean", "sum"):
-        visits = fpp.persons(ROWS, person=np.arange(len(ROWS)) * 7 % 1000, keep=keep)
+        visits = rows_of_persons(ROWS, person=np.arange(len(ROWS)) * 7 % 1000, keep=keep)
         yield mean(f"persons, {keep}, zcdp", visits, blas=False)
     alone = {
         "norm_bound": 40.0,

@@ -43,8 +43,8 @@ MODULES = (
     "fastpubpriv.mixtures.select",
     "fastpubpriv.planning",
 )
-# `warmup` gives nothing back, `persons` and `task_arguments` are arguments of cases.
-NO_CASE = {"warmup", "persons", "task_arguments"}
+# `warmup` gives nothing back, `task_arguments` are arguments of cases.
+NO_CASE = {"warmup", "task_arguments"}
 
 
 def public_callables() -> dict[str, Any]:
@@ -76,9 +76,9 @@ def test_every_public_name_has_a_case():
     commands = {
         name.split(",")[0].removeprefix("command ") for name in CASES if name.startswith("command ")
     }
-    # `info` prints what the machine is; `audit` runs what has cases of its own; `predict` asks a result to predict; `local` has
-    # two commands, and the bits of reports and of means from them have tests beside them.
-    assert set(COMMANDS) - commands == {"audit", "info", "local", "predict"}
+    # `info` prints what the machine is, `ledger` what is in a file; `audit` runs what has cases of its own; `predict` asks a result
+    # to predict; `local` has two commands, and the bits of reports and of means from them have tests beside them.
+    assert set(COMMANDS) - commands == {"audit", "info", "ledger", "local", "predict"}
 
 
 def unused(kind: type) -> set[str]:

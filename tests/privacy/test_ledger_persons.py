@@ -7,6 +7,7 @@ import pandas as pd
 import polars
 import pytest
 from helpers.errors import raises
+from helpers.tables import rows_of_persons
 from ledger_cases import DEBIT, HEADER, forged_records
 from spies import SpyRows
 
@@ -55,14 +56,14 @@ def test_a_patient_of_many_doctors_is_not_debited_as_one_doctor(in_file, rows_pe
 def test_every_door_to_a_ledger_names_the_person():
     doors = {
         "a table of persons": lambda ledger: fpp.estimate_mean(
-            fpp.persons(VISITS, person="doctor"),
+            rows_of_persons(VISITS, person="doctor"),
             x_pub=pd.DataFrame({"cost": [0.0, 1.0]}),
             columns=["cost"],
             budget=PART,
             ledger=ledger,
         ),
-        "the choice of a number of rows": lambda ledger: fpp.persons(
-            VISITS, person="doctor", rows_per_person="auto", budget_for_k=PART, ledger=ledger
+        "the choice of a number of rows": lambda ledger: mean_by(
+            "doctor", ledger, rows_per_person="auto"
         ),
         "a name of a series": lambda ledger: mean_by(VISITS["doctor"], ledger),
         "a name of a polars series": lambda ledger: mean_by(

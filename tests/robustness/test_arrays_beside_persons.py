@@ -10,6 +10,7 @@ import pyarrow
 import pytest
 from helpers.errors import raises
 from helpers.refusals import Refusals
+from helpers.tables import rows_of_persons
 from public_calls import CALLS, NOTIONS, quiet
 
 import fastpubpriv as fpp
@@ -109,8 +110,8 @@ def test_classes_have_weights_in_a_column_too(function, more):
     assert found.predict([[1.0], [-1.0]]).tolist() == [1.0, 0.0]
 
 
-PERSONS = fpp.persons(PRIVATE, person="who")
-OTHERS = fpp.persons(PRIVATE, person="who")
+PERSONS = rows_of_persons(PRIVATE, person="who")
+OTHERS = rows_of_persons(PRIVATE, person="who")
 FEATURES = private_rows(PERSONS, columns=["x"])
 LABELS = private_rows(PERSONS, columns=["y"])
 LABELED = {"x_pub": PUBLIC[["x"]], "y_pub": PUBLIC["y"]}
@@ -179,7 +180,7 @@ def test_several_readings_of_one_table_of_persons_fit():
 
 
 def test_arrays_beside_public_rows_of_persons_are_refused():
-    people = fpp.persons(two_slopes(300, seed=1), person="who")
+    people = rows_of_persons(two_slopes(300, seed=1), person="who")
     by_label = {"label": "y", "weights_priv": "w", "weight_cap": 1.0, "budget": ZCDP(1)}
     raises(
         InputError,
@@ -302,7 +303,7 @@ def refused_or_replayed(call, argument, as_rows):
 
     def run(rows):
         ledgers.append(Ledger(budget, relation=Neighbors.REPLACE_PERSON))
-        x_priv = fpp.persons(rows.drop(columns="array"), person="who")
+        x_priv = rows_of_persons(rows.drop(columns="array"), person="who")
         if as_rows and not call.named:
             x_priv = private_rows(x_priv)
         more = {"ledger": ledgers[-1], "budget": budget, "threads": 1, "progress": False}

@@ -133,8 +133,8 @@ def test_every_public_function_that_takes_rows_is_in_a_table():
         if inspect.isfunction(getattr(fpp, name))
         and {"x_priv", "x_pub"} & inspect.signature(getattr(fpp, name)).parameters.keys()
     }
-    # They read columns by their names; test_persons.py has the forms of the second.
-    named = {"persons", "count_persons"}
+    # They read columns by their names; test_persons.py has the forms of it.
+    named = {"count_persons"}
     listed = {name.split(",")[0] for name in (*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY, *LABELED)}
     assert taking <= {*listed, *PUBLIC_ONLY, *named}
 

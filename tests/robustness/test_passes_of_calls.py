@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers.tables import rows_of_persons
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -92,7 +93,7 @@ def test_a_call_reads_its_rows_this_often(name):
 def test_rows_of_persons_are_read_once_to_choose_them_and_once_to_keep_them():
     """The passes of the call are over what is kept in memory."""
     rows = CountedRows(ROWS)
-    table = fpp.persons(rows, person=PERSONS, rows_per_person=2)
+    table = rows_of_persons(rows, person=PERSONS, rows_per_person=2)
     seeded(fpp.estimate_mean, table, x_pub=PUBLIC, budget=RHO, threads=1, progress=False)
     assert rows.read == 2 * N
 

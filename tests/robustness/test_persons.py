@@ -16,7 +16,7 @@ import pyarrow.feather
 import pytest
 from helpers.errors import raises
 from helpers.refusals import Refusals
-from helpers.tables import forms_of
+from helpers.tables import forms_of, rows_of_persons
 from public_calls import CALLS
 
 import fastpubpriv as fpp
@@ -53,7 +53,7 @@ def kept(keep):
 
 
 def made(table, keep, columns=("a", "b"), person="who"):
-    return fpp.persons(table, person=person, **kept(keep)).rows(list(columns)).in_memory
+    return rows_of_persons(table, person=person, **kept(keep)).rows(list(columns)).in_memory
 
 
 @pytest.mark.parametrize("keep", ["mean", "sum"])
@@ -119,13 +119,15 @@ def test_rows_of_a_person_are_kept_as_often_as_they_come():
     for k in (1, 2, 5):
         assert (
             abs(
-                fpp.persons(table, person="who", rows_per_person=k).rows(None).in_memory.mean()
+                rows_of_persons(table, person="who", rows_per_person=k).rows(None).in_memory.mean()
                 - 0.1
             )
             < 0.02
         )
     all_of_them = (
-        fpp.persons(table, person="who", rows_per_person=12).rows(None).in_memory.reshape(2_000, 12)
+        rows_of_persons(table, person="who", rows_per_person=12)
+        .rows(None)
+        .in_memory.reshape(2_000, 12)
     )
     assert np.array_equal(np.nansum(all_of_them, axis=1), np.ones(2_000))
     assert np.array_equal(np.isnan(all_of_them).sum(axis=1), np.full(2_000, 2))
@@ -150,7 +152,7 @@ def test_large_tables_pass_through_files_without_a_name(keep, tmp_path, monkeypa
     raises(
         InputError,
         "reading",
-        fpp.persons,
+        rows_of_persons,
         Broken(np.ones((400, 2)), "array"),
         person=np.arange(400),
         **kept(keep),
@@ -187,12 +189,12 @@ def test_the_cut_into_chunks_changes_no_bit(keep):
     table = visits().fillna({"who": "nobody"})
     values = table[["a", "b"]].to_numpy()
     who = table["who"].tolist()
-    whole = fpp.persons(values, person=who, **kept(keep)).rows(None).in_memory
+    whole = rows_of_persons(values, person=who, **kept(keep)).rows(None).in_memory
     for size in (1, 7, 64):
         pieces = Rows.from_chunks(
             lambda size=size: (values[i : i + size] for i in range(0, 400, size)), n=400, dim=2
         )
-        cut = fpp.persons(pieces, person=who, **kept(keep)).rows(None).in_memory
+        cut = rows_of_persons(pieces, person=who, **kept(keep)).rows(None).in_memory
         assert cut.tobytes() == whole.tobytes()
 
 
@@ -219,7 +221,9 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     ]
     by_number += [whole_numbers.assign(who=whole_numbers["who"].astype(object))]
     assert len({made(form, keep).tobytes() for form in by_number}) == 1
-    beside = fpp.persons(table[["a", "b", "town"]], person=numbered["who"].to_numpy(), **kept(keep))
+    beside = rows_of_persons(
+        table[["a", "b", "town"]], person=numbered["who"].to_numpy(), **kept(keep)
+    )
     assert beside.rows(["a", "b"]).in_memory.tobytes() == made(numbered, keep).tobytes()
     if keep in ("mean", "sum"):
         assert np.allclose(
@@ -241,17 +245,17 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
     with pyarrow.ipc.new_stream(str(tmp_path / "t.arrow"), held.schema) as writer:
         writer.write_table(held)
     for name in ("t.parquet", "t.feather", "t.arrow"):
-        assert fpp.persons(tmp_path / name, person="who").rows(None).columns == ("a",)
+        assert rows_of_persons(tmp_path / name, person="who").rows(None).columns == ("a",)
     # Identifiers are no feature and texts are read.
     table = visits().assign(who=lambda t: t["who"].str[1:].astype(float))
-    each = fpp.persons(table, person="who")
+    each = rows_of_persons(table, person="who")
     numbers = table[["who", "a", "b"]]
     for form in (
         numbers,
         polars.from_pandas(numbers).lazy(),
         dask.dataframe.from_pandas(numbers, npartitions=2),
     ):
-        assert fpp.persons(form, person="who").rows(None).columns == ("a", "b")
+        assert rows_of_persons(form, person="who").rows(None).columns == ("a", "b")
     labels = {
         "y_priv": np.zeros(400),
         "x_pub": np.zeros((9, 2)),
@@ -259,12 +263,16 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
         "budget": ZCDP(1),
     }
     raises(
-        InputError, "label=", fpp.linear_regression, fpp.persons(numbers, person="who"), **labels
+        InputError,
+        "label=",
+        fpp.linear_regression,
+        rows_of_persons(numbers, person="who"),
+        **labels,
     )
     counts = fpp.value_counts(each, columns="town", keys=["x", "y", "z"], budget=ZCDP(1e4))
     assert counts.relation == PERSON
     assert abs(sum(counts.counts[:3]) - len(each)) < 3
-    means = fpp.persons(table, person="who", keep="mean")
+    means = rows_of_persons(table, person="who", keep="mean")
     raises(
         InputError,
         'keep="row"',
@@ -309,9 +317,9 @@ def test_every_call_says_what_it_promises(name):
         pytest.skip("as quick ones do, or needs more rows")
     rows = np.asarray(call.rows)[:300]
     who = pd.Series(np.arange(len(rows)), name="who")
-    each = fpp.persons(rows, person=who)
+    each = rows_of_persons(rows, person=who)
     budget = fpp.ApproxDP(1, 1e-6) if "approx" in call.notions else ZCDP(0.5)
-    several = fpp.persons(rows, person=who, rows_per_person=2)
+    several = rows_of_persons(rows, person=who, rows_per_person=2)
     for given, k, relation in (
         (each, 1, PERSON),
         (several, 2, f"{PERSON}; at most 2 rows of each are used"),
@@ -374,7 +382,7 @@ def test_a_public_table_of_visits_is_warned_about_at_the_line_of_the_caller():
 
 
 def test_private_rows_of_persons_are_handed_out_by_nothing():
-    each = fpp.persons(visits(), person="who")
+    each = rows_of_persons(visits(), person="who")
     assert repr(each) == "PersonTable(n=60, keep='row')"
     assert len(each) == each.n == 60
     for leak in (pickle.dumps, np.asarray, list, bool, dataclasses.asdict):
@@ -397,7 +405,7 @@ REFUSED.add("one identifier for each row", person=np.zeros((400, 2)))
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
-        fpp.persons(
+        rows_of_persons(
             table if isinstance(arguments["person"], str) else table[["a", "b"]].to_numpy(),
             **arguments,
         )
@@ -405,8 +413,8 @@ def test_bad_input_is_refused_in_words(arguments, words):
 
 def test_persons_are_made_once_and_are_not_the_public_rows():
     table = visits()[["a", "b", "who"]]
-    each = fpp.persons(table, person="who")
-    raises(InputError, "already", fpp.persons, each, person="who")
+    each = rows_of_persons(table, person="who")
+    raises(InputError, "already", rows_of_persons, each, person="who")
     raises(
         InputError,
         "same object",
@@ -441,7 +449,7 @@ def person_cost(k, budget):
     for table in (one, other):
         with recording(script=seen[0].calls if seen else None) as recorded:
             fpp.value_counts(
-                fpp.persons(table, person="who", rows_per_person=k),
+                rows_of_persons(table, person="who", rows_per_person=k),
                 columns="a",
                 keys=[-1, 1],
                 budget=budget,
@@ -484,7 +492,7 @@ def test_intervals_count_rows_of_a_person_as_alike():
     asked = {"x_pub": pd.DataFrame({"a": [0.0]}), "columns": ["a"], "budget": ZCDP(6e4)}
     found = fpp.estimate_mean(table, person="who", rows_per_person=4, **asked)
     plain = fpp.estimate_mean.__wrapped__(
-        fpp.persons(table, person="who", rows_per_person=4), **asked
+        rows_of_persons(table, person="who", rows_per_person=4), **asked
     )
     assert found.sampling_std[0] == pytest.approx(2 * plain.sampling_std[0], rel=0.03)
     assert found.rows_per_person == 4
@@ -528,12 +536,10 @@ def test_a_share_of_the_budget_chooses_how_many_rows():
         assert ledger.spent == ZCDP(0.5).cost
         assert sum(each.get("rho", 0) for each in result.releases[:1]) <= Fraction(1, 32)
         assert result.rows_per_person in wanted
-        chosen = fpp.persons(table, person="who", rows_per_person="auto", budget_for_k=ZCDP(0.1))
-        assert chosen.choice["rows_per_person"] == chosen.rows_per_person in wanted
 
 
 def test_the_local_model_takes_one_row_of_each():
-    several = fpp.persons(visits()[["who", "a"]], person="who", rows_per_person=2)
+    several = rows_of_persons(visits()[["who", "a"]], person="who", rows_per_person=2)
     raises(InputError, "one report", fpp.local.PrivUnit(dim=1, epsilon=1.0).privatize, several)
 
 
@@ -581,8 +587,8 @@ def test_identifiers_of_several_types_are_those_of_persons():
     )
     # 7 in five forms, and 07, 7.50 and 8.
     assert (
-        fpp.persons(table, person="who").n
-        == fpp.persons(table[["a"]], person=table["who"].tolist()).n
+        rows_of_persons(table, person="who").n
+        == rows_of_persons(table[["a"]], person=table["who"].tolist()).n
         == 4
     )
 
@@ -594,7 +600,7 @@ def test_long_identifiers_of_text_are_not_rounded_to_one_person():
             "a": np.arange(3.0),
         }
     )
-    assert fpp.persons(table, person="who").n == 3
+    assert rows_of_persons(table, person="who").n == 3
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -614,7 +620,7 @@ def test_a_public_table_may_hold_the_identifiers_too(frames):
         rows_per_person=2,
         **asked,
     )
-    made = fpp.persons(frames(visits), person="patient", rows_per_person=2)
+    made = rows_of_persons(frames(visits), person="patient", rows_per_person=2)
     assert (
         both.to_json()
         == one.to_json()

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.errors import raises
+from helpers.tables import rows_of_persons
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, InputError, Ledger
@@ -260,7 +261,7 @@ def test_what_an_answer_is_about_is_its_first_fact():
     assert "at most 1 row of each of 2,500 persons; persons with more than 1 row: " in lines[1]
     assert "at most 3 rows of each of 2,500 persons; persons with more than 3 rows: " in lines[3]
     means = fpp.estimate_mean(
-        fpp.persons(VISITS[["id", "x"]], person="id", keep="mean"), x_pub=[10.0], budget=ZCDP(1)
+        rows_of_persons(VISITS[["id", "x"]], person="id", keep="mean"), x_pub=[10.0], budget=ZCDP(1)
     )
     assert means.about == "the mean of the rows of each of 2,500 persons"
     plain = fpp.estimate_mean(VISITS[["x"]], x_pub=[10.0], budget=ZCDP(1))
@@ -304,13 +305,13 @@ def test_auto_says_nothing_where_no_person_has_more_rows():
 
 
 def test_rows_chosen_before_the_call_have_the_reason_too():
-    chosen = fpp.persons(
-        heavy_visits(100), person="id", rows_per_person="auto", budget_for_k=ZCDP(0.00625)
-    )
-    result = fpp.value_counts(chosen, columns="x", keys=[1], budget=ZCDP(0.1))
-    assert chosen.rows_per_person < 30  # else nothing is tested
+    chosen = fpp.PrivateTable(heavy_visits(100), person="id", rows_per_person="auto", total=ZCDP(1))
+    asked_of_all = {"columns": "x", "keys": [1], "budget": ZCDP(0.1)}
+    first = chosen.value_counts(**asked_of_all)
+    result = chosen.value_counts(**asked_of_all)
+    assert first.rows_per_person == result.rows_per_person < 30  # else nothing is tested
     assert "rows_left_out" in result.reasons
-    assert result.about == chosen.about
+    assert result.about == first.about
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])

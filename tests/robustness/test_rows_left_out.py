@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from helpers.errors import raises
 from helpers.refusals import Refusals
+from helpers.tables import rows_of_persons
 from public_calls import CALLS, NOTIONS
 
 import fastpubpriv as fpp
@@ -46,7 +47,7 @@ def released_share(result):
 @pytest.mark.parametrize("budget", BUDGETS[:2], ids=["zcdp", "pure"])
 @pytest.mark.parametrize(("heavy", "least", "most"), [(100, 0.99, 1.0), (0, 0.0, 0.02)])
 def test_persons_with_more_rows_are_a_reason_if_they_are_many(budget, heavy, least, most):
-    table = fpp.persons(visits(heavy), person="id")
+    table = rows_of_persons(visits(heavy), person="id")
     found = [
         fpp.value_counts(table, columns="x", keys=[1], budget=budget, progress=False)
         for _ in range(150)
@@ -58,7 +59,7 @@ def test_persons_with_more_rows_are_a_reason_if_they_are_many(budget, heavy, lea
 
 @pytest.mark.parametrize("budget", BUDGETS[:2], ids=["zcdp", "pure"])
 def test_the_share_of_persons_with_more_rows_lies_in_its_interval(budget):
-    table = fpp.persons(visits(100, k=3), person="id", rows_per_person=3)
+    table = rows_of_persons(visits(100, k=3), person="id", rows_per_person=3)
     held = []
     for _ in range(150):
         result = fpp.value_counts(table, columns="x", keys=[1], budget=budget, progress=False)
@@ -100,7 +101,7 @@ def test_every_call_that_takes_a_person_counts_those_with_more_rows(name):
         pytest.skip("has a table of its own")
     rows = np.asarray(call.rows)[:300]
     budget = NOTIONS[call.notions[0]]
-    each = fpp.persons(rows, person=pd.Series(np.arange(len(rows)) // 2, name="who"))
+    each = rows_of_persons(rows, person=pd.Series(np.arange(len(rows)) // 2, name="who"))
     ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
     try:
         result = call(each, budget=budget, ledger=ledger)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from helpers.refusals import Refusals
+from helpers.tables import rows_of_persons
 
 import fastpubpriv as fpp
 from fastpubpriv import session
@@ -242,4 +243,4 @@ def test_public_persons_are_read_in_the_same_dialect(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text("who,cost\na,1\nb,TRUE\n")
     with pytest.raises(InputError, match="line 3 has 'TRUE'"):
-        public_rows(fpp.persons(path, person="who"), columns=["cost"])
+        public_rows(rows_of_persons(path, person="who"), columns=["cost"])

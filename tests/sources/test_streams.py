@@ -110,7 +110,7 @@ def test_counts_of_persons_and_estimators_refuse_queries_too():
     sklearn = pytest.importorskip("fastpubpriv.sklearn")
     asked = {"person": "who", "by": "town", "groups": ["x", "y"], "budget": ZCDP(1)}
     raises(InputError, QUERY, fpp.count_persons, Query(TABLE), **asked)
-    raises(InputError, QUERY, fpp.persons, Query(TABLE), person="who")
+    raises(InputError, QUERY, fpp.PrivateTable, Query(TABLE), person="who", total=ZCDP(1))
     model = sklearn.SemiPrivatePCA(ZCDP(1), X_pub=PUBLIC)
     raises(InputError, QUERY, model.fit, Query(TABLE.select(["age"])))
 
@@ -245,7 +245,7 @@ def test_no_text_of_a_stream_says_how_many_rows_it_has(persons, capfd):
         texts += [
             result.summary(),
             result.to_json(),
-            repr(fpp.persons(rows, person="who", keep="mean")),
+            repr(fpp.PrivateTable(rows, person="who", keep="mean", total=ZCDP(1))),
         ]
     wrong = (
         lambda: fpp.count_persons(

@@ -18,6 +18,7 @@ import pytest
 import types_of_methods
 from clocks import PATIENCE
 from helpers.errors import raises
+from helpers.tables import rows_of_persons
 from helpers.visits import NUMBER_OF_ROWS, PATIENTS, files, visits, volunteers
 
 import fastpubpriv as fpp
@@ -62,7 +63,7 @@ def persons_table(**bound):
 def of_private_rows(name):
     """Whether a public name is a function of private rows that debits a ledger and releases something about them."""
     value = getattr(fpp, name)
-    if not inspect.isfunction(value) or name == "persons":
+    if not inspect.isfunction(value):
         return False
     return {"x_priv", "ledger", "budget"} <= inspect.signature(value).parameters.keys()
 
@@ -416,7 +417,7 @@ def test_only_functions_that_debit_read_a_table(tmp_path):
 
 
 def test_tables_of_persons_are_no_sources():
-    rows = fpp.persons(VISITS, person="patient")
+    rows = rows_of_persons(VISITS, person="patient")
     raises(InputError, "pass the table itself, and person=", PrivateTable, rows, total=ZCDP(1))
 
 

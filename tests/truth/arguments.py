@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from helpers.tables import rows_of_persons
 
 import fastpubpriv as fpp
 from fastpubpriv import local, training
@@ -395,7 +396,7 @@ MEANS = {
     ),
     "persons": Verb(
         lambda x_priv, *, budget, columns, x_pub, person, keep="row", rows_per_person=1, **more: fpp.estimate_mean(
-            fpp.persons(x_priv, person=person, keep=keep, rows_per_person=rows_per_person),
+            rows_of_persons(x_priv, person=person, keep=keep, rows_per_person=rows_per_person),
             x_pub=x_pub, budget=budget, columns=columns, **more,
         ),
         lambda call: {"x_pub": call.tables.public, "person": "id"},
@@ -851,7 +852,6 @@ VERBS: dict[str, Verb] = {**MEANS, **COVARIANCES, **COUNTS, **MODELS, **MIXTURES
 APART = {
     "record_replay": "compares two runs",
     "tracing_attack": "an attack",
-    "persons": "tried as part of estimate_mean",
 }
 # Arguments that no case varies, as the one that is given decides what the answer is about.
 OWN = {
@@ -860,8 +860,6 @@ OWN = {
     ("linear_regression", "label"),
     ("logistic_regression", "label"),
 }
-# Arguments of `persons` for choosing the number of rows with a budget of its own.
-PERSONS_OWN = {("persons", "budget_for_k"), ("persons", "person")}
 
 
 # ---- The rule --------------------------------------------------------------------------------------------------------
@@ -901,7 +899,7 @@ def complaints(
             continue
         tried = names_with_cases(verbs, name)
         for argument in inspect.signature(function).parameters:
-            own = (name, argument) in OWN | PERSONS_OWN or argument in (
+            own = (name, argument) in OWN or argument in (
                 "x_priv",
                 "budget",
                 *NEUTRAL,

@@ -65,6 +65,10 @@ def test_every_option_of_a_command_is_one_of_its_function():
         "help",
         "person",
         "rows_per_person",
+        # What stands for other options, and rows inside a condition: tests/cli/test_data_file.py and tests/tables.
+        "data_path",
+        "where",
+        "with_columns",
         # Comparisons of released numbers: tests/results/test_comparisons.py and tests/cli.
         "difference",
         "ratio",
