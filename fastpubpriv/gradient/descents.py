@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -18,6 +18,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.gradient import gradient_tuning as tuning
+from fastpubpriv.gradient.curvature import LossCurvature, gradient_lengths, public_curvature
+from fastpubpriv.gradient.evidence import with_evidence
 from fastpubpriv.gradient.gradient_problem import (
     DPSGD,
     Descended,
@@ -32,29 +34,10 @@ from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
 from fastpubpriv.regression import regression_tuning
 from fastpubpriv.regression.coordinates import fits, mapped_rows
+from fastpubpriv.regression.newton import Slope
 from fastpubpriv.regression.problem import TrainingMethod
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Session
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LossCurvature:
-    """Quadratic model of the loss near its minimum, from public rows, along the eigenvectors of its curvature."""
-
-    values: FloatArray  # (D,), curvature; shrunk to its mean with few public rows
-    unknown: FloatArray  # (D,), squared error of the public fit
-    far: FloatArray  # (D,), squared distance of the public fit from zero
-    energy: float  # mean square of a gradient at the public fit, over the trace of the curvature
-    settled: float  # the same at the best weights, whose residuals have no error of the public fit
-    inside: float  # share of the gradients' length that remains after clipping
-    pull: FloatArray  # (D,), factor of a preconditioner
-    turn: FloatArray  # (D, D), its columns are the eigenvectors
-    doubt: float  # relative error of the contraction of a step
-
-    @property
-    def public_error(self) -> float:
-        """Squared error of the public fit in the metric of the curvature."""
-        return float(np.sum(self.values * self.unknown))
 
 
 def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
@@ -107,6 +90,7 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
         predicted=None,
         public_excess=None,
         step_size=sizes[0],
+        more=curvature,
     )
     plans = []
     for steps in step_choices(problem):
@@ -118,19 +102,6 @@ def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
             plan = _least(plan, curvature, problem, noisy, weights, sizes)
         plans.append(plan)
     return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
-
-
-def gradient_lengths(problem: GradientProblem, weights: FloatArray | None = None) -> FloatArray:
-    """Norms of the gradients of public rows at weights, or at the public fit, (m,), with held-out residuals."""
-    with np.errstate(all="ignore"):
-        _, vectors = problem.gradients(problem.public.weights if weights is None else weights)
-        residuals_sq = np.sum(problem.public.residuals**2, axis=1)
-        lengths: FloatArray = np.sqrt(residuals_sq * np.sum(vectors**2, axis=1))
-    if not np.isfinite(lengths).all():
-        raise InputError(
-            "the gradient of a public row is not finite at the start: scale the columns, or pass start="
-        )
-    return lengths
 
 
 def _start(problem: GradientProblem) -> FloatArray:
@@ -190,61 +161,6 @@ def _weights(
         private = energy / rows + problem.size * noise**2
         return (public / (public + private),)
     return settings.options("priv_weight")
-
-
-def public_curvature(
-    problem: GradientProblem, lengths: FloatArray, clip: float, ridge: float | None = None
-) -> LossCurvature:
-    """Curvature by numerical derivatives, shrunk to its mean with few public rows; `ridge` is that of a preconditioner."""
-    loss = problem.loss
-    public = problem.public
-    x = problem.x
-    m = len(problem.x)
-    assert loss is not None
-    scores = x @ public.weights.T
-    below = loss.residuals_of(scores - tuning.NUDGE, problem.y)
-    above = loss.residuals_of(scores + tuning.NUDGE, problem.y)
-    steep = (below - above) / (2 * tuning.NUDGE)
-    if loss.scores:
-        # A common shift of all scores leaves the loss unchanged, so that each score's curvature, p (1 - p), is used.
-        p = np.abs(loss.residuals_of(scores, problem.y))
-        steep = (p * (1.0 - p)).mean(axis=1)
-    weight = np.maximum(np.where(np.isfinite(steep), steep, loss.curvature), 0.0)
-    if not float(weight.mean()) > 0.0:
-        weight = np.full(m, loss.curvature)
-    eigenvalues, turn = np.linalg.eigh((x.T * weight) @ x / m)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    share = min(1.0, problem.units.width / m)
-    values = np.maximum(
-        (1.0 - share) * eigenvalues + share * float(eigenvalues.mean()),
-        tuning.LEAST_EIGENVALUE * float(eigenvalues.max()),
-    )
-    clipped = np.minimum(lengths, clip)
-    lengths = np.maximum(lengths, 1e-150)
-    energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
-    unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + tuning.LEAST_EIGENVALUE)
-    # A held-out residual has the error of the fit besides that of the label.
-    settled = max(energy - float(eigenvalues @ unknown), tuning.LEAST_SETTLED * energy)
-    far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
-    pull = np.ones(len(eigenvalues))
-    if ridge is not None:
-        pull = 1.0 / (eigenvalues / float(weight.mean()) + ridge / len(eigenvalues))
-    inside = float(np.sum(clipped * lengths)) / float(np.sum(lengths**2))
-    doubt = tuning.CONTRACTION_DOUBT
-    if ridge is not None:
-        # The inverse of a second moment of m rows leaves curvatures that spread by sqrt(D / m) (Marchenko and Pastur 1967).
-        doubt = max(doubt, math.sqrt(problem.units.width / m))
-    return LossCurvature(
-        values=values,
-        unknown=unknown,
-        far=far,
-        energy=energy,
-        settled=settled,
-        inside=inside,
-        pull=pull,
-        turn=turn,
-        doubt=doubt,
-    )
 
 
 def _least(
@@ -509,6 +425,7 @@ def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Des
     clip = plan.clip_norm
     share = _share(problem, plan, run.account)
     noise_std = 0.0
+    slopes: list[Slope] = []
     rows = (
         mapped_rows(run.rows, problem.units, run.executor, single=grid is not None)
         if plan.reads
@@ -537,9 +454,15 @@ def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Des
             cost = grid.event if step == 0 else grid.event.later  # the first step pays for all
             released = on_rows.release(sampled, cost=cost, **facts)
         noise_std = released.noise_std
-        return released.value if problem.loss is not None else -released.value
+        value = released.value if problem.loss is not None else -released.value
+        noise_variance = np.full_like(value, (noise_std / plan.batch_rows) ** 2)
+        slopes.append(
+            Slope(start=weights, slope=value / plan.batch_rows, noise_variance=noise_variance)
+        )
+        return value
 
-    return Descended(weights=descend(problem, plan, ask), noise_std=noise_std)
+    end = descend(problem, plan, ask)
+    return with_evidence(Descended(weights=end, noise_std=noise_std), problem, plan, slopes)
 
 
 def _noise(problem: GradientProblem, plan: PreparedDescent, account: Account) -> float:

@@ -30,6 +30,7 @@ from fastpubpriv.regression.inputs import (
 from fastpubpriv.regression.posterior import LossExcess
 from fastpubpriv.regression.problem import Ends
 from fastpubpriv.regression.public_fits import marginal_likelihood
+from fastpubpriv.results.reasons import Reasons
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
@@ -568,7 +569,9 @@ class PreparedDescent(MethodPlan):
     start: Any = None  # of a descent: initial weights, in their shape
     preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
     grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
-    more: Any = None  # further values of a method of one release
+    more: Any = (
+        None  # further values: the curvature of a descent, and what a method of one release needs
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -580,4 +583,5 @@ class Descended:
     # of exact coefficients, [intercept, slopes] class by class, with deviations
     ends: Ends | None = None
     deviation: FloatArray | None = None
-    excess: LossExcess | None = None  # of the loss, as released scores show it
+    excess: LossExcess | None = None  # of the loss, as released scores or slopes show it
+    reasons: Reasons = ()  # of all numbers

@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.gradient import gradient_tuning as tuning
-from fastpubpriv.gradient.descents import LossCurvature, gradient_lengths, public_curvature
+from fastpubpriv.gradient.curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
     GradientProblem,

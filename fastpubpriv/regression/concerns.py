@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.regression import regression_tuning as tuning
@@ -113,6 +114,15 @@ def is_exact_fit(residual: float, rounding: float) -> bool:
 def is_hidden(unseen: int, dim: int, predicted: float, better: float) -> bool:
     """Whether many directions are unseen and matter: `predicted` error is no small part of the `better` one of other fits."""
     return unseen > tuning.MUCH * dim and predicted > tuning.MUCH * better
+
+
+def is_drift(disagreement: float, rank: int, freedom: int) -> bool:
+    """Whether a squared distance of public and private coefficients, over its expectation, is significant by an F test.
+
+    It has `rank` coordinates, and the public curvature `freedom` degrees of freedom.
+    """
+    by_chance = float(special.fdtri(rank, max(freedom, 1), 1.0 - tuning.BY_CHANCE))
+    return disagreement > max(tuning.MOST_DRIFT, by_chance)
 
 
 def is_narrower(private: FloatArray, public: FloatArray, noise: FloatArray) -> BoolArray:

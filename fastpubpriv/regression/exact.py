@@ -33,6 +33,7 @@ from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression.concerns import (
     Concerns,
+    is_drift,
     is_exact_fit,
     is_hidden,
     is_narrower,
@@ -974,8 +975,7 @@ class ExactStep:
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
-        by_chance = special.fdtri(self._rank, self._freedom, 1.0 - tuning.BY_CHANCE)
-        return disagreement > max(tuning.MOST_DRIFT, float(by_chance))
+        return is_drift(disagreement, self._rank, self._freedom)
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""

@@ -49,8 +49,8 @@ class Slope:
     @property
     def doubt(self) -> float:
         """Three standard deviations of `length_sq` by noise."""
-        variance = self.noise_variance @ (2.0 * self.noise_variance + 4.0 * self.slope**2)
-        return 3.0 * math.sqrt(float(variance))
+        variance = self.noise_variance * (2.0 * self.noise_variance + 4.0 * self.slope**2)
+        return 3.0 * math.sqrt(float(np.sum(variance)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,6 +95,7 @@ class NewtonState:
         # factor by which the public rows' variance was enlarged to agree with the measurements
         self.drift = 1.0
         self.lever: FloatArray = np.ones(0)  # (k,), factors of typical rows in the last step
+        self.is_cut = False  # see `note_move`, of the last step
         self._disagreement = 0.0
         # Of the measurements alone; the first excludes the sampling error of private rows, which all have in common.
         self.noise_precision: FloatArray = np.zeros(dim)
@@ -208,6 +209,11 @@ class NewtonState:
         for secant in self._secants[-tuning.SECANTS :]:
             move = secant.shortened(move, curvature)
         return move
+
+    def note_move(self, move: FloatArray, noise_variance: FloatArray, longest: float) -> None:
+        """Record whether a step (D,) is longer than steps may be, beyond its noise: then the next one would not be the last."""
+        length = Slope(start=self.mean, slope=move, noise_variance=noise_variance)
+        self.is_cut = length.length_sq - length.doubt > longest**2
 
     def settle(self) -> None:
         """Return to the shortest slope, if the last one is longer beyond noise."""
@@ -449,8 +455,7 @@ def newton(
     m = len(posterior.labels)
     dim = len(posterior.mean)
     # More public rows know the curvature; of fewer than coefficients, secants shorten what is right along other directions.
-    unsure = m < tuning.MANY * dim
-    informed = unsure and m >= tuning.FEW * dim
+    informed = tuning.FEW * dim <= m < tuning.MANY * dim
     # The pooled measurements of a squared loss reach its minimum by any curvature, as averages of steps too long and too short.
     with_secants = informed and longest < math.inf
     curvature_error = posterior.curvature_error + 1.0 / n_priv
@@ -473,17 +478,16 @@ def newton(
         counts = np.array([plan.steps])
         (again,) = _repeats(posterior, state.variance[None], noise_variance[None], counts)
         variance = noise_variance + curvature_error * state.error * again
-        if unsure:
-            move, cut_variance = bounded(move, public, longest)
-            variance = variance + cut_variance
+        state.note_move(move, noise_variance, longest)
+        move, cut_variance = bounded(move, public, longest)
+        variance = variance + cut_variance
         state.add(state.mean + move, variance, step.sampling / n_priv)
         state.lever = step.weights.lever
         bends = step.weights.lever * posterior.bends_at(state.mean)
         bent = public * bends[:, None]
         # of a row on a measurement, over its prediction of the move
         effects = bent / step.slopes
-    if unsure:
-        state.settle()
+    state.settle()
     if informed:
         state.widen(public, effects, m, n_priv)
     return state

@@ -19,7 +19,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.privacy import Budget
 from fastpubpriv.regression import regression_tuning as tuning
 from fastpubpriv.regression import unlabeled
-from fastpubpriv.regression.concerns import Concerns, NullSpace, is_too_few
+from fastpubpriv.regression.concerns import Concerns, NullSpace, is_drift, is_too_few
 from fastpubpriv.regression.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.regression.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.regression.posterior import Law, LossExcess, PublicLaws, kept_share
@@ -225,6 +225,10 @@ class Fitted:
     bias_sq: float = 0.0  # squared bias of the clip on residuals, for skewed labels
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
+    is_cut: bool = False  # of steps alone: see `NewtonState.note_move`
+    is_shifted: bool = (
+        False  # of steps alone: whether public rows are of another population, see `is_drift`
+    )
     ends: Ends | None = None  # of exact coefficients, see `exact`
     # root mean square of private residuals at the start, where made-up labels do not show it
     residual_scale: float | None = None
@@ -563,6 +567,16 @@ def public_laws(problem: TrainingProblem) -> PublicLaws:
     )
 
 
+def is_shifted(problem: TrainingProblem, mean: FloatArray, variance: FloatArray) -> bool:
+    """Whether coefficients (D,) that steps measure, with variances (D,), are far from the public rows' own fit."""
+    known = problem.posterior
+    if known.drawn is not None or problem.has_few_rows:
+        return False
+    own, covariance = own_fit(problem)
+    apart_sq = (mean - own) ** 2 / (variance + np.diag(covariance))
+    return is_drift(float(apart_sq.mean()), problem.dim, len(known.labels) - problem.dim + 1)
+
+
 def shrunk_steps(problem: TrainingProblem, fitted: Fitted) -> Fitted:
     """Fit of classes by steps from few public rows, shrunk to a constant by its variance; a move is a bias."""
     constant = public_laws(problem).constant.mean
@@ -586,6 +600,22 @@ def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArr
     left = np.linalg.lstsq(*linearized(known, known.mean), rcond=1e-10)[0]
     bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))
     return bias
+
+
+def shrinkage_error(problem: TrainingProblem, covariance: FloatArray) -> FloatArray:
+    """Return the covariance (D, D) of what the prior of public classes takes from coefficients, see `shrinkage_bias`.
+
+    A prior of precision R moves coefficients b by -V R b, with the covariance V of the fit. Without the prior b is known by the
+    public rows' own fit and by what private rows add to the precision of the public law.
+    """
+    known = problem.posterior
+    if not isinstance(known, LogisticPosterior) or known.drawn is not None or problem.has_few_rows:
+        return np.zeros_like(covariance)
+    values, along = np.linalg.eigh(np.linalg.inv(covariance) - np.diag(1.0 / known.variance))
+    private = (along * np.maximum(values, 0.0)) @ along.T
+    own = np.linalg.inv(robust_covariance(*linearized(known, known.mean)))
+    kept = covariance @ known.ridge
+    return np.asarray(kept @ np.linalg.solve(own + private, kept.T))
 
 
 def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:

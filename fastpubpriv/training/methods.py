@@ -23,13 +23,8 @@ from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.distributions.norms import DRAWS
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import LARGEST
-from fastpubpriv.gradient.descents import (
-    DP_SGD,
-    PDA_MIRROR_DESCENT,
-    SEMI_DP,
-    gradient_lengths,
-    public_curvature,
-)
+from fastpubpriv.gradient.curvature import gradient_lengths, public_curvature
+from fastpubpriv.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
     GradientProblem,
@@ -52,8 +47,10 @@ from fastpubpriv.regression.problem import (
     TrainingProblem,
     concerns_of_columns,
     counted_bias,
+    is_shifted,
     own_fit,
     shrinkage_bias,
+    shrinkage_error,
     shrunk_steps,
 )
 from fastpubpriv.regression.public_fits import (
@@ -410,10 +407,19 @@ def _learn_steps(
     longest = problem.longest_move
     state = steps.newton(known, plan, problem.counted, noise, ask, longest)
     fitted = Fitted(
-        mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift
+        mean=state.mean,
+        covariance=state.covariance,
+        noise=state.noise,
+        drift=state.drift,
     )
+    if problem.tails == "light":
+        variance = 1.0 / state.private_precision
+        shifted = moved is None and is_shifted(problem, state.private_mean, variance)
+        fitted = replace(fitted, is_cut=state.is_cut, is_shifted=shifted)
     if not isinstance(known, Posterior):
-        return replace(fitted, bias=shrinkage_bias(problem, fitted.covariance)), rows
+        bias = shrinkage_bias(problem, fitted.covariance)
+        covariance = fitted.covariance + shrinkage_error(problem, fitted.covariance)
+        return replace(fitted, bias=bias, covariance=covariance), rows
     if moved is not None:
         covariance, noise_part = (
             moved.covariance_back(each) for each in (fitted.covariance, fitted.noise)

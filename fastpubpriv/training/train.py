@@ -54,7 +54,7 @@ from fastpubpriv.results.models import (
     DescentResult,
     TrainingResult,
 )
-from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
@@ -526,7 +526,17 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
         return Concerns(few_public_rows=True).first(parts)
     if fitted.ends is not None:
         return fitted.ends.reasons
-    return concerns_of_columns(problem).first(parts)
+    concerns = concerns_of_columns(problem)
+    m = len(problem.posterior.labels)
+    # Steps alone stay near a public fit of classes that does not know its curvature.
+    is_unsteady = problem.loss.classes and m < tuning.MANY * problem.dim
+    concerns = replace(
+        concerns,
+        fallback=fitted.is_cut,
+        shifted=fitted.is_shifted,
+        few_rows=concerns.few_rows | is_unsteady,
+    )
+    return concerns.first(parts)
 
 
 def _of_estimated(reasons: PartReasons, is_fixed: BoolArray) -> PartReasons:
@@ -577,7 +587,7 @@ def _descent_result(
         interval_center=center,
         tail_below=below,
         tail_above=above,
-        reasons=() if no_worse else (Reason.WIDE,),
+        reasons=ordered((*descended.reasons, *(() if no_worse else (Reason.WIDE,)))),
         part_reasons=reasons,
         public_coefficients=public,
         public_intercept=alone,

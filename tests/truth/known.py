@@ -70,28 +70,6 @@ KNOWN: tuple[Known, ...] = (
     Known("coinpress_covariance", "coverage covariance | far", ("person",), MOMENTS, ("light",)),
     # Few public rows that the structure is taken from outweigh the private ones.
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
-    # Worse than a constant, status ok.
-    Known("train softmax", "prediction", ("method='semi_dp'",), REGRESSION),
-    Known("train poisson", "prediction", ("method",), REGRESSION),
-    Known("train poisson", "prediction", ("x_pub",), REGRESSION),
-    Known("train own loss", "prediction", ("x_pub=shifted(p)",), REGRESSION),
-    Known("train softmax", "prediction", ("x_pub=p.head(20)",), REGRESSION),
-    Known("train softmax", "prediction", ("x_pub=shifted(p)",), REGRESSION, most_rows=400),
-    Known("train huber", "prediction", ("x_pub=shifted(p)",), REGRESSION),
-    Known("train smooth_hinge", "prediction", ("x_pub=p.head(20)",), REGRESSION),
-    *(
-        Known(verb, COEFFICIENTS, ("tails='light'",), REGRESSION)
-        for verb in ("logistic_regression", "train logistic")
-    ),
-    *(
-        Known(verb, COEFFICIENTS, ("tails='light'", "x_pub=shifted(p)"), REGRESSION)
-        for verb in ("linear_regression", "train squared")
-    ),
-    # Weights of private rows hide whether these vary less than the public ones.
-    *(
-        Known(verb, COEFFICIENTS, ("weights_priv", "x_pub=shifted(p)"), REGRESSION)
-        for verb in ("train squared", "train logistic")
-    ),
     # Components that stand for several, or that are never ok.
     Known("no_public_baseline", "far", (), MIXTURES),
     Known("no_public_baseline", "coverage component", (), MIXTURES),
