@@ -135,7 +135,7 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
     dim = problem.dim
     if problem.loss.classes and known.drawn is not None:  # the start may be far
         return 2 * tuning.MOST_STEPS
-    few = len(known.labels) < max(tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC)
+    few = len(known.labels) < max(tuning.MANY * dim, 2 * SOME_PUBLIC)
     if few or relative_noise(dim, problem.counted, noise) >= tuning.QUIET:
         return tuning.MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
@@ -931,7 +931,7 @@ class ExactStep:
         # Along a whitened direction the average curvature is one: unseen ones are not rare if that is hidden by noise.
         if self.curvature.raised < 1.0:
             few |= rests
-        if self.m < tuning.FEW_POOLED * self.radial.dim:
+        if self.m < tuning.MANY * self.radial.dim:
             # Neither public nor private rows resolve these directions, which matters if the loss may be far from its least.
             unseen = len(self.curvature.flattest)
             few |= is_hidden(unseen, self.radial.dim, excess.predicted, excess.alternative)

@@ -452,7 +452,7 @@ def rows_behind(problem: TrainingProblem) -> FloatArray:
 
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
-    enough = min(tuning.ROWS_BEHIND, tuning.BEHIND_SHARE * len(problem.posterior.rows))
+    enough = min(tuning.ROWS_BEHIND, tuning.FEW_BEHIND * len(problem.posterior.rows))
     return np.asarray((rows_behind(problem) < enough) & (problem.rotation.design.role == NUMBER))
 
 

@@ -51,8 +51,8 @@ UNEXPLAINED = 0.5
 ODDS_SQ = 6.25
 
 # ---- Newton steps (`python -m benchmarks.training_cells`).
-STEPS = (1, 2, 4, 8, 16, 32)  # candidate numbers of steps
-MORE_STEPS = (64, 128)  # for fewer public rows than coordinates, whose fit is far from the minimum
+STEPS = tuple(2**k for k in range(6))  # candidate numbers of steps
+MORE_STEPS = (2 * STEPS[-1], 4 * STEPS[-1])  # for fewer public rows than coordinates, whose fit is far from the minimum
 # maximum ratio of predicted errors for more steps, which also correct unpredicted errors
 NO_LOSS = 1.01
 # share of the unexplained variance above which predicted errors are mostly privacy noise
@@ -68,7 +68,8 @@ STEEPEST = 16.0  # maximum factor of a secant on the curvature of public rows
 # Root mean square of the change of a linear predictor by a step: of log-odds, or of thresholds of the Huber loss.
 LONGEST_MOVE = 2.0
 FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
-MANY = 10  # public rows per coordinate from which their error of the curvature is small
+# public rows per coordinate from which their error of the curvature is small, and unseen directions of private rows are no concern
+MANY = 10
 # public rows for "auto", and labels: of two, a column or a label in which they hardly differ seems constant
 FEWEST_PUBLIC = 3
 
@@ -83,9 +84,7 @@ MOST_WEIGHT_ERROR = 0.2  # relative error above which the sum is predicted from 
 LEAST_WEIGHT = 1e-3  # least sum of weights over the number of rows: a released sum may be negative
 
 # ---- Intervals of Newton steps alone.
-# minimum number of public rows behind a coefficient, or its share of them
-ROWS_BEHIND = 20.0
-BEHIND_SHARE = 0.1
+ROWS_BEHIND = 20.0  # minimum number of public rows behind a coefficient, or `FEW_BEHIND` of them
 LEAST_BEHIND = 3.0  # minimum of that number in Student's quantile
 SIGNIFICANT_BIAS = 2.0  # standard errors from which a bias is significant
 MOST_QUANTILES = 200  # maximum number of stored quantiles of label errors
@@ -116,9 +115,8 @@ MOST_DRIFT = 2.0
 # alone: pooled with them, private rows could gain a tenth.
 HOPELESS = 30.0
 DROWNED = 10.0
-# public rows per coefficient from which they are pooled; below which they are few
+# public rows per coefficient from which they are pooled
 POOLED = 5
-FEW_POOLED = 10
 # least curvature of a step along a direction, and lower bound of an unseen one
 LEAST_CURVATURE = 0.02
 # least one that is used as it is, over the edge of the spectrum of its noise: one in ten
@@ -159,8 +157,8 @@ PULLED_ALIKE = 1.2
 # biased; of the public rows' own fit, which may be of another population; and of slopes that explain the labels, about a constant.
 # They are factors of 3 to 10 apart, over which a posterior mean is flat.
 START_PRIORS = (0.1, 0.3, 1.0, 3.0)
-BIAS_PRIORS = (10**-0.5, 10**0.5, 10**1.5, 10**2.5, 10**3.5)
-PUBLIC_PRIORS = (1.0, 4.0, 16.0)
+BIAS_PRIORS = tuple(10 ** (k - 0.5) for k in range(5))
+PUBLIC_PRIORS = tuple(4.0**k for k in range(3))
 SLOPE_PRIORS = (0.0, 0.001, 0.01, 0.1)
 POINT_PASSES = 3  # of the average, whose errors depend on the step
 # Shrinkage of the point: share of the curvature beyond its clip from which all of the risk is in doubt; factors on that doubt and

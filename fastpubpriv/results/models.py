@@ -628,9 +628,10 @@ class DescentResult(LinearModel):
     predicted_excess, public_excess : float
         Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
         public rows, for the method and for the public fit; NaN where the loss has no public fit. For the softmax loss by "newton"
-        they are those of released scores, as for `TrainingResult`.
+        they are those of released scores, as for `TrainingResult`; for gradient methods those of released gradients, where these
+        show more than was predicted.
     constant_excess : float or None
-        The same for a constant, the log-odds of public classes; None where no scores are released.
+        The same for a constant, the log-odds of public classes; None where all is predicted from public rows.
 
     Examples
     --------
