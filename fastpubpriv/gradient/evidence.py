@@ -55,7 +55,8 @@ def with_evidence(
     """Return the result with the reasons that slopes (outputs, width) show, and the excess if that is above the planned one."""
     if plan.more is None or not slopes:
         return descended
-    found = evidence_of(problem, plan, slopes, descended.weights)
+    with np.errstate(all="ignore"):  # a slope may be as large as noise makes it
+        found = evidence_of(problem, plan, slopes, descended.weights)
     excess = found.excess if found.is_significant else None
     return replace(descended, excess=excess, reasons=found.reasons)
 

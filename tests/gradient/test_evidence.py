@@ -103,6 +103,18 @@ def test_few_public_rows_of_classes_do_not_show_the_curvature():
     assert "few_public_rows" not in many.reasons
 
 
+@pytest.mark.parametrize("slope", [np.nan, np.inf, -1e300, 1e300])
+def test_whatever_slope_is_released_there_is_a_result(monkeypatch, slope):
+    plain = evidence.evidence_of
+
+    def hostile(problem, plan, slopes, end):
+        changed = [dataclasses.replace(each, slope=each.slope * 0.0 + slope) for each in slopes]
+        return plain(problem, plan, changed, end)
+
+    monkeypatch.setattr(evidence, "evidence_of", hostile)
+    assert np.isfinite(counts(0).result.coefficients).all()
+
+
 def linear(draw):
     """A squared loss whose public columns are moved by two deviations: its excess, and the result."""
     rng = np.random.default_rng(draw)
