@@ -112,10 +112,11 @@ def train(
         tenth of the least, or if there are fewer than two public rows for each coefficient, and public rows only if nothing is
         predicted to gain a tenth over them. A method that cannot run is left out: all but "newton" with weights of rows, and
         "newton" for softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these.
-        Gradient methods have no intervals: pass "newton" where these are needed. Their `reasons` say where gradients at the end show
-        a fit that is no better than a constant ("fallback") or public rows of another population. Noisy gradient descent: "semi_dp", "dp_sgd"
-        and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
-        "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
+        Gradient methods have no intervals: pass "newton" where these are needed. Their `reasons` say where released gradients show
+        a fit that is no better than a constant, or public rows of another population. Noisy gradient descent: "semi_dp",
+        "dp_sgd" and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a
+        weighted loss: "output_perturbation". These also as values with settings, such as
+        `fastpubpriv.training.SemiDP(...)`.
     {tails}
     {person, keep, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
