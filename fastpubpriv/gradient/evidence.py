@@ -23,6 +23,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.moments import LARGEST
 from fastpubpriv.gradient.curvature import LossCurvature
 from fastpubpriv.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
+from fastpubpriv.regression import regression_tuning
 from fastpubpriv.regression.concerns import Concerns, is_drift, is_too_few
 from fastpubpriv.regression.newton import Slope
 from fastpubpriv.regression.posterior import LossExcess, kept_share
@@ -108,11 +109,13 @@ def evidence_of(
     usual = curvature.public_error * problem.outputs + noise_sq
     disagreement = min(public_sq / max(usual, 1.0 / LARGEST), LARGEST)
     freedom = len(problem.x) - problem.units.width + 1
+    # The plan from public rows failed by what matters beside the better of their fit and a constant.
+    misled = is_significant and predicted > regression_tuning.MUCH * excess.alternative
     return Evidence(
         excess=excess,
         is_significant=is_significant,
         has_few_rows=few,
-        is_shifted=is_drift(disagreement, problem.size, freedom),
+        is_shifted=misled or is_drift(disagreement, problem.size, freedom),
     )
 
 
