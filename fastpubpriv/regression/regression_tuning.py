@@ -52,7 +52,10 @@ ODDS_SQ = 6.25
 
 # ---- Newton steps (`python -m benchmarks.training_cells`).
 STEPS = tuple(2**k for k in range(6))  # candidate numbers of steps
-MORE_STEPS = (2 * STEPS[-1], 4 * STEPS[-1])  # for fewer public rows than coordinates, whose fit is far from the minimum
+MORE_STEPS = (
+    2 * STEPS[-1],
+    4 * STEPS[-1],
+)  # for fewer public rows than coordinates, whose fit is far from the minimum
 # maximum ratio of predicted errors for more steps, which also correct unpredicted errors
 NO_LOSS = 1.01
 # share of the unexplained variance above which predicted errors are mostly privacy noise

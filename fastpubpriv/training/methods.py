@@ -23,7 +23,6 @@ from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.distributions.norms import DRAWS
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import LARGEST
-from fastpubpriv.gradient.curvature import gradient_lengths, public_curvature
 from fastpubpriv.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
@@ -31,6 +30,7 @@ from fastpubpriv.gradient.gradient_problem import (
     PreparedDescent,
 )
 from fastpubpriv.gradient.gradient_problem import public_fit as public_fit_of_gradients
+from fastpubpriv.gradient.loss_curvature import gradient_lengths, public_curvature
 from fastpubpriv.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
