@@ -414,6 +414,9 @@ def _learn_steps(
     )
     if problem.tails == "light":
         variance = 1.0 / state.private_precision
+        if isinstance(known, Posterior):  # least squares of public rows have no bias by clips
+            clipped = counted_bias(problem, plan.clip, state.lever)
+            variance = variance + problem.from_units(clipped) ** 2
         shifted = moved is None and is_shifted(problem, state.private_mean, variance)
         fitted = replace(fitted, is_cut=state.is_cut, is_shifted=shifted)
     if not isinstance(known, Posterior):
