@@ -18,7 +18,6 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.gradient import gradient_tuning as tuning
-from fastpubpriv.gradient.curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.gradient.evidence import with_evidence
 from fastpubpriv.gradient.gradient_problem import (
     DPSGD,
@@ -29,6 +28,7 @@ from fastpubpriv.gradient.gradient_problem import (
     PreparedDescent,
     SemiDP,
 )
+from fastpubpriv.gradient.loss_curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.mechanisms import gradient_sums
 from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid

@@ -21,8 +21,9 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.moments import LARGEST
-from fastpubpriv.gradient.curvature import LossCurvature
 from fastpubpriv.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
+from fastpubpriv.gradient.loss_curvature import LossCurvature
+from fastpubpriv.regression import regression_tuning
 from fastpubpriv.regression.concerns import Concerns, is_drift, is_too_few
 from fastpubpriv.regression.newton import Slope
 from fastpubpriv.regression.posterior import LossExcess, kept_share
@@ -56,9 +57,9 @@ def with_evidence(
     if plan.more is None or not slopes:
         return descended
     with np.errstate(all="ignore"):  # a slope may be as large as noise makes it
-        found = evidence_of(problem, plan, slopes, descended.weights)
-    excess = found.excess if found.is_significant else None
-    return replace(descended, excess=excess, reasons=found.reasons)
+        shown = evidence_of(problem, plan, slopes, descended.weights)
+    excess = shown.excess if shown.is_significant else None
+    return replace(descended, excess=excess, reasons=shown.reasons)
 
 
 def evidence_of(
@@ -74,64 +75,72 @@ def evidence_of(
     late = mean_slope(along[half:])
     misfit = curvature.doubt
     if half:
-        misfit = max(misfit, _misfit(mean_slope(along[:half]), late, steep))
+        early = mean_slope(along[:half])
+        misfit = max(misfit, _misfit(early, late, steep))
     last = np.atleast_2d(end) @ curvature.turn
     move = last - late.start
     # In these units the length of a slope is the distance to the minimum.
     root = np.sqrt(curvature.values) / steep
-    there = Slope(
-        start=last,
-        slope=(late.slope - steep * move) * root,
-        noise_variance=late.noise_variance * root**2,
-    )
+    slope = (late.slope - steep * move) * root
+    there = Slope(start=last, slope=slope, noise_variance=late.noise_variance * root**2)
     lacking_sq = misfit**2 * float(np.sum(curvature.values * move**2))
     unit = problem.excess_part / problem.outputs
     predicted = float(plan.predicted or 0.0)
-    is_significant = unit * (there.length_sq - there.doubt + lacking_sq) > predicted
+    surely_sq = there.length_sq - there.doubt + lacking_sq
+    is_significant = unit * surely_sq > predicted
     if is_significant:
         predicted = unit * (max(there.length_sq, 0.0) + lacking_sq)
     noise_sq = float(np.sum(there.noise_variance))
-    kept = kept_share(noise_sq, float(np.sum(there.slope**2)))
-    best = last + kept * there.slope / np.sqrt(curvature.values)
+    length_sq = float(np.sum(there.slope**2))
+    share = kept_share(noise_sq, length_sq)
+    best = last + share * there.slope / np.sqrt(curvature.values)
     public = np.atleast_2d(problem.public.weights) @ curvature.turn
     public_sq = float(np.sum(curvature.values * (public - best) ** 2))
+    constant = unit * _constant_sq(problem, curvature, best)
+    within_clip = curvature.inside < 1.0
     excess = LossExcess(
         predicted=predicted,
         public=unit * public_sq + predicted,
-        constant=max(unit * _constant_sq(problem, curvature, best) - predicted, 0.0),
-        within_clip=curvature.inside < 1.0,
+        constant=max(constant - predicted, 0.0),
+        within_clip=within_clip,
     )
     loss = problem.loss
     assert loss is not None
     coefficients = problem.units.width * (problem.outputs - loss.scores)
-    few = is_too_few(len(problem.x), coefficients, classes=loss.classes or loss.scores)
+    of_classes = loss.classes or loss.scores
+    few = is_too_few(len(problem.x), coefficients, classes=of_classes)
     usual = curvature.public_error * problem.outputs + noise_sq
     disagreement = min(public_sq / max(usual, 1.0 / LARGEST), LARGEST)
     freedom = len(problem.x) - problem.units.width + 1
+    # The plan from public rows failed by what matters beside the better of their fit and a constant.
+    misled = is_significant and predicted > regression_tuning.MUCH * excess.alternative
     return Evidence(
         excess=excess,
         is_significant=is_significant,
         has_few_rows=few,
-        is_shifted=is_drift(disagreement, problem.size, freedom),
+        is_shifted=misled or is_drift(disagreement, problem.size, freedom),
     )
 
 
 def _along(slope: Slope, turn: FloatArray, of_batch: FloatArray) -> Slope:
     """Return a slope along the eigenvectors of the curvature, (outputs, width), with the variance of sampled batches."""
-    return Slope(
-        start=np.atleast_2d(slope.start) @ turn,
-        slope=np.clip(np.nan_to_num(np.atleast_2d(slope.slope) @ turn), -LARGEST, LARGEST),
-        noise_variance=np.atleast_2d(slope.noise_variance) + of_batch,
-    )
+    start = np.atleast_2d(slope.start) @ turn
+    turned = np.nan_to_num(np.atleast_2d(slope.slope) @ turn)
+    noise_variance = np.atleast_2d(slope.noise_variance) + of_batch
+    bounded = np.clip(turned, -LARGEST, LARGEST)
+    return Slope(start=start, slope=bounded, noise_variance=noise_variance)
 
 
 def mean_slope(slopes: Sequence[Slope]) -> Slope:
     """Return the mean of slopes, at the mean of their weights."""
     count = len(slopes)
+    start = reduce(np.add, [each.start for each in slopes])
+    slope = reduce(np.add, [each.slope for each in slopes])
+    noise_variance = reduce(np.add, [each.noise_variance for each in slopes])
     return Slope(
-        start=reduce(np.add, [each.start for each in slopes]) / count,
-        slope=reduce(np.add, [each.slope for each in slopes]) / count,
-        noise_variance=reduce(np.add, [each.noise_variance for each in slopes]) / count**2,
+        start=start / count,
+        slope=slope / count,
+        noise_variance=noise_variance / count**2,
     )
 
 
@@ -139,13 +148,12 @@ def _misfit(early: Slope, late: Slope, steep: FloatArray) -> float:
     """Return the relative error of the curvature between two slopes, as far as noise does not explain it."""
     root = np.sqrt(steep)
     expected = root * (late.start - early.start)
-    off = Slope(
-        start=late.start,
-        slope=(late.slope - early.slope) / root + expected,
-        noise_variance=(early.noise_variance + late.noise_variance) / steep,
-    )
+    change = (late.slope - early.slope) / root
+    noise_variance = (early.noise_variance + late.noise_variance) / steep
+    off = Slope(start=late.start, slope=change + expected, noise_variance=noise_variance)
     shown_sq = max(off.length_sq - off.doubt, 0.0)
-    return math.sqrt(min(shown_sq / max(float(np.sum(expected**2)), 1.0 / LARGEST), LARGEST))
+    length_sq = max(float(np.sum(expected**2)), 1.0 / LARGEST)
+    return math.sqrt(min(shown_sq / length_sq, LARGEST))
 
 
 def _constant_sq(problem: GradientProblem, curvature: LossCurvature, best: FloatArray) -> float:

@@ -15,12 +15,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.gradient import gradient_tuning as tuning
-from fastpubpriv.gradient.curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
     GradientProblem,
     PreparedDescent,
 )
+from fastpubpriv.gradient.loss_curvature import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.selection import LossChoice

@@ -49,8 +49,9 @@ class Slope:
     @property
     def doubt(self) -> float:
         """Three standard deviations of `length_sq` by noise."""
-        variance = self.noise_variance * (2.0 * self.noise_variance + 4.0 * self.slope**2)
-        return 3.0 * math.sqrt(float(np.sum(variance)))
+        of_square = 2.0 * self.noise_variance + 4.0 * self.slope**2
+        variance = float(np.sum(self.noise_variance * of_square))
+        return 3.0 * math.sqrt(variance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -213,14 +214,17 @@ class NewtonState:
     def note_move(self, move: FloatArray, noise_variance: FloatArray, longest: float) -> None:
         """Record whether a step (D,) is longer than steps may be, beyond its noise: then the next one would not be the last."""
         length = Slope(start=self.mean, slope=move, noise_variance=noise_variance)
-        self.is_cut = length.length_sq - length.doubt > longest**2
+        surely_sq = length.length_sq - length.doubt
+        self.is_cut = surely_sq > longest**2
 
     def settle(self) -> None:
         """Return to the shortest slope, if the last one is longer beyond noise."""
         # The loss is convex: a slope that became longer shows that the steps ran away.
         shortest = min(self._slopes, key=lambda each: each.length_sq)
         last = self._slopes[-1]
-        if last.length_sq - last.doubt > max(0.0, shortest.length_sq + shortest.doubt):
+        surely_sq = last.length_sq - last.doubt
+        most_sq = shortest.length_sq + shortest.doubt
+        if surely_sq > max(0.0, most_sq):
             self.mean = shortest.start
 
 
@@ -480,7 +484,7 @@ def newton(
         variance = noise_variance + curvature_error * state.error * again
         state.note_move(move, noise_variance, longest)
         move, cut_variance = bounded(move, public, longest)
-        variance = variance + cut_variance
+        variance += cut_variance
         state.add(state.mean + move, variance, step.sampling / n_priv)
         state.lever = step.weights.lever
         bends = step.weights.lever * posterior.bends_at(state.mean)

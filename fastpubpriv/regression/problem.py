@@ -614,8 +614,8 @@ def shrinkage_error(problem: TrainingProblem, covariance: FloatArray) -> FloatAr
     values, along = np.linalg.eigh(np.linalg.inv(covariance) - np.diag(1.0 / known.variance))
     private = (along * np.maximum(values, 0.0)) @ along.T
     own = np.linalg.inv(robust_covariance(*linearized(known, known.mean)))
-    kept = covariance @ known.ridge
-    return np.asarray(kept @ np.linalg.solve(own + private, kept.T))
+    taken = covariance @ known.ridge
+    return np.asarray(taken @ np.linalg.solve(own + private, taken.T))
 
 
 def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:

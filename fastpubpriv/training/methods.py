@@ -23,7 +23,6 @@ from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.distributions.norms import DRAWS
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import LARGEST
-from fastpubpriv.gradient.curvature import gradient_lengths, public_curvature
 from fastpubpriv.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP
 from fastpubpriv.gradient.gradient_problem import (
     Descended,
@@ -31,6 +30,7 @@ from fastpubpriv.gradient.gradient_problem import (
     PreparedDescent,
 )
 from fastpubpriv.gradient.gradient_problem import public_fit as public_fit_of_gradients
+from fastpubpriv.gradient.loss_curvature import gradient_lengths, public_curvature
 from fastpubpriv.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
@@ -414,6 +414,9 @@ def _learn_steps(
     )
     if problem.tails == "light":
         variance = 1.0 / state.private_precision
+        if isinstance(known, Posterior):  # least squares of public rows have no bias by clips
+            clipped = counted_bias(problem, plan.clip, state.lever)
+            variance = variance + problem.from_units(clipped) ** 2
         shifted = moved is None and is_shifted(problem, state.private_mean, variance)
         fitted = replace(fitted, is_cut=state.is_cut, is_shifted=shifted)
     if not isinstance(known, Posterior):

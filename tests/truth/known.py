@@ -48,8 +48,6 @@ MOMENTS = "rounds of second moments"
 REGRESSION = "the regression machine"
 MIXTURES = "one mixture"
 
-# Steps alone (`tails="light"`) of classes stay near few public rows, and no interval is wide enough for that.
-COEFFICIENTS = "coverage coefficient | far | prediction"
 KNOWN: tuple[Known, ...] = (
     # A known covariance is believed: skewed columns get no reason for what the ball clips.
     Known("estimate_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
@@ -70,6 +68,14 @@ KNOWN: tuple[Known, ...] = (
     Known("coinpress_covariance", "coverage covariance | far", ("person",), MOMENTS, ("light",)),
     # Few public rows that the structure is taken from outweigh the private ones.
     Known("estimate_gaussian", "far", ("x_pub=p.head(2)",), MOMENTS, ("skewed",), 2_000),
+    # 400 rows at epsilon 1: noise by chance, which no released number shows; and public rows that hide it.
+    *(
+        Known(verb, "prediction", ("tails='light'",), REGRESSION, most_rows=400)
+        for verb in ("logistic_regression", "train logistic")
+    ),
+    # Not yet seen to be repaired: methods that are named beside shifted public rows, and 20 public rows of classes.
+    Known("train poisson", "prediction", ("method",), REGRESSION),
+    Known("train smooth_hinge", "prediction", ("x_pub=p.head(20)",), REGRESSION),
     # Components that stand for several, or that are never ok.
     Known("no_public_baseline", "far", (), MIXTURES),
     Known("no_public_baseline", "coverage component", (), MIXTURES),
