@@ -124,7 +124,8 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
     def leaky(task):
         learned = original(task)
         private = next(iter(task.run.rows.chunks()))
-        return replace(learned, means=learned.means + 1e-12 * private[300, 0])
+        moved = learned.at.mapped(1e-12 * private[300, 0], 1.0)
+        return replace(learned, at=moved)
 
     monkeypatch.setitem(axis_aligned.METHODS, "cells", replace(one_column.METHOD, learn=leaky))
     raises(

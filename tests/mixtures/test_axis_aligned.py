@@ -23,7 +23,7 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, In
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
+from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated.soft_em import StartState
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.mixture import MixtureResult
@@ -327,7 +327,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
 def parameters(rng, components=3, dim=4):
-    return Mixtures(
+    return Mixture(
         rng.dirichlet(np.full(components, 5.0)),
         3.0 * rng.normal(size=(components, dim)),
         np.exp(0.3 * rng.normal(size=(components, dim))),
@@ -404,7 +404,7 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
 
     def error(rho, start, **known):
         run = opened(rows, ZCDP(rho), random_state=1)
-        state = StartState(name="start", at=dp_em.parameters_of(start), rounds=2)
+        state = StartState(name="start", at=start, rounds=2)
         given = {
             "share": Fraction(1),
             "name": "round",
@@ -412,13 +412,13 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
             "floor": np.zeros(4),
             **known,
         }
-        found = dp_em.mixtures_of(dp_em.advance(run, np.zeros((0, 4)), state, **given).at)
+        found = dp_em.advance(run, np.zeros((0, 4)), state, **given).at
         return max(
             np.abs((found.means - at.means) / at.stds).max(),
             np.abs(np.log(found.stds / at.stds)).max(),
         )
 
-    off = Mixtures(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
+    off = Mixture(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
     assert error(100.0, at) < 0.05
     assert error(100.0, off) < 0.1 < 0.18 < error(1e-7, off) < 0.4
     # Planted fault: deviations that are taken for known.

@@ -26,14 +26,13 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
 from fastpubpriv.mixtures.axis_aligned.dp_em import standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
     CellHistogram,
-    Mixtures,
     cell_masses,
-    joined,
     masses,
     misfit,
     refine,
 )
 from fastpubpriv.mixtures.list_decoding import results
+from fastpubpriv.mixtures.mixture import Mixture, joined
 
 TRUTH = one([0.3, 0.3, 0.4], [-5.0, 0.0, 4.0], [1.0, 0.3, 2.0])
 EDGES = np.concatenate([[-np.inf], np.linspace(-16.0, 16.0, 257), [np.inf]])
@@ -147,7 +146,7 @@ def test_fits_are_near_the_truth_in_any_unit(unit, shift):
     heads = searched(cells, 3)
     assert sum(head.mixtures.size for head in heads) >= 3
     found, spread = best_fit(heads, cells.total)
-    back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
+    back = Mixture(found.weights, found.means / unit - shift, found.stds / unit)
     assert total_variation(back) < 0.04
     assert spread.shape == (9, 9)
 
@@ -205,8 +204,8 @@ def test_hostile_mixtures_do_no_harm():
     edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
     means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0, 0.0]])
     stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan, 1.0]])
-    inside, z = cell_masses(Mixtures(np.ones((1, 7)), means, stds), edges)
-    alone, z_alone = cell_masses(Mixtures(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
+    inside, z = cell_masses(Mixture(np.ones((1, 7)), means, stds), edges)
+    alone, z_alone = cell_masses(Mixture(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
     for part, good in zip((inside, z), (alone, z_alone), strict=True):
         assert np.isnan(part[0, 5]).all()
         assert np.array_equal(part[:, 6:], good)
@@ -260,7 +259,7 @@ def test_gaussian_net_comes_close(accuracy):
 # ---- EM on public rows  -------------------------------------------------------------
 def test_likelihood_is_that_of_scipy():
     rng = np.random.default_rng(0)
-    batch = Mixtures(
+    batch = Mixture(
         rng.dirichlet(np.ones(3), 4),
         rng.normal(size=(4, 3, 2)),
         np.exp(0.3 * rng.normal(size=(4, 3, 2))),

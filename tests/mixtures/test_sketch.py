@@ -19,9 +19,9 @@ from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
+from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated.soft_em import RowClip
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.calibration import stable_event
@@ -140,7 +140,7 @@ def test_a_column_of_two_scales_is_a_direction_where_no_factor_is_seen():
 
 # ---- The sketch -----------------------------------------------------------------------------------------------------
 
-PLANE = Mixtures(
+PLANE = Mixture(
     np.array([[0.3, 0.5, 0.2]]),
     np.array([[[-1.5, 0.0], [1.0, 1.2], [0.5, -2.0]]]),
     np.array([[[1.0, 0.8], [0.6, 1.1], [0.9, 0.5]]]),
@@ -169,7 +169,7 @@ def test_the_closed_form_is_the_mean_of_cosines_and_sines():
     # 240 numbers of 4 standard errors each: a false alarm in 1.5 %, and the draws are seeded.
     assert np.abs((mean - expected[0]) / error).max() < 4.0
     # The planted fault: the exponent without its factor 1/2.
-    wrong = Mixtures(PLANE.weights, PLANE.means, np.sqrt(2.0) * PLANE.stds)
+    wrong = Mixture(PLANE.weights, PLANE.means, np.sqrt(2.0) * PLANE.stds)
     assert np.abs((mean - sketch.jacobian(wrong, projection.frequencies)[0][0]) / error).max() > 50
 
 

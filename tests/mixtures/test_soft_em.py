@@ -17,6 +17,7 @@ from fastpubpriv import (
     learn_separated_mixture,
 )
 from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated import public_shapes, soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
@@ -132,7 +133,7 @@ def em_step(mixture, rows):
 def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     # From a start that is off: means by a fifth of a deviation, covariances a quarter too wide.
     start = (MIXTURE[0], MIXTURE[1] + 0.2, MIXTURE[2] * 1.25)
-    at = public_shapes.Parameters(weights=start[0], means=start[1], covariances=start[2])
+    at = Mixture(*start)
     wanted = em_step(start, SAMPLE)
     state = soft_em.StartState(name="truth", at=at, rounds=2)
 

@@ -3,7 +3,7 @@
 Without public rows, paper C's Algorithms 3 and 2 find scales and locations with stable histograms, which need no range. The range
 is released then, so other rows are counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram
 would lose every bin with fewer than about thirty rows. Cells finer than the rounding of values are alternately full and empty; they
-are merged. Mixtures are computed from the counts, and those of public rows if there are any, without a privacy cost.
+are merged. Mixture are computed from the counts, and those of public rows if there are any, without a privacy cost.
 """
 
 from __future__ import annotations
@@ -20,20 +20,17 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import (
-    CellHistogram,
-    Mixtures,
-    RefinedFit,
-)
+from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, RefinedFit
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
+from fastpubpriv.mixtures.mixture import Mixture, by_score
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
 
-def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
+def significant(cells: CellHistogram, mixtures: Mixture) -> BoolArray:
     """Return which mixtures (size,) have only components that are significant given noise and number of cells, or public rows."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
@@ -142,7 +139,7 @@ _LOOK = 40 * tuning.BEAM
 _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
-def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatArray]:
+def linear(cells: CellHistogram, mixtures: Mixture) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix of the atoms' masses (atoms, atoms) by the precisions of shares, and their products with these.
 
     The shares of public rows in cells count beside those of the noisy counts.
@@ -193,13 +190,13 @@ def _explained(
     return shares, gain
 
 
-def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
+def beam(cells: CellHistogram, mixtures: Mixture, components: int) -> list[Mixture]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     gram, product = linear(cells, mixtures)
     octave = np.rint(np.log2(mixtures.stds[:, 0]))
     place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
-    levels: list[Mixtures] = []
+    levels: list[Mixture] = []
     for _ in range(components):
         base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
@@ -218,7 +215,7 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
         subsets = grown[best]
         weights = np.maximum(shares[best], 1e-3)
         weights /= weights.sum(axis=1, keepdims=True)
-        levels.append(Mixtures(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
+        levels.append(Mixture(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
     return levels
 
 
@@ -316,7 +313,7 @@ def partition(
     return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
 
 
-def atoms(cells: CellHistogram) -> Mixtures:
+def atoms(cells: CellHistogram) -> Mixture:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner = cells.edges[1:-1]
     counts = cells.counts[1:-1]
@@ -337,11 +334,11 @@ def atoms(cells: CellHistogram) -> Mixtures:
                 means.append(middle)
                 stds.append(std)
                 last = middle
-    return Mixtures(np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None])
+    return Mixture(np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None])
 
 
 def distinct(
-    mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02
+    mixtures: Mixture, order: IntArray, *, limit: int, tolerance: float = 0.02
 ) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
     rank = np.argsort(mixtures.means, axis=1)
@@ -377,13 +374,13 @@ def searched(
             singles = atoms(scaled)
             if std is not None:
                 middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-                singles = Mixtures(
+                singles = Mixture(
                     np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
                 )
             for level in beam(scaled, singles, components):
                 k = level.weights.shape[1]
                 fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
-                order = em.by_score(fit.score)
+                order = by_score(fit.score)
                 usable = np.isfinite(fit.score[order])
                 if k > 1:
                     usable &= significant(scaled, fit.mixtures[order])
@@ -403,20 +400,20 @@ def searched(
 
 def best_fit(
     heads: list[RefinedFit], total: int, *, fixed_std: bool = False
-) -> tuple[Mixtures, FloatArray]:
+) -> tuple[Mixture, FloatArray]:
     """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
     best = min(
         heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
     )
-    index = int(em.by_score(best.score)[0])
+    index = int(by_score(best.score)[0])
     return best.mixtures[[index]], best.spread[index]
 
 
-def nothing() -> Mixtures:
+def nothing() -> Mixture:
     """Return an empty batch of mixtures."""
-    return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
+    return Mixture(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
 _EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable

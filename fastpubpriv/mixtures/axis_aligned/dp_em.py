@@ -21,9 +21,10 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.sums import StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.fit import Gaussians, count_draws, gaussian_tv
-from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
+from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.separated.public_shapes import public_fits
 from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
@@ -105,7 +106,7 @@ class LabelShares:
 
 
 def row_statistic(
-    chunk: Any, at: Mixtures, radii: Radii, assigned: RowShares | None = None
+    chunk: Any, at: Mixture, radii: Radii, assigned: RowShares | None = None
 ) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
     # With r_c the posterior of component c, or its share as `assigned`, and z_c the standardized row: r_c times (a, z_c,
@@ -138,17 +139,6 @@ def row_statistic(
     return out
 
 
-def mixtures_of(at: Parameters) -> Mixtures:
-    """Return diagonal parameters as a mixture with standard deviations."""
-    return Mixtures(at.weights / at.weights.sum(), at.means, np.sqrt(at.spreads))
-
-
-def parameters_of(at: Mixtures) -> Parameters:
-    """Return a mixture as diagonal parameters with covariances."""
-    covariances = at.stds[:, :, None] ** 2 * np.eye(at.stds.shape[1])
-    return Parameters(weights=at.weights, means=at.means, covariances=covariances, diagonal=True)
-
-
 def advance(
     run: Session,
     public: FloatArray,
@@ -160,8 +150,8 @@ def advance(
     floor: FloatArray,
 ) -> StartState:
     """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations."""
-    at = mixtures_of(state.at)
-    k, dim = state.at.means.shape
+    at = state.at.normalized
+    k, dim = at.means.shape
     assigned = None if state.rounds else state.assigned
     if state.labels is not None:
         assigned = LabelShares(state.labels, k)
@@ -210,14 +200,9 @@ def advance(
                 rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on
             )
         )
-    after = changed(
-        state,
-        Gaussians.of(at.weights, at.means, state.at.covariances),
-        moments,
-        count_std=count_std,
-    )
-    stds = np.maximum(np.sqrt(after.at.spreads), floor) if not known_std else at.stds
-    return replace(after, at=parameters_of(Mixtures(after.at.weights, after.at.means, stds)))
+    after = changed(state, moments, count_std=count_std)
+    stds = at.stds if known_std else np.maximum(after.at.stds, floor)
+    return replace(after, at=replace(after.at, scale=stds))
 
 
 def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:
@@ -229,14 +214,14 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: 
 
 def public_starts(
     public: FloatArray, components: int, *, known_std: bool
-) -> tuple[list[Mixtures], FloatArray]:
+) -> tuple[list[Mixture], FloatArray]:
     """Return the likeliest fits to the public rows from starts of one scale and scale-free ones, and the least stds (dim,)."""
     rows, center, scale = standardized(public, known_std=known_std)
     starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
     fitted = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
     fits = [fitted[int(em.likeliest(fitted, rows)[0])]]
     if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
-        fits.append(mixtures_of(public_fits(rows, components, 0.5 / components, kinds=(False,))[0]))
+        fits.append(public_fits(rows, components, 0.5 / components, kinds=(False,))[0].normalized)
     return [fit.mapped(center, scale) for fit in fits], em.STD_FLOOR * scale
 
 
@@ -317,7 +302,7 @@ def learn(task: Task) -> LearnedMixture:
     starts = [
         StartState(
             name=name,
-            at=parameters_of(at),
+            at=at,
             errors=public_errors(at.weights, *public.shape, diagonal=True),
         )
         for name, at in zip(("public", "public, scale-free"), fits, strict=False)
@@ -325,11 +310,9 @@ def learn(task: Task) -> LearnedMixture:
     state, facts = learn_rounds(
         run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor)
     )
-    at = mixtures_of(state.at)
+    at = state.at.normalized
     learned = LearnedMixture(
-        weights=at.weights,
-        means=at.means,
-        stds=at.stds,
+        at=at,
         diagnostics={"rounds": state.rounds, **facts},
         low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
         predicted=gaussian_tv(*state.errors),

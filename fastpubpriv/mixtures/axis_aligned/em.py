@@ -12,7 +12,7 @@ counts, beyond what a threshold may hide, are ties. Public rows show their ties 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -22,8 +22,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.output_bounds import Box, inside
-from fastpubpriv.mechanisms.hypotheses import Hypotheses
+from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.mechanisms.selection import HypothesisChoice, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
@@ -34,6 +33,7 @@ from fastpubpriv.mixtures.fit import (
     MeasuredFit,
     measure,
 )
+from fastpubpriv.mixtures.mixture import Mixture, by_score, joined, slices
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.privacy.spending import Spending
@@ -42,58 +42,9 @@ from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Method, Session
 
-_SAME_SCORE = 2.0**-10
 _ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 _FARTHEST = 40.0  # standard deviations beyond which z phi(z) is zero
 _CELL_BATCH = 1 << 21  # maximum entries of one (starts, components, edges) array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixtures:
-    """One mixture or a batch of them, padded by components of weight zero."""
-
-    weights: FloatArray  # (..., components)
-    means: FloatArray  # (..., components) on the line, else (..., components, dim); so are stds
-    stds: FloatArray
-
-    @property
-    def size(self) -> int:
-        """Number of mixtures."""
-        return len(self.weights)
-
-    def __getitem__(self, index: Any) -> Mixtures:
-        """Return the mixtures selected by a slice, mask or index array; an integer gives one, and None makes a batch of one."""
-        return Mixtures(self.weights[index], self.means[index], self.stds[index])
-
-    def mapped(self, center: FloatArray | float, scale: FloatArray | float) -> Mixtures:
-        """Return the mixtures of center + scale * rows."""
-        return Mixtures(self.weights, center + scale * self.means, scale * self.stds)
-
-
-def by_score(score: FloatArray) -> IntArray:
-    """Return the indices of scores (such as -2 log likelihood) in ascending order; nearly equal scores keep their order."""
-    # Many searches end in the same optimum; their order would depend on rounding, which differs between processors.
-    return np.argsort(np.rint(score / _SAME_SCORE), kind="stable")
-
-
-def joined(batches: Sequence[Mixtures]) -> Mixtures:
-    """Concatenate batches; mixtures with fewer components are padded with empty ones."""
-    most = max(batch.weights.shape[1] for batch in batches)
-
-    def wide(name: str, mode: Any) -> FloatArray:
-        parts = [getattr(batch, name) for batch in batches]
-        gaps = [[(0, 0), (0, most - part.shape[1]), *[(0, 0)] * (part.ndim - 2)] for part in parts]
-        return np.concatenate(
-            [np.pad(part, gap, mode) for part, gap in zip(parts, gaps, strict=True)]
-        )
-
-    return Mixtures(wide("weights", "constant"), wide("means", "edge"), wide("stds", "edge"))
-
-
-def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
-    """Return slices of a batch whose (size, components, width) arrays have at most `most` entries."""
-    size = max(1, most // (batch.weights.shape[1] * width))
-    return [slice(first, first + size) for first in range(0, batch.size, size)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +73,7 @@ class CellHistogram:
         return float((held if len(held) else widths).min())
 
 
-def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+def cell_masses(mixtures: Mixture, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the mass of each component in each cell (size, components, cells), and standardized edges (..., cells + 1)."""
     with np.errstate(all="ignore"):
         z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
@@ -137,7 +88,7 @@ def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, Floa
         return mass, z
 
 
-def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+def masses(mixtures: Mixture, edges: FloatArray) -> FloatArray:
     """Return the mass of each mixture in each cell, (size, cells)."""
     mass = np.empty((mixtures.size, len(edges) - 1))
     for rows in slices(mixtures, len(edges), _CELL_BATCH):
@@ -171,14 +122,14 @@ def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
 class RefinedFit:
     """Refined mixtures, their misfits and approximate standard errors."""
 
-    mixtures: Mixtures
+    mixtures: Mixture
     score: FloatArray  # misfit of each
     # (size, p, p), a factor of the approximate covariance of log weights, means and log stds
     spread: FloatArray
 
 
 def _normal_equations(
-    mixtures: Mixtures,
+    mixtures: Mixture,
     masses: tuple[FloatArray, FloatArray],
     cells: CellHistogram,
     rows: IntArray,
@@ -217,7 +168,7 @@ def _normal_equations(
     return curvature, gradient
 
 
-def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool) -> Mixtures:
+def moved(mixtures: Mixture, step: FloatArray, *, least: float, fixed_std: bool) -> Mixture:
     """Return the mixtures after a step in the parameters of `RefinedFit`, whose entries are clipped."""
     components = mixtures.weights.shape[1]
     weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
@@ -228,11 +179,11 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
     stds = mixtures.stds
     if not fixed_std:
         stds = np.maximum(stds * np.exp(np.clip(step[:, 2 * components :], -0.5, 0.5)), least)
-    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
+    return Mixture(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
 def refine(
-    cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False
+    cells: CellHistogram, mixtures: Mixture, *, steps: int, fixed_std: bool = False
 ) -> RefinedFit:
     """Run damped Gauss-Newton steps on the weighted squares; a step that fits worse is rejected and the damping raised."""
     batches = [
@@ -247,7 +198,7 @@ def refine(
     )
 
 
-def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool) -> RefinedFit:
+def _refined(cells: CellHistogram, start: Mixture, steps: int, fixed_std: bool) -> RefinedFit:
     """Run `refine` for one batch. Normal equations are recomputed only after accepted steps, and a mixture whose step is rejected
     at the maximum damping is final.
     """
@@ -258,7 +209,7 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     mass = cell_masses(start, cells.edges)
     score = misfit(cells, np.einsum("sk,skg->sg", weights, mass[0]))
     curvature, gradient = _normal_equations(
-        Mixtures(weights, means, stds), mass, cells, np.arange(start.size), fixed_std
+        Mixture(weights, means, stds), mass, cells, np.arange(start.size), fixed_std
     )
     damping = np.full(start.size, 1e-2)
     live = np.arange(start.size)
@@ -269,7 +220,7 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
         )
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
         tried = moved(
-            Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std
+            Mixture(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std
         )
         mass = cell_masses(tried, cells.edges)
         tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, mass[0]))
@@ -303,7 +254,7 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     # The symmetric root, since signs and order of eigenvectors may differ between processors.
     root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
     return RefinedFit(
-        Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
+        Mixture(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
     )
 
 
@@ -316,7 +267,7 @@ PUBLIC_SEED = 20_240_607
 _ROW_BATCH = 1 << 22
 
 
-def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
+def log_joint(batch: Mixture, rows: FloatArray) -> FloatArray:
     """Return the log of weight times density, (size, n, k), for standardized rows."""
     # Differences first: squares of rows and of means would cancel where deviations are tiny.
     logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
@@ -335,7 +286,7 @@ def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
     return rows[None, :, None, column] - means[:, None, :, column]
 
 
-def log_likelihood(batch: Mixtures, rows: FloatArray) -> FloatArray:
+def log_likelihood(batch: Mixture, rows: FloatArray) -> FloatArray:
     """Return the mean log density of the rows, (size,)."""
     totals = np.empty(batch.size)
     for part in slices(batch, len(rows), _ROW_BATCH):
@@ -343,7 +294,7 @@ def log_likelihood(batch: Mixtures, rows: FloatArray) -> FloatArray:
     return totals
 
 
-def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
+def likeliest(batch: Mixture, rows: FloatArray) -> IntArray:
     """Return indices in descending order of likelihood; nearly equal ones keep their order (`by_score`)."""
     return by_score(-2.0 * len(rows) * log_likelihood(batch, rows))
 
@@ -365,13 +316,13 @@ def fit(
     steps: int = 60,
     prior: float = 1.0,
     fixed_std: bool = False,
-) -> Mixtures:
+) -> Mixture:
     """Run EM from every start on standardized public rows (n, dim), with initial means `centers` (size, k, dim)."""
     # A prior of weight `prior` rows, that a component's standard deviation is the harmonic mean over all components, prevents
     # collapse onto a few rows at any scale.
     size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
-    batch = Mixtures(
+    batch = Mixture(
         np.full((size, components), 1.0 / components),
         np.array(centers),
         np.full((size, components, dim), spread),
@@ -393,13 +344,13 @@ def fit(
 
 
 def step(
-    batch: Mixtures,
+    batch: Mixture,
     rows: FloatArray,
     *,
     prior: float,
     spread: float | FloatArray,
     fixed_std: bool,
-) -> Mixtures:
+) -> Mixture:
     """Run one iteration for every mixture of a batch; `spread`, (size, 1, dim) or a number, is the prior's standard deviation."""
     joint = log_joint(batch, rows)
     share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
@@ -416,44 +367,26 @@ def step(
         mixed = (held[:, :, None] * second + prior * spread**2) / (held + prior)[:, :, None]
         stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
     weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])
-    return Mixtures(weights, means, stds)
+    return Mixture(weights, means, stds)
 
 
 # ---- The last stage of the learners: a private choice among the candidates -------------------------------------------
 
 
-def hypotheses_of(listed: Mixtures) -> Hypotheses:
-    """Return the list for the selection, without unusable entries."""
-    means, stds = (
-        part if part.ndim == 3 else part[:, :, None] for part in (listed.means, listed.stds)
-    )
-    with np.errstate(all="ignore"):
-        usable = np.isfinite(listed.weights).all(axis=1)
-        total = np.where(usable, listed.weights.sum(axis=1), 1.0)
-        return Hypotheses.from_arrays(listed.weights / total[:, None], means, stds**2)
-
-
 def choose(
     run: Session,
-    listed: Mixtures | Hypotheses,
+    listed: Mixture,
     *,
     reason: Reason | None = None,
     diagnostics: dict[str, Any],
     share: Fraction = Fraction(1),
 ) -> LearnedMixture:
     """Select a candidate by the rows of a run at this share of its budget; without candidates, return the public N(0, 1)."""
-    hypotheses = hypotheses_of(listed) if isinstance(listed, Mixtures) else listed
+    hypotheses = listed.hypotheses
     facts = {**diagnostics, "candidates": hypotheses.size}
     dim = run.rows.dim
     if hypotheses.size == 0:
-        return LearnedMixture(
-            weights=np.ones(1),
-            means=np.zeros((1, dim)),
-            stds=np.ones((1, dim)),
-            reason=Reason.FALLBACK,
-            nothing=True,
-            diagnostics=facts,
-        )
+        return nothing_found(dim, facts)
     index = 0
     if hypotheses.size > 1:
         account = run.account
@@ -464,13 +397,12 @@ def choose(
         index = run.release(choice, name="choice", cost=epsilon, method=method).index
     facts["chosen"] = int(hypotheses.positions[index])
     present = hypotheses.weights[index] > 0.0
-    return LearnedMixture(
-        weights=hypotheses.weights[index][present],
-        means=hypotheses.means[index][present],
-        stds=np.sqrt(hypotheses.spreads[index][present]),
-        reason=reason,
-        diagnostics=facts,
+    at = Mixture(
+        hypotheses.weights[index][present],
+        hypotheses.means[index][present],
+        np.sqrt(hypotheses.spreads[index][present]),
     )
+    return LearnedMixture(at=at, reason=reason, diagnostics=facts)
 
 
 def measured(
@@ -478,29 +410,28 @@ def measured(
 ) -> LearnedMixture:
     """Return the mixture with a released count of its fit, by the rows of a run; see `measure` for the cost."""
     public = np.zeros((0, run.rows.dim)) if task.public is None else task.public
-    weights = learned.weights / learned.weights.sum()
-    at = task.bounded(learned)
-    fit = measure(run, weights, at.means, at.covariances, public=public, cost=cost)
+    fit = measure(run, task.bounded(learned.at), public=public, cost=cost)
     return replace(learned, fit=fit)
 
 
 def fit_of_cells(
     cells: CellHistogram,
     step: float,
-    weights: FloatArray,
-    means: FloatArray,
-    stds: FloatArray,
+    at: Mixture,
     *,
     rows_per_person: int = 1,
     smooth: bool = True,
 ) -> MeasuredFit:
-    """Return the fit of a mixture (k,) on the line by already released counts of cells, at no cost.
+    """Return the fit of a mixture of one column by already released counts of cells, at no cost.
 
     No reason follows from it if values are not `smooth`, or if the bound `step` on the step between them is not small relative to
     every standard deviation, so that cells may show a comb. So many rows of one person may be equal.
     """
+    weights = at.normalized.weights
+    means = at.means[:, 0]
+    stds = at.stds[:, 0]
     is_fine = step <= tuning.FINE_STEP * float(stds.min())
-    below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
+    below = ndtr((cells.edges[:, None] - means) / stds) * weights
     expected = np.diff(below, axis=0)
     group = np.minimum(
         (np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1
@@ -527,7 +458,7 @@ def fit_of_cells(
         totals=off @ belongs / 2.0,
         outer=np.zeros(len(weights)),
         beyond=np.zeros(len(weights)),
-        shares=weights / weights.sum(),
+        shares=weights,
         error=float(np.linalg.norm(std)),
         cells=len(share),
         blind=float(nulls.sum()) > BLIND,
@@ -589,17 +520,12 @@ class Task:
         """Whether every component has standard deviation one in every coordinate of the rows of `run`."""
         return self.factor is not None
 
-    def bounded(self, learned: LearnedMixture) -> LearnedMixture:
+    def bounded(self, at: Mixture) -> Mixture:
         """Return the mixture within bounds, as the caller gets it: that is what a count of the fit is compared with."""
-        if self.box is None:
-            return learned
-        if self.factor is None:
-            means, covariances = inside(learned.means, learned.covariances, self.box)
-            stds = np.sqrt(np.einsum("kii->ki", covariances))
-            return replace(learned, means=means, stds=stds)
-        clipped = np.clip(learned.means @ self.factor.T, *self.box)
-        means = solve_triangular(self.factor, clipped.T, lower=True).T
-        return replace(learned, means=means)
+        if self.box is None or self.factor is None:
+            return at.within(self.box)
+        clipped = np.clip(at.means @ self.factor.T, *self.box)
+        return replace(at, means=solve_triangular(self.factor, clipped.T, lower=True).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -629,11 +555,9 @@ class AxisMethod(Method[...]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedMixture:
-    """A learned mixture in the coordinates of the rows that the method read."""
+    """A learned mixture in the coordinates of the rows that the method read, and what is known about it."""
 
-    weights: FloatArray
-    means: FloatArray
-    stds: FloatArray
+    at: Mixture
     # SHORTLIST, or FALLBACK if a stage found nothing, from released values only
     reason: Reason | None = None
     nothing: bool = False  # whether nothing was found, and this is the public N(0, 1)
@@ -644,12 +568,11 @@ class LearnedMixture:
     predicted: FloatArray | None = None
     fit: MeasuredFit | None = None
 
-    @property
-    def covariances(self) -> FloatArray:
-        """Diagonal covariances, (k, dim, dim)."""
-        # The square of a width far below one may underflow.
-        variances = np.maximum(self.stds**2, np.finfo(float).tiny)
-        return variances[:, :, None] * np.eye(variances.shape[1])
+
+def nothing_found(dim: int, facts: dict[str, Any]) -> LearnedMixture:
+    """Return the public N(0, 1), which stands for a mixture that was not found."""
+    at = Mixture(np.ones(1), np.zeros((1, dim)), np.ones((1, dim)))
+    return LearnedMixture(at=at, reason=Reason.FALLBACK, nothing=True, diagnostics=facts)
 
 
 def ties_of(
@@ -682,9 +605,9 @@ def component_reasons(
 
     `asked` is the requested number of components; None if all were found.
     """
-    weights = learned.weights / learned.weights.sum()
-    means = learned.means
-    stds = learned.stds
+    weights = learned.at.normalized.weights
+    means = learned.at.means
+    stds = learned.at.stds
     if learned.nothing:
         return ((Reason.FALLBACK,),) * len(means)
     if learned.reason == Reason.FEW_PUBLIC_ROWS:

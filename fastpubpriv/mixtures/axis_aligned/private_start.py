@@ -35,7 +35,7 @@ from fastpubpriv.mixtures.axis_aligned import (
 )
 from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, WaveModel, Waves
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
@@ -46,6 +46,7 @@ from fastpubpriv.mixtures.fit import (
     measure,
 )
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
+from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated.soft_em import (
     LAST,
     RoundMoments,
@@ -407,7 +408,7 @@ class ProjectedShares:
 
     groups: Groups
     projections: dict[int, Projection]
-    fits: list[Mixtures]  # of each group, one mixture along its directions
+    fits: list[Mixture]  # of each group, one mixture along its directions
 
     @property
     def group_of(self) -> IntArray:
@@ -433,7 +434,7 @@ class ProjectedShares:
             out[parts, mine] = self._shares(coordinates, fit)
         return out
 
-    def _shares(self, coordinates: FloatArray, fit: Mixtures) -> FloatArray:
+    def _shares(self, coordinates: FloatArray, fit: Mixture) -> FloatArray:
         """Return the responsibilities (k, n) at coordinates (l, n)."""
         at = fit[0]
         squares = np.zeros((len(at.weights), coordinates.shape[1]))
@@ -492,7 +493,7 @@ def chosen_fits(
     return [(number, fit[number - 1].mixture) for number, fit in chosen]
 
 
-ONE = Mixtures(*np.ones((3, 1, 1)))
+ONE = Mixture(*np.ones((3, 1, 1)))
 
 
 def find_components(
@@ -534,13 +535,11 @@ def run_rounds(
     within = np.concatenate([fit.weights[0] for fit in shares.fits])
     group_of = shares.group_of
     weights = of_groups[group_of] * within
-    at = Mixtures(weights, frames.centers[group_of], frames.deviations[group_of])
-    state = StartState(name="sketch", at=dp_em.parameters_of(at), assigned=shares)
+    at = Mixture(weights, frames.centers[group_of], frames.deviations[group_of])
+    state = StartState(name="sketch", at=at, assigned=shares)
     state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     if task.known_std:
-        stds = np.ones(state.at.means.shape)
-        at = Mixtures(state.at.weights, state.at.means, stds)
-        state = replace(state, at=dp_em.parameters_of(at))
+        state = replace(state, at=replace(state.at, scale=np.ones(state.at.means.shape)))
     return rounds_from(run, state, one_round, plan)
 
 
@@ -557,14 +556,7 @@ def rounds_from(
     return one_round(state, share=1 - plan.count - spent, name=LAST)
 
 
-def count_of_fit(
-    run: Session,
-    columns: list[ColumnModes],
-    *,
-    weights: FloatArray,
-    means: FloatArray,
-    covariances: FloatArray,
-) -> MeasuredFit:
+def count_of_fit(run: Session, columns: list[ColumnModes], at: Mixture) -> MeasuredFit:
     """Release the count of the fit, by the columns of values that are not rounded.
 
     Without such columns it is by all of them, and no reason follows: steps of rounded values look like a misfit.
@@ -574,11 +566,8 @@ def count_of_fit(
     if len(counted) < len(columns):
         chosen = ChosenColumns(counted)
         run = run.on(each_row(run.rows, chosen, len(counted)))
-    covariances = covariances[:, counted][:, :, counted]
-    means = means[:, counted]
-    weights = weights / weights.sum()
     nobody = np.zeros((0, len(counted)))
-    fit = measure(run, weights, means, covariances, public=nobody)
+    fit = measure(run, at.of_columns(counted), public=nobody)
     return replace(fit, graded=bool(smooth))
 
 
@@ -719,7 +708,7 @@ def learn(task: Task) -> LearnedMixture:
     costs = costs_of(account.spending)
     columns = shown.release_columns(task, run, costs["cells"])
     if not any(column.fit.size for column in columns):
-        nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
+        nothing = em.nothing_found(dim, {"anchors": []})
         return em.measured(task, nothing, run)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
@@ -730,14 +719,11 @@ def learn(task: Task) -> LearnedMixture:
     facts["rounds"] = state.rounds
     facts["tied_share"] = [column.tied for column in columns]
     facts["step"] = [column.step for column in columns]
-    at = dp_em.mixtures_of(state.at)
-    learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
+    at = state.at.normalized
+    learned = LearnedMixture(at=at, diagnostics=facts)
     is_whole = all(column.is_known for column in columns)
     low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    within = task.bounded(learned)
-    fit = count_of_fit(
-        run, columns, weights=within.weights, means=within.means, covariances=within.covariances
-    )
+    fit = count_of_fit(run, columns, task.bounded(at))
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 

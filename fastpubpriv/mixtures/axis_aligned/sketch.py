@@ -24,7 +24,7 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import waves
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
+from fastpubpriv.mixtures.mixture import Mixture, by_score
 from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
 
 # ---- Directions.
@@ -145,7 +145,7 @@ class Waves:
 
 
 class Batch(Protocol):
-    """Mixtures along directions, of which some can be taken."""
+    """Mixture along directions, of which some can be taken."""
 
     def __getitem__(self, places: IntArray) -> Self:
         """Return the mixtures at these places."""
@@ -164,7 +164,7 @@ class WaveFit(Generic[Fitted]):
 
 
 def characteristic(
-    mixtures: Mixtures, frequencies: FloatArray
+    mixtures: Mixture, frequencies: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return p_j times real and imaginary part of the characteristic function of each component, (size, k, count), and s^2 w^2."""
     phases = mixtures.means @ frequencies.T
@@ -173,7 +173,7 @@ def characteristic(
     return shares * np.cos(phases), shares * np.sin(phases), squares
 
 
-def jacobian(mixtures: Mixtures, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
+def jacobian(mixtures: Mixture, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the values (size, 2 count), and derivatives (size, 2 count, p) by log weights, means and log deviations."""
     size, k, dim = mixtures.means.shape
     cosines, sines, squares = characteristic(mixtures, frequencies)
@@ -189,20 +189,20 @@ def jacobian(mixtures: Mixtures, frequencies: FloatArray) -> tuple[FloatArray, F
     return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
 
 
-def _parameters(mixtures: Mixtures) -> FloatArray:
+def _parameters(mixtures: Mixture) -> FloatArray:
     """Return log weights, means and log deviations, (size, p)."""
     parts = [np.log(mixtures.weights), mixtures.means, np.log(mixtures.stds)]
     return np.concatenate([part.reshape(mixtures.size, -1) for part in parts], axis=1)
 
 
-def _mixtures(parameters: FloatArray, k: int) -> Mixtures:
+def _mixtures(parameters: FloatArray, k: int) -> Mixture:
     """Return the mixtures of `_parameters`."""
     size = len(parameters)
     logits = parameters[:, :k]
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     means, logs = np.split(parameters[:, k:].reshape(size, 2 * k, -1), 2, axis=1)
     stds = np.exp(np.clip(logs, *tuning.LOG_DEVIATIONS))
-    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
+    return Mixture(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
 def _penalties(k: int, dim: int) -> FloatArray:
@@ -243,7 +243,7 @@ def damped_steps(
     return at, score
 
 
-def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatArray]:
+def refined(data: Waves, start: Mixture, steps: int) -> tuple[Mixture, FloatArray]:
     """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares."""
     k = start.weights.shape[1]
     at = _parameters(start)
@@ -266,9 +266,9 @@ def starting_means(k: int, spread: FloatArray) -> FloatArray:
     return means
 
 
-def unit_mixtures(means: FloatArray) -> Mixtures:
+def unit_mixtures(means: FloatArray) -> Mixture:
     """Return mixtures of these means (size, k, directions), of equal weights and of deviations one."""
-    return Mixtures(np.full(means.shape[:2], 1.0 / means.shape[1]), means, np.ones(means.shape))
+    return Mixture(np.full(means.shape[:2], 1.0 / means.shape[1]), means, np.ones(means.shape))
 
 
 def worth_of_component(directions: int) -> float:
@@ -293,8 +293,8 @@ class WaveModel(Generic[Fitted]):
         few = tuning.WAVE_STARTS[1]
         short, long = tuning.WAVE_STEPS
         fits, scores = self.refine(data, self.start(starting_means(k, spread)), short)
-        fits, scores = self.refine(data, fits[em.by_score(scores)[:few]], long)
-        best = em.by_score(scores)[:1]
+        fits, scores = self.refine(data, fits[by_score(scores)[:few]], long)
+        best = by_score(scores)[:1]
         return WaveFit(fits[best], float(scores[best[0]]))
 
 

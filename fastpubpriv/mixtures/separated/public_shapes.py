@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fastpubpriv.gaussians.public_prior import column_scales
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.shared_docs import shared_docs
@@ -512,21 +513,6 @@ def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.where(equal, typical, variances), equal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parameters:
-    """Parameters of a Gaussian mixture: weights (k,), means (k, dim) and covariances (k, dim, dim)."""
-
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    diagonal: bool = False  # whether the covariances are diagonal
-
-    @property
-    def spreads(self) -> FloatArray:
-        """The covariances, or their diagonals (k, dim) if `diagonal`."""
-        return np.einsum("kii->ki", self.covariances) if self.diagonal else self.covariances
-
-
 def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArray:
     """Return the public rows without groups that are far from all others and smaller than the lightest component would be."""
     few = max(2, math.ceil(tuning.LEAST_PART * max(min_weight, 0.5 / k) * len(public)))
@@ -544,7 +530,7 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
     return public[near] if np.ptp(public[near], axis=0).any() else public
 
 
-def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
+def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Mixture:
     """M step for responsibilities (m, k), with variances shrunk to column / k^(2 / dim) and correlations of few rows to zero."""
     # `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
     m, dim = rows.shape
@@ -563,27 +549,25 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
     base = np.minimum(column / k ** (2.0 / dim), 3.0 * own / np.maximum(degrees, 0.5))
     variances = np.where(few[:, None], borrowed, (own + 2.0 * base) / (degrees + 2.0))
     deviations = np.sqrt(np.maximum(variances, tuning.LEAST_VARIANCE * column))
-    covariances = np.zeros((k, dim, dim))
-    if full:
-        root = np.sqrt(np.maximum(own, 1e-300))
-        weight = np.where(few, 0.0, held / (held + dim))[:, None, None]
-        covariances = (
-            np.matmul(weighted.swapaxes(1, 2), gaps)
-            / (root[:, :, None] * root[:, None, :])
-            * weight
-        )
+    weights = (held + 0.5) / (m + 0.5 * k)
+    if not full:
+        return Mixture(weights, means, deviations)
+    root = np.sqrt(np.maximum(own, 1e-300))
+    weight = np.where(few, 0.0, held / (held + dim))[:, None, None]
+    covariances = (
+        np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * weight
+    )
     covariances[:, np.arange(dim), np.arange(dim)] = 1.0
     covariances *= deviations[:, :, None] * deviations[:, None, :]
-    weights = (held + 0.5) / (m + 0.5 * k)
-    return Parameters(weights=weights, means=means, covariances=covariances, diagonal=not full)
+    return Mixture(weights, means, covariances)
 
 
-def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[FloatArray, float]:
+def responsibilities(rows: FloatArray, at: Mixture) -> tuple[FloatArray, float]:
     """E step: return responsibilities (m, k) and the log likelihood of all rows, up to a constant."""
-    scale = np.sqrt(np.einsum("kii->ki", at.covariances))
+    scale = at.stds
     gaps = (rows - at.means[:, None, :]) / scale[:, None, :]
     constants = np.log(at.weights) - np.log(scale).sum(axis=1)
-    if full:
+    if at.is_full:
         dim = rows.shape[1]
         root = np.linalg.cholesky(
             at.covariances / (scale[:, :, None] * scale[:, None, :]) + 1e-12 * np.eye(dim)
@@ -597,16 +581,14 @@ def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[F
     return share / sums, float((top + np.log(sums)).sum())
 
 
-def improved(
-    rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float
-) -> tuple[Parameters, float]:
+def improved(rows: FloatArray, at: Mixture, steps: int, *, least: float) -> tuple[Mixture, float]:
     """Run at most `steps` of EM; return the fit and its log likelihood minus a penalty for components of under `least` rows."""
     column = column_variances(rows)[0]
-    share, likelihood = responsibilities(rows, at, full=full)
+    share, likelihood = responsibilities(rows, at)
     for _ in range(steps):
-        at = maximized(rows, share, column, full=full)
+        at = maximized(rows, share, column, full=at.is_full)
         before = likelihood
-        share, likelihood = responsibilities(rows, at, full=full)
+        share, likelihood = responsibilities(rows, at)
         if abs(likelihood - before) <= tuning.SETTLED_FIT * len(rows):
             break
     return at, likelihood - tuning.LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
@@ -658,7 +640,7 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
 
 def public_fits(
     public: FloatArray, k: int, min_weight: float, kinds: Sequence[bool] = (True, False)
-) -> list[Parameters]:
+) -> list[Mixture]:
     """Return the most likely fit to public rows (m, dim) for each of `kinds`: full (True) or diagonal covariances, data units."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
@@ -674,20 +656,17 @@ def public_fits(
     starts = (
         maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k)
     )
-    tried = (
-        improved(few, at, tuning.SHORT_STEPS, full=False, least=least * len(few)) for at in starts
-    )
+    tried = (improved(few, at, tuning.SHORT_STEPS, least=least * len(few)) for at in starts)
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     fitted = []
     for full in kinds:
-        fits = (
-            improved(rows, at, tuning.LONG_STEPS, full=full, least=least * len(rows)) for at in best
-        )
-        fitted.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))
+        continued = [at.full for at in best] if full else best
+        fits = (improved(rows, at, tuning.LONG_STEPS, least=least * len(rows)) for at in continued)
+        fitted.append(max(fits, key=lambda each: each[1])[0].mapped(center, scale))
     return fitted
 
 
-def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Parameters:
+def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Mixture:
     """M step of public rows with labels 0 ... k - 1, in data units; every label has a row."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
@@ -698,12 +677,7 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Param
             np.eye(k), np.inf, 0.0
         )
         wide = np.min(away, axis=1) / (tuning.WITHIN * rows.shape[1])
-        at = replace(at, covariances=wide[:, None, None] * np.eye(rows.shape[1]))
-    return in_units(at, center, scale)
-
-
-def in_units(at: Parameters, center: FloatArray, scale: FloatArray) -> Parameters:
-    """Convert parameters from standardized columns to data units."""
-    return replace(
-        at, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale)
-    )
+        stds = np.broadcast_to(np.sqrt(wide)[:, None], at.means.shape)
+        at = Mixture(at.weights, at.means, stds)
+        at = at.full if full else at
+    return at.mapped(center, scale)

@@ -714,7 +714,7 @@ def rounds_of(
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
             floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
-            start = replace(fits[1], at=replace(fits[1].at, diagonal=True))
+            start = replace(fits[1], at=fits[1].at.axis_aligned)
             return plan, [start], partial(dp_em.advance, known_std=False, floor=floor), hidden
     return plan, fits, soft_em.advance, 0.0
 
@@ -885,11 +885,12 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
     leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
     at = labeled_fit(points, labels, len(leaves), full=True)
-    at.covariances[:, equal, equal] = levels[equal]
+    covariances = at.covariances.copy()
+    covariances[:, equal, equal] = levels[equal]
     return MixtureResult(
         weights=counts / len(points),
         means=at.means,
-        covariances=at.covariances,
+        covariances=covariances,
         part_reasons=((),) * len(leaves),
         structure=("public",) * len(leaves),
         method="public_only",

@@ -24,15 +24,13 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts
 from fastpubpriv.kernels.tree import tree_assign
-from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
 from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
 from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.fit import Gaussians
+from fastpubpriv.mixtures.mixture import Mixture, stacked
 from fastpubpriv.mixtures.separated.public_shapes import (
-    Parameters,
     labeled_fit,
     public_fits,
     responsibilities,
@@ -316,7 +314,7 @@ class StartState:
     """State of one start: its mixture, the number of completed rounds, and the search that gave it, if any."""
 
     name: str
-    at: Parameters
+    at: Mixture
     rounds: int = 0
     clustering: Clustering | None = None
     # of an axis-aligned first round, in place of labels
@@ -417,7 +415,7 @@ def advance(
     run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str
 ) -> StartState:
     """Run one private round: responsibilities under the state's mixture, released Gram matrices, updated components."""
-    at = Gaussians.of(state.at.weights, state.at.means, state.at.covariances)
+    at = state.at
     k = len(at.weights)
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
@@ -447,13 +445,13 @@ def advance(
         pooled_moments(gram, known, weight, sigma=noise, clip=clip, **sizes)
         for gram, known, weight in zip(released.value, grams, at.weights.tolist(), strict=True)
     ]
-    return changed(state, at, moments, count_std=released.noise_std / clip.lift)
+    return changed(state, moments, count_std=released.noise_std / clip.lift)
 
 
-def changed(
-    state: StartState, at: Gaussians, moments: list[RoundMoments], *, count_std: float
-) -> StartState:
-    """Return the state after a round that released `moments` (k,) of rows whitened by `at`; `count_std` is the counts' noise."""
+def changed(state: StartState, moments: list[RoundMoments], *, count_std: float) -> StartState:
+    """Return the state after a round that released `moments` (k,) of rows whitened by it; `count_std` is the counts' noise."""
+    at = state.at
+    roots = at.roots
     k, dim = at.means.shape
     means = np.empty_like(at.means)
     covariances = at.covariances.copy()
@@ -463,12 +461,13 @@ def changed(
     moved = 0.0
     diagonal = np.diag_indices(dim)
     upper = np.triu_indices(dim, 1)
-    freedom = 2.0 if state.at.diagonal else dim + 1.0
+    freedom = dim + 1.0 if at.is_full else 2.0
     for j, own in enumerate(moments):
         step = shrinkage(own.first, own.mean_noise**2) * own.first
         sampled = dim / (own.rows + own.public)
         errors[0, j] = math.sqrt(dim * own.mean_noise**2 * left_open(step, own.first) + sampled)
-        means[j], moved = at.means[j] + at.roots[j] @ step, max(moved, float(np.linalg.norm(step)))
+        means[j] = at.means[j] + roots[j] @ step
+        moved = max(moved, float(np.linalg.norm(step)))
         noise[j] = math.sqrt(dim * own.on**2 + dim * (dim - 1) * own.off**2)
         if own.second is None:
             continue
@@ -480,11 +479,12 @@ def changed(
         errors[1, j] = math.sqrt(dim * spread + freedom * sampled)
         values, vectors = spectrum(change)
         moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
-        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, *tuning.MOST_CHANGE)))
+        half = roots[j] @ (vectors * np.sqrt(np.clip(values, *tuning.MOST_CHANGE)))
         covariances[j] = half @ half.T
+    after = Mixture(counts / counts.sum(), means, covariances)
     return replace(
         state,
-        at=replace(state.at, weights=counts / counts.sum(), means=means, covariances=covariances),
+        at=after if at.is_full else after.axis_aligned,
         rounds=state.rounds + 1,
         noise=noise,
         counts=counts,
@@ -564,15 +564,13 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     errors = [public_errors(at.weights, *public.shape) for at in (full, diagonal)]
     return [
         StartState(name="public", at=full, errors=errors[0]),
-        StartState(
-            name="public, axis-aligned", at=replace(diagonal, diagonal=False), errors=errors[1]
-        ),
+        StartState(name="public, axis-aligned", at=diagonal.full, errors=errors[1]),
     ]
 
 
-def correlation_excess(public: FloatArray, at: Parameters) -> tuple[float, float]:
+def correlation_excess(public: FloatArray, at: Mixture) -> tuple[float, float]:
     """Return the excess over chance of the squared correlations of public rows within components of `at`, and its deviation."""
-    share = responsibilities(public, at, full=False)[0].T
+    share = responsibilities(public, at.axis_aligned)[0].T
     dim = public.shape[1]
     total = 0.0
     count = len(share) * dim * (dim - 1) / 2.0
@@ -587,7 +585,7 @@ def all_starts(
 ) -> list[StartState]:
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts = list(fits)
-    full = not any(each.at.diagonal for each in fits)
+    full = all(each.at.is_full for each in fits)
     for name, share in plan.searches.items():
         clustering = find_components(
             run, public, shape, METHODS[name], run.account.allowance * share
@@ -600,7 +598,7 @@ def all_starts(
         tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
         with np.errstate(all="ignore"):  # values of any magnitude
             at = labeled_fit(public, labels, k, full=full)
-        errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
+        errors = public_errors(at.weights, *public.shape, diagonal=not at.is_full)
         # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
         clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
         starts.append(
@@ -649,11 +647,7 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
     """Choose privately the state with the largest clipped log density at the private rows, for a share of the budget."""
     if len(states) == 1:
         return states[0]
-    listed = Hypotheses.from_arrays(
-        np.stack([state.at.weights / state.at.weights.sum() for state in states]),
-        np.stack([state.at.means for state in states]),
-        np.stack([state.at.spreads for state in states]),
-    )
+    listed = stacked([state.at for state in states]).hypotheses
     evaluation = LogRatios.prepare(listed, clip=tuning.CLIP_NATS)
     choice = run.account.spending.by_tail(*CHOICES)
     cost = run.account.allowance * share
@@ -690,7 +684,7 @@ def without_noise_correlations(state: StartState) -> StartState:
             errors[1, j] *= math.sqrt(
                 min(1.0, 2.0 / (dim + 1) + max(left, 2.0 * math.sqrt(2.0 / count)))
             )
-    return replace(state, at=replace(at, covariances=covariances), errors=errors)
+    return replace(state, at=replace(at, scale=covariances), errors=errors)
 
 
 # Signature of a private round of a state: (run, public, state, *, share, name).
@@ -747,16 +741,14 @@ def learn_rounds(
         picked = choose(run, [start, before, state], share=plan.choice, name="guard")
         guarded = picked is not state
         state = replace(state, at=picked.at, errors=picked.errors)
-    if not (guarded or state.at.diagonal):
+    if state.at.is_full and not guarded:
         state = without_noise_correlations(state)
     if not fits:  # components that are `low` keep the Gaussians of the start, fitted to public rows
         low = state.low[:, None]
         means = np.where(low, start.at.means, state.at.means)
         covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
         errors = np.where(state.low, start.errors, state.errors)
-        state = replace(
-            state, at=replace(state.at, means=means, covariances=covariances), errors=errors
-        )
+        state = replace(state, at=Mixture(state.at.weights, means, covariances), errors=errors)
     return state, {
         "start": state.name,
         "starts": [each.name for each in states],

@@ -24,7 +24,6 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.output_bounds import inside
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch
@@ -38,8 +37,8 @@ from fastpubpriv.mixtures.axis_aligned.private_start import (
 )
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
+from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated import soft_em
-from fastpubpriv.mixtures.separated.public_shapes import Parameters
 from fastpubpriv.mixtures.separated.soft_em import RoundMoments, StartState
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
@@ -199,7 +198,7 @@ def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatAr
     return positive
 
 
-def extended(projection: Projection, covariance: FloatArray, along: Along) -> Parameters:
+def extended(projection: Projection, covariance: FloatArray, along: Along) -> Mixture:
     """Return components along the directions of a group, extended to all columns by the regression on the coordinates."""
     matrix = projection.matrix
     spread = matrix @ covariance @ matrix.T
@@ -207,7 +206,7 @@ def extended(projection: Projection, covariance: FloatArray, along: Along) -> Pa
     less = spread - along.covariances[0]
     means = projection.center + along.means[0] @ slopes.T
     covariances = covariance - slopes @ less @ slopes.T
-    return Parameters(weights=along.weights[0], means=means, covariances=covariances)
+    return Mixture(along.weights[0], means, covariances)
 
 
 def find_directions(
@@ -232,29 +231,25 @@ def find_directions(
     return covariances, listed
 
 
-def gaussian(mean: FloatArray, covariance: FloatArray) -> Parameters:
+def gaussian(mean: FloatArray, covariance: FloatArray) -> Mixture:
     """Return a mixture of one component."""
-    return Parameters(weights=np.ones(1), means=mean[None], covariances=covariance[None])
+    return Mixture(np.ones(1), mean[None], covariance[None])
 
 
-def joined(parts: list[Parameters], shares: FloatArray) -> Parameters:
+def joined(parts: list[Mixture], shares: FloatArray) -> Mixture:
     """Return one mixture of the groups' mixtures, for the shares of the rows in each group."""
     of_groups = zip(shares, parts, strict=True)
     weights = [share * part.weights for share, part in of_groups]
     means = [part.means for part in parts]
     covariances = [part.covariances for part in parts]
-    return Parameters(
-        weights=np.concatenate(weights),
-        means=np.concatenate(means),
-        covariances=np.concatenate(covariances),
-    )
+    return Mixture(np.concatenate(weights), np.concatenate(means), np.concatenate(covariances))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
     """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
 
-    at: Parameters
+    at: Mixture
     directions: list[int]
 
 
@@ -369,9 +364,7 @@ def nothing(run: Session, columns: list[ColumnModes], facts: dict[str, Any]) -> 
     unknown = np.ones((2, 1))
     counts = np.array([float(run.rows.n)])
     state = StartState(name="nothing", at=at, noise=unknown[0], counts=counts, errors=unknown)
-    fit = private_start.count_of_fit(
-        run, columns, weights=at.weights, means=at.means, covariances=at.covariances
-    )
+    fit = private_start.count_of_fit(run, columns, at)
     return Found(state, ((Reason.FALLBACK,),), unknown[0], facts | fit.facts_in(), fit)
 
 
@@ -407,17 +400,13 @@ def judged(
     """Release the count of the fit; return the state with its reasons."""
     at = state.at
     # as the caller gets them
-    means, covariances = inside(at.means, at.covariances, task.box)
-    fit = private_start.count_of_fit(
-        run, columns, weights=at.weights, means=means, covariances=covariances
-    )
+    fit = private_start.count_of_fit(run, columns, at.within(task.box))
     is_whole = all(column.is_known for column in columns)
     predicted = gaussian_tv(*state.errors)
     # a mean may be off by a deviation
     lost = (state.errors[0] > 1.0) | state.low
     reason = None if is_whole else Reason.FALLBACK
-    stds = np.sqrt(np.einsum("kaa->ka", at.covariances))
-    learned = LearnedMixture(weights=at.weights, means=at.means, stds=stds, reason=reason)
+    learned = LearnedMixture(at=at, reason=reason)
     learned = replace(learned, low=lost, predicted=predicted, fit=fit)
     tied = [column.tied for column in columns]
     steps = [column.step for column in columns]
