@@ -36,7 +36,7 @@ from fastpubpriv.mixtures.axis_aligned import (
 from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
-from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, WaveModel, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, WaveModel, Waves
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
     MeasuredFit,
@@ -462,31 +462,29 @@ def release_waves(
     return waves
 
 
-def fits_of(
-    projection: Projection, data: Waves, most: int, model: WaveModel[Fitted]
-) -> list[WaveFit[Fitted]]:
+def fits_of(projection: Projection, data: Waves, most: int, *, full: bool) -> list[WaveFit]:
     """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
-    worth = model.worth(len(projection.matrix))
-    fits: list[WaveFit[Fitted]] = []
+    fits: list[WaveFit] = []
     best = 0
     for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):
         more = place - best
         if more > 2:
             break
-        fits.append(model.fit(data, place + 1, projection.spread))
+        model = WaveModel(place + 1, len(projection.matrix), full)
+        fits.append(model.fit(data, projection.spread))
         gain = fits[best].score - fits[place].score
-        if gain > worth * more:
+        if gain > model.worth * more:
             best = place
     return fits
 
 
 def chosen_fits(
-    listed: list[Projection], waves: list[Waves], more: int, model: WaveModel[Fitted]
-) -> list[tuple[int, Fitted]]:
+    listed: list[Projection], waves: list[Waves], more: int, *, full: bool
+) -> list[tuple[int, Mixture]]:
     """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
-    worths = [model.worth(len(each.matrix)) for each in listed]
+    worths = [WaveModel(1, len(each.matrix), full).worth for each in listed]
     both = zip(listed, waves, strict=True)
-    fits = [fits_of(*each, more + 1, model) for each in both]
+    fits = [fits_of(*each, more + 1, full=full) for each in both]
     scores = [[fit.score for fit in each] for each in fits]
     numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
     chosen = zip(numbers, fits, strict=True)
@@ -513,7 +511,7 @@ def find_components(
     if not listed:
         return shares
     waves = release_waves(run, groups, frames, listed, costs["sketch"])
-    fits = chosen_fits(listed, waves, more, sketch.AXIS_ALIGNED)
+    fits = chosen_fits(listed, waves, more, full=False)
     for projection, (number, mixture) in zip(listed, fits, strict=True):
         if number > 1:
             shares.projections[projection.group] = projection
