@@ -26,7 +26,7 @@ import fastpubpriv as fpp
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.readme import ACCURACY, markdown, replaced
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.separated.public_shapes import public_fits
+from fastpubpriv.mixtures.public_em import Kind, public_fits
 
 BUDGETS: dict[str, Any] = {
     "rho .5": fpp.ZCDP(0.5), "rho .1": fpp.ZCDP(0.1), "(1, 1e-6)": fpp.ApproxDP(1, 1e-6), "epsilon 1": fpp.PureDP(1.0),
@@ -221,11 +221,8 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         answers = {"ours": result}
         if setting not in WIDE:
             answers["dp_em"] = LEARNERS["axis-aligned"](rows, **given)
-        fits = {
-            "public": public_fits(
-                public, setting.k, 0.5 / setting.k, kinds=(setting.learner != "axis-aligned",)
-            )[0]
-        }
+        kind = Kind.DIAGONAL if setting.learner == "axis-aligned" else Kind.FULL
+        fits = {"public": public_fits(public, setting.k, 0.5 / setting.k, kinds=(kind,))[0]}
     for word, one in answers.items():
         fits[word] = Mixture(one.weights, one.means, one.covariances)
     if setting not in WIDE:

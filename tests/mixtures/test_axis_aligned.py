@@ -24,6 +24,7 @@ from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decod
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
 from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.public_em import axis_aligned_start
 from fastpubpriv.mixtures.separated.soft_em import StartState
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.mixture import MixtureResult
@@ -428,12 +429,30 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
 @pytest.mark.parametrize("last", [np.arange(10.0), np.zeros(10)])
 def test_public_starts_stand_up_to_constant_columns(last):
     public = np.column_stack([np.zeros(10), np.full(10, 1e9), last])
-    found, floor = dp_em.public_starts(public, 2, known_std=False)
-    assert len(found) == 1 + bool(last.any())
-    for at in found:
-        assert np.isfinite(at.means).all()
-        assert (at.stds > 0.0).all()
+    at, floor = axis_aligned_start(public, 2, known_std=False)
+    assert np.isfinite(at.means).all()
+    assert (at.stds > 0.0).all()
     assert (floor > 0.0).all()
+
+
+@pytest.mark.parametrize("known_std", [False, True])
+def test_a_public_start_has_all_components_of_fewer_rows(known_std):
+    public = np.array([[0.0, 1.0], [4.0, 1.0], [4.0, 1.0]])
+    at, _ = axis_aligned_start(public, 5, known_std=known_std)
+    assert at.weights.sum() == pytest.approx(1.0)
+    assert at.means.shape == (5, 2)
+    assert np.isfinite(at.means).all()
+    assert (at.stds > 0.0).all()
+
+
+def test_known_deviations_stay_known():
+    rng = np.random.default_rng(11)
+    public = rng.normal(size=(90, 2)) + np.repeat([[-4.0, 0.0], [4.0, 1.0]], 45, axis=0)
+    at, _ = axis_aligned_start(public, 2, known_std=True)
+    assert at.stds.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    order = np.argsort(at.means[:, 0])
+    # four standard errors of means of 45 rows
+    assert np.abs(at.means[order] - [[-4.0, 0.0], [4.0, 1.0]]).max() < 4.0 / math.sqrt(45)
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.0176), APPROX, PureDP(1)])
@@ -443,7 +462,7 @@ def test_private_rows_improve_on_the_public_ones(budget):
     public = truth.draw(rng, 300)
     rows = truth.draw(rng, 20_000)
     result = learn(rows, 3, budget=budget, x_pub=public, method="dp_em")
-    at = dp_em.public_starts(public, 3, known_std=False)[0][0]
+    at, _ = axis_aligned_start(public, 3, known_std=False)
     alone = distance_by_draws(truth, type(truth)(at.weights, at.means, at.stds), rng)
     ours = distance_by_draws(truth, released(result), rng)
     assert ours < (0.5 if not isinstance(budget, PureDP) else 0.9) * alone

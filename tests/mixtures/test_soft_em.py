@@ -18,7 +18,8 @@ from fastpubpriv import (
 )
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.separated import public_shapes, soft_em
+from fastpubpriv.mixtures.public_em import public_fits
+from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
 from fastpubpriv.release.transcript import recording
@@ -92,7 +93,7 @@ def test_scale_free_starts_find_nested_components(monkeypatch):
         for seed in range(3):
             rng = np.random.default_rng(seed)
             mixture = nested(rng)
-            full, diagonal = public_shapes.public_fits(drawn(rng, *mixture, 120), 3, 0.3)
+            full, diagonal = public_fits(drawn(rng, *mixture, 120), 3, 0.3)
             scales = [
                 np.sort(np.sqrt(np.einsum("kii->k", at.covariances) / 5.0))
                 for at in (full, diagonal)
@@ -107,7 +108,7 @@ def test_public_fits_do_not_depend_on_units():
     rng = np.random.default_rng(3)
     rows = drawn(rng, *nested(rng), 90)
     units = np.array([1e-6, 1.0, 1e4, 1e9, 3.0])
-    plain, scaled = (public_shapes.public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
+    plain, scaled = (public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
     assert np.allclose(plain.means * units, scaled.means, rtol=1e-6, atol=1e-6 * units.min())
     assert np.allclose(plain.weights, scaled.weights, rtol=1e-6)
 

@@ -23,7 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Tas
 from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.separated.public_shapes import without_far
+from fastpubpriv.mixtures.public_em import without_far
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.results.mixture import MixtureResult

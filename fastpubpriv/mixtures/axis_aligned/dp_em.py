@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.errors import InputError, warn
+from fastpubpriv.errors import warn
 from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
@@ -24,7 +24,7 @@ from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.separated.public_shapes import public_fits
+from fastpubpriv.mixtures.public_em import axis_aligned_start
 from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
@@ -45,22 +45,6 @@ from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
 from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session
-
-
-def standardized(
-    public: FloatArray, *, known_std: bool
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return public rows with mean 0 and (unless `known_std`) standard deviation 1, center and scale; raise on overflow."""
-    with np.errstate(over="ignore"):
-        center = public.mean(axis=0)
-        scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
-    if not (np.isfinite(center).all() and np.isfinite(scale).all()):
-        raise InputError(
-            "x_pub spans more than a double can square: divide the columns by a constant"
-        )
-    scale = np.where(scale > 0.0, scale, np.maximum(np.abs(center), 1.0))
-    return (public - center) / scale, center, scale
-
 
 _BLOCK = 1 << 17  # maximum entries of one (dim, rows) array
 
@@ -212,19 +196,6 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: 
     return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
 
 
-def public_starts(
-    public: FloatArray, components: int, *, known_std: bool
-) -> tuple[list[Mixture], FloatArray]:
-    """Return the likeliest fits to the public rows from starts of one scale and scale-free ones, and the least stds (dim,)."""
-    rows, center, scale = standardized(public, known_std=known_std)
-    starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
-    fitted = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
-    fits = [fitted[int(em.likeliest(fitted, rows)[0])]]
-    if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
-        fits.append(public_fits(rows, components, 0.5 / components, kinds=(False,))[0].normalized)
-    return [fit.mapped(center, scale) for fit in fits], em.STD_FLOOR * scale
-
-
 def check(
     account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]
 ) -> None:
@@ -250,9 +221,8 @@ def plan_of(
     spending: Spending,
     *,
     known_std: bool = False,
-    fits: int = 2,
 ) -> SoftPlan:
-    """Plan the rounds from public numbers; searches are added to the public starts if full covariances would not be too noisy."""
+    """Plan the rounds from public numbers; searches are added to the public start if full covariances would not be too noisy."""
     noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
     searched = (
         spending.carries_trees
@@ -265,7 +235,7 @@ def plan_of(
         searches = first_searches(2 if n_pub < tuning.TREE_START_ROWS * k else 1)
     return SoftPlan.shared(
         noise * math.sqrt(2.0 * dim) * k / n,
-        fits,
+        1,
         searches,
         n=n,
         entries=2 * k * dim,
@@ -284,12 +254,12 @@ def learn(task: Task) -> LearnedMixture:
     dim = run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    fits, floor = public_starts(public, k, known_std=known_std)
+    at, floor = axis_aligned_start(public, k, known_std=known_std)
     sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
     shape = Shape(
         **sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob
     )
-    plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std, fits=len(fits))
+    plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std)
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
     check_searches(plan, shape, n)
     last = whole_noise(dim, account.spending.part(plan.last), known_std=known_std)
@@ -299,16 +269,10 @@ def learn(task: Task) -> LearnedMixture:
             "budget, more private rows, or fewer components or columns",
         )
     account.open()
-    starts = [
-        StartState(
-            name=name,
-            at=at,
-            errors=public_errors(at.weights, *public.shape, diagonal=True),
-        )
-        for name, at in zip(("public", "public, scale-free"), fits, strict=False)
-    ]
+    errors = public_errors(at.weights, *public.shape, diagonal=True)
+    start = StartState(name="public", at=at, errors=errors)
     state, facts = learn_rounds(
-        run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor)
+        run, public, shape, plan, [start], partial(advance, known_std=known_std, floor=floor)
     )
     at = state.at.normalized
     learned = LearnedMixture(

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.output_bounds import Box
@@ -33,12 +33,10 @@ from fastpubpriv.mixtures.fit import (
     MeasuredFit,
     measure,
 )
-from fastpubpriv.mixtures.mixture import Mixture, by_score, joined, slices
-from fastpubpriv.mixtures.separated.public_shapes import seeds
+from fastpubpriv.mixtures.mixture import Mixture, joined, slices
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.mixture import ROUNDING
-from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Method, Session
 
@@ -258,116 +256,8 @@ def _refined(cells: CellHistogram, start: Mixture, steps: int, fixed_std: bool) 
     )
 
 
-# EM for axis-aligned mixtures on public rows, with many starts in one batch.
-
-# minimum std over a column's: differences of doubles still have three digits there
-STD_FLOOR = 1e-12
 # Randomness of public computations needs no secrecy; a fixed seed gives the same list for the same rows.
 PUBLIC_SEED = 20_240_607
-_ROW_BATCH = 1 << 22
-
-
-def log_joint(batch: Mixture, rows: FloatArray) -> FloatArray:
-    """Return the log of weight times density, (size, n, k), for standardized rows."""
-    # Differences first: squares of rows and of means would cancel where deviations are tiny.
-    logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
-    densities: FloatArray = np.repeat(
-        (logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1
-    )
-    for column in range(rows.shape[1]):
-        densities -= (
-            0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
-        )
-    return densities
-
-
-def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
-    """Return rows minus means in one column, (size, n, k)."""
-    return rows[None, :, None, column] - means[:, None, :, column]
-
-
-def log_likelihood(batch: Mixture, rows: FloatArray) -> FloatArray:
-    """Return the mean log density of the rows, (size,)."""
-    totals = np.empty(batch.size)
-    for part in slices(batch, len(rows), _ROW_BATCH):
-        totals[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
-    return totals
-
-
-def likeliest(batch: Mixture, rows: FloatArray) -> IntArray:
-    """Return indices in descending order of likelihood; nearly equal ones keep their order (`by_score`)."""
-    return by_score(-2.0 * len(rows) * log_likelihood(batch, rows))
-
-
-def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
-    """Return centers (size, k, dim) by the k-means++ rule; the last is repeated if there are fewer distinct rows."""
-    centers = [
-        seeds(rows, uniform) for uniform in draw_uniforms((size, components), random_state=seed)
-    ]
-    return np.stack(
-        [np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in centers]
-    )
-
-
-def fit(
-    rows: FloatArray,
-    centers: FloatArray,
-    *,
-    steps: int = 60,
-    prior: float = 1.0,
-    fixed_std: bool = False,
-) -> Mixture:
-    """Run EM from every start on standardized public rows (n, dim), with initial means `centers` (size, k, dim)."""
-    # A prior of weight `prior` rows, that a component's standard deviation is the harmonic mean over all components, prevents
-    # collapse onto a few rows at any scale.
-    size, components, dim = centers.shape
-    spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
-    batch = Mixture(
-        np.full((size, components), 1.0 / components),
-        np.array(centers),
-        np.full((size, components, dim), spread),
-    )
-    done = []
-    for part in slices(batch, len(rows), _ROW_BATCH):
-        one = batch[part]
-        for _ in range(steps):
-            typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
-            one = step(
-                one,
-                rows,
-                prior=prior,
-                spread=np.minimum(typical, spread),
-                fixed_std=fixed_std,
-            )
-        done.append(one)
-    return joined(done)
-
-
-def step(
-    batch: Mixture,
-    rows: FloatArray,
-    *,
-    prior: float,
-    spread: float | FloatArray,
-    fixed_std: bool,
-) -> Mixture:
-    """Run one iteration for every mixture of a batch; `spread`, (size, 1, dim) or a number, is the prior's standard deviation."""
-    joint = log_joint(batch, rows)
-    share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
-    held = np.maximum(share.sum(axis=1), 1e-30)
-    turned = share.transpose(0, 2, 1)
-    means = np.matmul(turned, rows) / held[:, :, None]
-    if fixed_std:
-        stds = batch.stds
-    else:
-        squares = [
-            (share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])
-        ]
-        second = np.stack(squares, axis=2) / held[:, :, None]
-        mixed = (held[:, :, None] * second + prior * spread**2) / (held + prior)[:, :, None]
-        stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
-    weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])
-    return Mixture(weights, means, stds)
 
 
 # ---- The last stage of the learners: a private choice among the candidates -------------------------------------------

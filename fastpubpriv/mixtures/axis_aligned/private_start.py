@@ -47,6 +47,7 @@ from fastpubpriv.mixtures.fit import (
 )
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.public_em import STD_FLOOR
 from fastpubpriv.mixtures.separated.soft_em import (
     LAST,
     RoundMoments,
@@ -526,7 +527,7 @@ def run_rounds(
     task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
 ) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
-    floor = em.STD_FLOOR * frames.deviations.max(axis=0)
+    floor = STD_FLOOR * frames.deviations.max(axis=0)
     nobody = np.zeros((0, run.rows.dim))
     one_round = partial(dp_em.advance, run, nobody, known_std=task.known_std, floor=floor)
     of_groups = frames.rows / frames.rows.sum()

@@ -47,17 +47,21 @@ from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em
-from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR, Task
+from fastpubpriv.mixtures.axis_aligned.em import Task
+from fastpubpriv.mixtures.public_em import (
+    STD_FLOOR,
+    Kind,
+    column_variances,
+    labeled_fit,
+    without_far,
+)
 from fastpubpriv.mixtures.separated import search_state, searches, soft_em, without_public
 from fastpubpriv.mixtures.separated.public_shapes import (
     SEED,
     column_scaling,
-    column_variances,
     kmeans,
-    labeled_fit,
     nearest_centers,
     refuse_too_much,
-    without_far,
 )
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
@@ -710,7 +714,7 @@ def rounds_of(
             excess, chance = soft_em.correlation_excess(public, fits[1].at)
         if excess <= chance:
             hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
-            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending, fits=1)
+            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
             floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
@@ -884,7 +888,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     center, projection = column_scaling(points, k).directions(points, k)
     tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
     leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
-    at = labeled_fit(points, labels, len(leaves), full=True)
+    at = labeled_fit(points, labels, len(leaves), Kind.FULL)
     covariances = at.covariances.copy()
     covariances[:, equal, equal] = levels[equal]
     return MixtureResult(

@@ -30,11 +30,7 @@ from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.mixture import Mixture, stacked
-from fastpubpriv.mixtures.separated.public_shapes import (
-    labeled_fit,
-    public_fits,
-    responsibilities,
-)
+from fastpubpriv.mixtures.public_em import Kind, labeled_fit, public_fits, responsibilities
 from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
@@ -585,7 +581,7 @@ def all_starts(
 ) -> list[StartState]:
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts = list(fits)
-    full = all(each.at.is_full for each in fits)
+    kind = Kind.FULL if all(each.at.is_full for each in fits) else Kind.DIAGONAL
     for name, share in plan.searches.items():
         clustering = find_components(
             run, public, shape, METHODS[name], run.account.allowance * share
@@ -597,7 +593,7 @@ def all_starts(
         labels = np.empty(len(public), dtype=np.int32)
         tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
         with np.errstate(all="ignore"):  # values of any magnitude
-            at = labeled_fit(public, labels, k, full=full)
+            at = labeled_fit(public, labels, k, kind)
         errors = public_errors(at.weights, *public.shape, diagonal=not at.is_full)
         # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
         clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
