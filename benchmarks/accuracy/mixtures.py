@@ -161,7 +161,7 @@ def of_table(
                 private, x_pub=public, n_components=3, budget=fpp.ZCDP(rho), method="dp_em", random_state=index,
                 threads=1, progress=False,
             )  # fmt: skip
-        start = axis_aligned_start(public, 3, known_std=False)[0]
+        start = axis_aligned_start(public, 3, known_std=False)
         ours.append(
             marginal_distance(result.weights, result.means, np.sqrt(result.variances), population)
         )

@@ -13,8 +13,8 @@ from fastpubpriv.kernels import mixture_rows as soft
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels.tree import grouped_rows, tree_assign
 from fastpubpriv.mechanisms.sums import SoftGramQuery
+from fastpubpriv.mixtures.em_rounds import RowClip, rows_in_steps
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.separated.soft_em import RowClip, rows_in_steps
 from fastpubpriv.rowwise.row_maps import RowMap, RowTree, Rule, Split
 
 CHUNK = 16_384

@@ -79,7 +79,7 @@ def one_run(place: Place, run: int) -> tuple[float, float, float]:
         progress=False,
     )
     seconds = time.perf_counter() - start
-    fit = axis_aligned_start(public, len(truth.weights), known_std=False)[0]
+    fit = axis_aligned_start(public, len(truth.weights), known_std=False)
     errors = []
     for found in (released(result), Truth(fit.weights, fit.means, fit.stds)):
         errors.append(

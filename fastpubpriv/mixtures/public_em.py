@@ -232,14 +232,8 @@ def units_of(public: FloatArray, kind: Kind) -> tuple[FloatArray, FloatArray]:
     return center, np.sqrt(column_variances(public)[0])
 
 
-# minimum std over a column's: differences of doubles still have three digits there
-STD_FLOOR = 1e-12
-
-
-def axis_aligned_start(
-    public: FloatArray, k: int, *, known_std: bool
-) -> tuple[Mixture, FloatArray]:
-    """Return the most likely axis-aligned fit to public rows, equal or not, and the least stds (dim,). Raise on overflow."""
+def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> Mixture:
+    """Return the most likely axis-aligned fit to public rows, equal or not. Raise on overflow."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
         scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
@@ -254,4 +248,4 @@ def axis_aligned_start(
         at = public_fits(rows, k, 0.5 / k, (kind,))[0].normalized
     else:
         at = Mixture(np.full(k, 1.0 / k), np.tile(rows[0], (k, 1)), np.ones((k, len(scale))))
-    return at.mapped(center, scale), STD_FLOOR * scale
+    return at.mapped(center, scale)

@@ -22,8 +22,8 @@ from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketc
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
+from fastpubpriv.mixtures.em_rounds import RowClip
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.separated.soft_em import RowClip
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import spending_of
@@ -424,14 +424,14 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind, monkeypatch):
 
 def test_shares_of_skipped_stages_that_are_added_twice_are_refused(monkeypatch):
     """The planted fault: the last round counts the shares of the start as left, and the account refuses it."""
-    original = private_start.dp_em.advance
+    original = private_start.em_rounds.advance
 
     def greedy(*given, share, name, **options):
         if name == private_start.LAST:
             share += tuning.START_SHARES.sketch
         return original(*given, share=share, name=name, **options)
 
-    monkeypatch.setattr(private_start.dp_em, "advance", greedy)
+    monkeypatch.setattr(private_start.em_rounds, "advance", greedy)
     with pytest.raises(BudgetError, match="exceed the budget"):
         learn(rows_of("directions"), 2, random_state=0)
 

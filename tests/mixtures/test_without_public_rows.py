@@ -212,14 +212,14 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_last_round_that_forgets_a_stage_is_refused(monkeypatch):
     """The planted fault: the last round counts the share of the sketch as left, and the account refuses it."""
-    original = without_public.soft_em.advance
+    original = without_public.em_rounds.advance
 
     def greedy(*given, share, name):
         if name == without_public.soft_em.LAST:
             share += tuning.START_SHARES.sketch
         return original(*given, share=share, name=name)
 
-    monkeypatch.setattr(without_public.soft_em, "advance", greedy)
+    monkeypatch.setattr(without_public.em_rounds, "advance", greedy)
     with pytest.raises(BudgetError, match="exceed the budget"):
         learn(rows_of(3.0), 2, random_state=0)
 

@@ -24,6 +24,7 @@ from fastpubpriv.errors import warn
 from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import (
     bounded_range,
@@ -37,6 +38,14 @@ from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, WaveModel, Waves
+from fastpubpriv.mixtures.em_rounds import (
+    LAST,
+    RoundMoments,
+    RowClip,
+    StartState,
+    pooled_moments,
+    shrinkage,
+)
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
     MeasuredFit,
@@ -47,17 +56,7 @@ from fastpubpriv.mixtures.fit import (
 )
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.public_em import STD_FLOOR
-from fastpubpriv.mixtures.separated.soft_em import (
-    LAST,
-    RoundMoments,
-    RowClip,
-    StartState,
-    early_share,
-    pooled_moments,
-    shrinkage,
-    some_rows,
-)
+from fastpubpriv.mixtures.separated.soft_em import early_share, some_rows
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.conversions import gdp_mu
@@ -194,7 +193,7 @@ def longest_sketch(components: int) -> int:
 
 def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """Return an upper bound on the noise draws of a run."""
-    width = dp_em.statistic_dim(n_components, dim, known_std=known_std)
+    width = em_rounds.statistic_dim(n_components, dim, known_std=known_std)
     rounds = (tuning.MOST_MORE + 2) * width
     histograms = (tuning.COLUMN_SCALES + 1) * n * dim
     cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
@@ -527,15 +526,14 @@ def run_rounds(
     task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
 ) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
-    floor = STD_FLOOR * frames.deviations.max(axis=0)
     nobody = np.zeros((0, run.rows.dim))
-    one_round = partial(dp_em.advance, run, nobody, known_std=task.known_std, floor=floor)
+    one_round = partial(em_rounds.advance, run, nobody)
     of_groups = frames.rows / frames.rows.sum()
     within = np.concatenate([fit.weights[0] for fit in shares.fits])
     group_of = shares.group_of
     weights = of_groups[group_of] * within
     at = Mixture(weights, frames.centers[group_of], frames.deviations[group_of])
-    state = StartState(name="sketch", at=at, assigned=shares)
+    state = StartState(name="sketch", at=at, assigned=shares, known_std=task.known_std)
     state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     if task.known_std:
         state = replace(state, at=replace(state.at, scale=np.ones(state.at.means.shape)))

@@ -48,8 +48,8 @@ from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em
 from fastpubpriv.mixtures.axis_aligned.em import Task
+from fastpubpriv.mixtures.em_rounds import StartState
 from fastpubpriv.mixtures.public_em import (
-    STD_FLOOR,
     Kind,
     column_variances,
     labeled_fit,
@@ -65,7 +65,7 @@ from fastpubpriv.mixtures.separated.public_shapes import (
 )
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
-from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
+from fastpubpriv.mixtures.separated.soft_em import SoftPlan
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.spending import Spending, noise_of
@@ -703,8 +703,8 @@ def _learn_in_theory(
 
 def rounds_of(
     run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
-) -> tuple[SoftPlan, list[StartState], Round, float]:
-    """Return plan, starts and round; for a noisy plan and public rows without correlations within components, the axis-aligned
+) -> tuple[SoftPlan, list[StartState], float]:
+    """Return plan and starts; for a noisy plan and public rows without correlations within components, the axis-aligned
     ones. Last, the relative covariance error by correlations that chance among public rows may hide; 0 for full covariances.
     """
     k = shape.n_components
@@ -717,10 +717,9 @@ def rounds_of(
             plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
-            floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
             start = replace(fits[1], at=fits[1].at.axis_aligned)
-            return plan, [start], partial(dp_em.advance, known_std=False, floor=floor), hidden
-    return plan, fits, soft_em.advance, 0.0
+            return plan, [start], hidden
+    return plan, fits, 0.0
 
 
 def _learn_rounds(
@@ -748,10 +747,10 @@ def _learn_rounds(
     soft_em.check_soft_grids(plan, shape, n)
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected))
-    plan, fits, one_round, hidden = rounds_of(run, public, shape, plan, fits)
+    plan, fits, hidden = rounds_of(run, public, shape, plan, fits)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
-        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, one_round)
+        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
         state = replace(state, errors=np.hypot(state.errors, [[0.0], [hidden]]))
         if leaves and state.clustering is not None:
             facts |= {

@@ -23,6 +23,7 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.gaussians.structures import Prediction
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
@@ -34,10 +35,10 @@ from fastpubpriv.mixtures.axis_aligned.private_start import (
     StartPlan,
 )
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection
+from fastpubpriv.mixtures.em_rounds import RoundMoments, StartState
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
 from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated import soft_em
-from fastpubpriv.mixtures.separated.soft_em import RoundMoments, StartState
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import PartReasons, Reason
@@ -83,7 +84,7 @@ def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatAr
     """
     correlations = private_start.move_frame(frames, group, own) + np.eye(frames.centers.shape[1])
     variance = own.off**2 + 1.0 / own.rows
-    correlations = soft_em.shrunken_change(correlations, own.on**2, variance)
+    correlations = em_rounds.shrunken_change(correlations, own.on**2, variance)
     values, vectors = spectrum(correlations)
     positive: FloatArray = (vectors * np.maximum(values, tuning.FLAT)) @ vectors.T
     return positive
@@ -278,7 +279,7 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     start = find_mixture(task, run, groups, frames, costs)
     facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": start.directions}
     nobody = np.zeros((0, dim))
-    one_round: Callable[..., StartState] = partial(soft_em.advance, run, nobody)
+    one_round: Callable[..., StartState] = partial(em_rounds.advance, run, nobody)
     state = StartState(name="sketch", at=start.at)
     state = private_start.rounds_from(run, state, one_round, plan.shares)
     state = soft_em.without_noise_correlations(state)
