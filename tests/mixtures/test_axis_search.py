@@ -13,7 +13,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
-from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned import cell_fits
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     DyadicScale,
     atoms,
@@ -24,7 +24,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     partition,
     searched,
 )
-from fastpubpriv.mixtures.axis_aligned.em import (
+from fastpubpriv.mixtures.axis_aligned.cell_fits import (
     CellHistogram,
     cell_masses,
     masses,
@@ -173,11 +173,11 @@ def test_slopes_of_the_misfit_are_those_of_finite_differences():
     cells = CellHistogram(EDGES, np.zeros(len(EDGES) - 1), 1e6, 1, public)
     at = one([0.25, 0.35, 0.4], [-4.8, 0.1, 3.7], [1.2, 0.35, 1.7])
     inside = cell_masses(at, EDGES)
-    _, gradient = em._normal_equations(at, inside, cells, np.array([0]), False)
+    _, gradient = cell_fits._normal_equations(at, inside, cells, np.array([0]), False)
     for place in range(9):
         step = np.zeros((1, 9))
         step[0, place] = 1e-5
-        ends = [em.moved(at, sign * step, least=0.0, fixed_std=False) for sign in (1, -1)]
+        ends = [cell_fits.moved(at, sign * step, least=0.0, fixed_std=False) for sign in (1, -1)]
         up, down = (float(misfit(cells, masses(end, EDGES))[0]) for end in ends)
         assert -(up - down) / 4e-5 == pytest.approx(gradient[0, place], rel=1e-4, abs=1e-4)
 

@@ -20,7 +20,7 @@ from fastpubpriv import (
     learn_separated_mixture,
 )
 from fastpubpriv.mixtures import fit
-from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, fit_of_cells
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, fit_of_cells
 from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated import separated_mixture
 from fastpubpriv.release.transcript import recording

@@ -14,14 +14,9 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mixtures.separated import separated_mixture
+from fastpubpriv.mixtures.separated import leaves
+from fastpubpriv.mixtures.separated.leaves import leaf_costs, leaf_draws, leaf_frames, learn_leaves
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
-from fastpubpriv.mixtures.separated.separated_mixture import (
-    leaf_costs,
-    leaf_draws,
-    leaf_frames,
-    learn_leaves,
-)
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release.transcript import recording
 
@@ -322,7 +317,7 @@ def test_a_move_nearly_reaches_the_cost():
 
 
 def test_catches_division_by_private_counts(monkeypatch):
-    original = separated_mixture.LeafCounts.release
+    original = leaves.LeafCounts.release
 
     def exact(self, account, rows, executor, **options):
         released = original(self, account, rows, executor, **options)
@@ -333,7 +328,7 @@ def test_catches_division_by_private_counts(monkeypatch):
             released, answers=[replace(answer, value=count) for answer, count in answers]
         )
 
-    monkeypatch.setattr(separated_mixture.LeafCounts, "release", exact)
+    monkeypatch.setattr(leaves.LeafCounts, "release", exact)
     raises(
         ReplayError,
         None,
@@ -353,8 +348,8 @@ def test_catches_rounds_that_private_rows_chose_and_routes_that_differ(monkeypat
 
     raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
     # Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up.
-    original = separated_mixture.LeafSums
+    original = leaves.LeafSums
     monkeypatch.setattr(
-        separated_mixture, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE})
+        leaves, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE})
     )
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

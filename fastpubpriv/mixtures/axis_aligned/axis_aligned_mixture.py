@@ -18,8 +18,14 @@ from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em, em, one_column, private_start
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned import (
+    axis_method,
+    bounded_range,
+    dp_em,
+    one_column,
+    private_start,
+)
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.mixture import Mixture
@@ -172,10 +178,10 @@ def learn(task: Task) -> LearnedMixture:
         Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
     )
     choosing = run.block(choice_block)
-    learned = em.choose(
+    learned = axis_method.choose(
         choosing, candidates, reason=reason, diagnostics=facts, share=1 - CHOICE_COUNT
     )
-    return em.measured(task, learned, choosing, cost=for_count)
+    return axis_method.measured(task, learned, choosing, cost=for_count)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
@@ -189,7 +195,7 @@ METHOD = AxisMethod(
     learn=learn,
     draws=most_draws,
     prepare=check_feasible,
-    seconds=partial(em.choosing, shares=(1, 1, 1)),
+    seconds=partial(axis_method.choosing, shares=(1, 1, 1)),
     candidates=MAX_CANDIDATES,
     shares=(1, 1, 1),
     refuses_inaccurate=True,
@@ -502,7 +508,7 @@ def _result(
         means = at.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
     order = np.argsort(-learned.at.weights, kind="stable")
-    reasons = em.component_reasons(
+    reasons = axis_method.component_reasons(
         learned, tied, steps, known_std=factor is not None, asked=task.n_components
     )
     fitted = {} if learned.fit is None else learned.fit.fields

@@ -19,8 +19,8 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, RefinedFit
+from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, RefinedFit
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.mixtures.mixture import Mixture, by_score
@@ -144,7 +144,7 @@ def linear(cells: CellHistogram, mixtures: Mixture) -> tuple[FloatArray, FloatAr
 
     The shares of public rows in cells count beside those of the noisy counts.
     """
-    masses = em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
+    masses = cell_fits.cell_masses(mixtures, cells.edges)[0][:, 0, :]
     precision = cells.total / (cells.noise_std**2 + np.maximum(cells.counts, 0.0))
     weighted = precision * cells.counts
     precision *= cells.total
@@ -379,7 +379,7 @@ def searched(
                 )
             for level in beam(scaled, singles, components):
                 k = level.weights.shape[1]
-                fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
+                fit = cell_fits.refine(scaled, level, steps=40, fixed_std=std is not None)
                 order = by_score(fit.score)
                 usable = np.isfinite(fit.score[order])
                 if k > 1:
@@ -468,7 +468,7 @@ def shown_scales(
         kept_scales(each.keys, each.counts, released.noise_std, most)
         for each in released.histograms
     ]
-    return scales, *em.ties_of(released, run.rows.n, components)
+    return scales, *axis_method.ties_of(released, run.rows.n, components)
 
 
 def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:

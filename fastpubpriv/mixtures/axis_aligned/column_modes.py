@@ -19,7 +19,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates
-from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, Task
+from fastpubpriv.mixtures.axis_aligned.axis_method import Task
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
 from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session

@@ -13,8 +13,8 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import warn
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned import axis_method
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.em_rounds import Radii, StartState, public_errors, statistic_dim
 from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
 from fastpubpriv.mixtures.public_em import axis_aligned_start
@@ -122,7 +122,7 @@ def learn(task: Task) -> LearnedMixture:
         low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
         predicted=gaussian_tv(*state.errors),
     )
-    return em.measured(task, learned, run)
+    return axis_method.measured(task, learned, run)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
@@ -157,7 +157,7 @@ METHOD = AxisMethod(
     draws=most_draws,
     predict=predict,
     seconds=lambda n, dim, components, size: (
-        0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * em.ROW_SECONDS
+        0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * axis_method.ROW_SECONDS
     ),
     needs_public=True,
     columns="several",

@@ -23,8 +23,9 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import bounded_range, candidates, em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned import axis_method, bounded_range, candidates, cell_fits
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
 from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
 from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.privacy import Budget
@@ -177,7 +178,7 @@ def fit_of(task: Task, cells: CellHistogram) -> LearnedMixture:
     heads = candidates.searched(cells, task.n_components, std=std)
     facts: dict[str, Any] = {"starts": sum(head.mixtures.size for head in heads)}
     if not heads:
-        return em.nothing_found(1, facts)
+        return axis_method.nothing_found(1, facts)
     rows = cells.total + round(float(cells.of_public.sum()))
     fits, spread = candidates.best_fit(heads, rows, fixed_std=task.known_std)
     best = fits[0]
@@ -195,7 +196,7 @@ def with_fit_of_cells(
     task: Task, learned: LearnedMixture, cells: CellHistogram, step: float, *, smooth: bool
 ) -> LearnedMixture:
     """Return the mixture with its fit by the cells that it is from, at no cost; it is not graded if values are not `smooth`."""
-    fit = em.fit_of_cells(
+    fit = cell_fits.fit_of_cells(
         cells,
         step,
         task.bounded(learned.at),
@@ -235,7 +236,7 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
         cells, comb = candidates.without_comb(cells, gap)
     learned = fit_of(task, cells)
     if learned.nothing:
-        return em.measured(task, learned, run)
+        return axis_method.measured(task, learned, run)
     if not has_scale:
         learned = replace(learned, reason=Reason.FEW_PUBLIC_ROWS)
     at = learned.at
@@ -247,7 +248,7 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
         task, learned, cells, 0.0 if step > 0.0 else gap, smooth=comb == 0.0
     )
     assert learned.fit is not None
-    return learned if learned.fit.graded else em.measured(task, learned, run)
+    return learned if learned.fit.graded else axis_method.measured(task, learned, run)
 
 
 def comb_of(
@@ -423,7 +424,7 @@ METHOD = AxisMethod(
         "distant_components_rows": float(candidates.rows_for_distant(components, budget))
     },
     seconds=lambda n, dim, components, size: (
-        em.SEARCH_SECONDS * components + 60.0 * n * em.ROW_SECONDS
+        axis_method.SEARCH_SECONDS * components + 60.0 * n * axis_method.ROW_SECONDS
     ),
     columns="one",
     range_from_public=True,

@@ -27,16 +27,16 @@ from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import (
+    axis_method,
     bounded_range,
     candidates,
     column_modes,
     dp_em,
-    em,
     sketch,
 )
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, WaveModel, Waves
 from fastpubpriv.mixtures.em_rounds import (
     LAST,
@@ -705,8 +705,8 @@ def learn(task: Task) -> LearnedMixture:
     costs = costs_of(account.spending)
     columns = shown.release_columns(task, run, costs["cells"])
     if not any(column.fit.size for column in columns):
-        nothing = em.nothing_found(dim, {"anchors": []})
-        return em.measured(task, nothing, run)
+        nothing = axis_method.nothing_found(dim, {"anchors": []})
+        return axis_method.measured(task, nothing, run)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
     assigned = find_components(task, run, groups, frames, costs)
@@ -727,9 +727,9 @@ def learn(task: Task) -> LearnedMixture:
 
 def seconds(n: int, dim: int, components: int, size: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
-    rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
-    search = dim * em.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
-    sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * em.ROW_SECONDS
+    rounds = tuning.MOST_MORE * n * components * dim * 3.0 * axis_method.ROW_SECONDS
+    search = dim * axis_method.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
+    sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * axis_method.ROW_SECONDS
     return search + rounds + sketched + components
 
 

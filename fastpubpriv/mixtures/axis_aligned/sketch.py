@@ -26,7 +26,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import waves
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned import axis_method
 from fastpubpriv.mixtures.mixture import Mixture, by_score
 from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
 
@@ -102,12 +102,12 @@ class Projection:
         size = len(matrix)
         of_direction, most = tuning.FREQUENCIES
         count = min(of_direction * size, most)
-        normals = draw_normals((count, size), random_state=em.PUBLIC_SEED + 7)
+        normals = draw_normals((count, size), random_state=axis_method.PUBLIC_SEED + 7)
         units = normals / np.linalg.norm(normals, axis=1, keepdims=True)
         extents = np.sqrt(np.maximum(np.einsum("ma,ab,mb->m", units, spread, units), 1.0))
         low, high = tuning.FREQUENCY_RANGE
         lowest = low / extents
-        places = draw_uniforms(count, random_state=em.PUBLIC_SEED + 8)
+        places = draw_uniforms(count, random_state=axis_method.PUBLIC_SEED + 8)
         lengths = lowest * (high / lowest) ** places
         return cls(group, center, matrix, spread, units * lengths[:, None])
 
@@ -184,7 +184,7 @@ def starting_means(k: int, spread: FloatArray) -> FloatArray:
     values, vectors = spectrum(spread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     count = tuning.WAVE_STARTS[0]
-    normals = draw_normals((count, k, len(spread)), random_state=em.PUBLIC_SEED + 9)
+    normals = draw_normals((count, k, len(spread)), random_state=axis_method.PUBLIC_SEED + 9)
     means: FloatArray = normals @ root.T
     return means
 

@@ -25,9 +25,9 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start
+from fastpubpriv.mixtures.axis_aligned import axis_method, column_modes, private_start
+from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.private_start import (
     BoundedPlaces,
     Frames,
@@ -302,7 +302,7 @@ def judged(
     learned = replace(learned, low=lost, predicted=predicted, fit=fit)
     tied = [column.tied for column in columns]
     steps = [column.step for column in columns]
-    reasons = em.component_reasons(learned, tied, steps, asked=task.n_components)
+    reasons = axis_method.component_reasons(learned, tied, steps, asked=task.n_components)
     if not fit.graded:  # values of all columns are rounded: nothing tells whether the answer fits
         reasons = tuple(own or (Reason.TIES,) for own in reasons)
     return Found(state, reasons, predicted, facts | fit.facts_in(), fit)
