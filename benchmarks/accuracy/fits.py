@@ -25,8 +25,8 @@ from scipy.special import logsumexp
 import fastpubpriv as fpp
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.readme import ACCURACY, markdown, replaced
-from fastpubpriv.mixtures.mixture import Mixture
-from fastpubpriv.mixtures.public_em import Kind, public_fits
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
+from fastpubpriv.mixtures.public_em import ComponentShape, public_fits
 
 BUDGETS: dict[str, Any] = {
     "rho .5": fpp.ZCDP(0.5), "rho .1": fpp.ZCDP(0.1), "(1, 1e-6)": fpp.ApproxDP(1, 1e-6), "epsilon 1": fpp.PureDP(1.0),
@@ -114,7 +114,7 @@ BEFORE = dict(zip(LISTED, (
 ), strict=True))  # fmt: skip
 
 
-def mixture_of(setting: Setting, seed: int) -> Mixture:
+def mixture_of(setting: Setting, seed: int) -> GaussianMixture:
     """Return the true mixture of one draw."""
     dim = setting.dim
     k = setting.k
@@ -147,10 +147,10 @@ def mixture_of(setting: Setting, seed: int) -> Mixture:
         factors = rng.normal(size=(k, dim, 2))
         covariances = 0.5 * np.eye(dim) + 0.25 * factors @ factors.swapaxes(1, 2)
     weights = np.array(setting.weights or (1.0 / k,) * k)
-    return Mixture(weights, means, covariances * scales[:, None, None] ** 2)
+    return GaussianMixture(weights, means, covariances * scales[:, None, None] ** 2)
 
 
-def drawn(at: Mixture, n: int, rng: np.random.Generator) -> np.ndarray:
+def drawn(at: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return rows of a mixture."""
     labels = rng.choice(len(at.weights), size=n, p=at.weights)
     rows = rng.normal(size=(n, at.means.shape[1]))
@@ -159,7 +159,7 @@ def drawn(at: Mixture, n: int, rng: np.random.Generator) -> np.ndarray:
     return rows
 
 
-def joint_density(at: Mixture, rows: np.ndarray) -> np.ndarray:
+def joint_density(at: GaussianMixture, rows: np.ndarray) -> np.ndarray:
     """Return joint log densities (n, k) of rows and each component."""
     joint = []
     for weight, mean, covariance in zip(at.weights, at.means, at.covariances, strict=True):
@@ -171,7 +171,9 @@ def joint_density(at: Mixture, rows: np.ndarray) -> np.ndarray:
     return np.stack(joint, axis=1)
 
 
-def total_variation(one: Mixture, other: Mixture, rng: np.random.Generator) -> float:
+def total_variation(
+    one: GaussianMixture, other: GaussianMixture, rng: np.random.Generator
+) -> float:
     """Return the total variation of two mixtures, estimated from draws of both."""
     rows = np.concatenate([drawn(one, DRAWS, rng), drawn(other, DRAWS, rng)])
     ratio = logsumexp(joint_density(one, rows), axis=1) - logsumexp(
@@ -180,7 +182,7 @@ def total_variation(one: Mixture, other: Mixture, rng: np.random.Generator) -> f
     return float(np.mean(np.abs(np.tanh(ratio / 2.0))))
 
 
-def without_privacy(rows: np.ndarray, at: Mixture) -> Mixture:
+def without_privacy(rows: np.ndarray, at: GaussianMixture) -> GaussianMixture:
     """Return non-private expectation-maximization on all rows, started at the truth."""
     before = -math.inf
     for _ in range(EM_STEPS):
@@ -195,7 +197,7 @@ def without_privacy(rows: np.ndarray, at: Mixture) -> Mixture:
                 for j, mean in enumerate(means)
             ]
         )
-        at = Mixture(held / held.sum(), means, covariances)
+        at = GaussianMixture(held / held.sum(), means, covariances)
         if float(level.mean()) - before < SETTLED:
             break
         before = float(level.mean())
@@ -221,10 +223,10 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         answers = {"ours": result}
         if setting not in WIDE:
             answers["dp_em"] = LEARNERS["axis-aligned"](rows, **given)
-        kind = Kind.DIAGONAL if setting.learner == "axis-aligned" else Kind.FULL
+        kind = ComponentShape.DIAGONAL if setting.learner == "axis-aligned" else ComponentShape.FULL
         fits = {"public": public_fits(public, setting.k, 0.5 / setting.k, kinds=(kind,))[0]}
     for word, one in answers.items():
-        fits[word] = Mixture(one.weights, one.means, one.covariances)
+        fits[word] = GaussianMixture(one.weights, one.means, one.covariances)
     if setting not in WIDE:
         fits["EM"] = without_privacy(rows, truth)
     scale = np.sqrt(np.einsum("kii->k", truth.covariances) / setting.dim)

@@ -25,7 +25,7 @@ from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.rowwise.row_maps import RowTree
@@ -45,7 +45,7 @@ class StartState:
     """State of one start: its mixture, the number of completed rounds, and the search that gave it, if any."""
 
     name: str
-    at: Mixture
+    at: GaussianMixture
     known_std: bool = False  # whether axis-aligned components have deviations of one
     rounds: int = 0
     clustering: Clustering | None = None
@@ -282,7 +282,7 @@ class LabelShares:
 
 
 def row_statistic(
-    chunk: Any, at: Mixture, radii: Radii, assigned: RowShares | None = None
+    chunk: Any, at: GaussianMixture, radii: Radii, assigned: RowShares | None = None
 ) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
     # With r_c the posterior of component c, or its share as `assigned`, and z_c the standardized row: r_c times (a, z_c,
@@ -461,7 +461,7 @@ def m_step(state: StartState, released: EStep) -> StartState:
         moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
         half = roots[j] @ (vectors * np.sqrt(np.clip(values, *tuning.MOST_CHANGE)))
         covariances[j] = half @ half.T
-    after = Mixture(counts / counts.sum(), means, covariances)
+    after = GaussianMixture(counts / counts.sum(), means, covariances)
     return replace(
         state,
         at=after if at.is_full else after.axis_aligned,

@@ -26,7 +26,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.mixture import ROUNDING, MixtureResult
 from fastpubpriv.results.public_draws import chi2_quantiles, draw_normals
@@ -99,7 +99,7 @@ def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> Float
     return np.minimum(distance, 1.0)
 
 
-def leading_axes(at: Mixture) -> FloatArray:
+def leading_axes(at: GaussianMixture) -> FloatArray:
     """Return the leading axes as unit directions (k, dim) of whitened rows; two components merged into one differ along them."""
     axes = np.empty_like(at.means)
     covariances = at.covariances
@@ -120,7 +120,9 @@ def cell_codes(chunk: Any, *, table: NormalTable, axes: FloatArray) -> list[IntA
     return [np.where(np.isfinite(chunk).all(axis=1), code, -1)]
 
 
-def expected_cells(at: Mixture, axes: FloatArray, public: FloatArray) -> tuple[FloatArray, int]:
+def expected_cells(
+    at: GaussianMixture, axes: FloatArray, public: FloatArray
+) -> tuple[FloatArray, int]:
     """Return the mixture's cell probabilities (cells,), from draws rounded as ties of public rows show, and their number."""
     tied, steps = _ties(public)
     known = (tied >= LEAST_TIED) & np.isfinite(steps)  # without a lattice, values would be distinct
@@ -300,7 +302,7 @@ def count_share(spending: Spending) -> Fraction:
 
 
 def measure(
-    run: Session, at: Mixture, *, public: FloatArray, cost: Spending | None = None
+    run: Session, at: GaussianMixture, *, public: FloatArray, cost: Spending | None = None
 ) -> MeasuredFit:
     """Release the count of rows in the cells of a mixture, and compare it with the mixture.
 
@@ -351,7 +353,7 @@ def with_fit(
 
     `predicted` (k,) are total variation errors, `asked` is the requested number of components.
     """
-    at = Mixture(result.weights, result.means, result.covariances)
+    at = GaussianMixture(result.weights, result.means, result.covariances)
     fit = measure(run, at, public=public)
     fields = {**run.fields(result.n_pub), **fit.fields}
     return replace(

@@ -18,12 +18,12 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated.public_shapes import SEED, kmeans, nearest_centers
 from fastpubpriv.results.public_draws import draw_uniforms
 
 
-class Kind(Enum):
+class ComponentShape(Enum):
     """What EM estimates of the shape of a component."""
 
     FULL = "full"
@@ -64,7 +64,9 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
     return public[near] if np.ptp(public[near], axis=0).any() else public
 
 
-def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, kind: Kind) -> Mixture:
+def maximized(
+    rows: FloatArray, share: FloatArray, column: FloatArray, kind: ComponentShape
+) -> GaussianMixture:
     """M step for responsibilities (m, k), with variances shrunk to column / k^(2 / dim) and correlations of few rows to zero."""
     # `column` (dim,) are the variances of the columns.
     m, dim = rows.shape
@@ -72,8 +74,8 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, kind: Kin
     held = share.sum(axis=0)
     means = (share.T @ rows) / np.maximum(held, 1e-9)[:, None]
     weights = (held + 0.5) / (m + 0.5 * k)
-    if kind is Kind.KNOWN:
-        return Mixture(weights, means, np.ones(means.shape))
+    if kind is ComponentShape.KNOWN:
+        return GaussianMixture(weights, means, np.ones(means.shape))
     gaps = rows - means[:, None, :]
     weighted = gaps * share.T[:, :, None]
     own = np.einsum("kmd,kmd->kd", weighted, gaps)
@@ -86,8 +88,8 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, kind: Kin
     base = np.minimum(column / k ** (2.0 / dim), 3.0 * own / np.maximum(degrees, 0.5))
     variances = np.where(few[:, None], borrowed, (own + 2.0 * base) / (degrees + 2.0))
     deviations = np.sqrt(np.maximum(variances, tuning.LEAST_VARIANCE * column))
-    if kind is Kind.DIAGONAL:
-        return Mixture(weights, means, deviations)
+    if kind is ComponentShape.DIAGONAL:
+        return GaussianMixture(weights, means, deviations)
     root = np.sqrt(np.maximum(own, 1e-300))
     weight = np.where(few, 0.0, held / (held + dim))[:, None, None]
     covariances = (
@@ -95,10 +97,10 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, kind: Kin
     )
     covariances[:, np.arange(dim), np.arange(dim)] = 1.0
     covariances *= deviations[:, :, None] * deviations[:, None, :]
-    return Mixture(weights, means, covariances)
+    return GaussianMixture(weights, means, covariances)
 
 
-def responsibilities(rows: FloatArray, at: Mixture) -> tuple[FloatArray, float]:
+def responsibilities(rows: FloatArray, at: GaussianMixture) -> tuple[FloatArray, float]:
     """E step: return responsibilities (m, k) and the log likelihood of all rows, up to a constant."""
     scale = at.stds
     gaps = (rows - at.means[:, None, :]) / scale[:, None, :]
@@ -118,8 +120,8 @@ def responsibilities(rows: FloatArray, at: Mixture) -> tuple[FloatArray, float]:
 
 
 def improved(
-    rows: FloatArray, at: Mixture, steps: int, kind: Kind, *, least: float
-) -> tuple[Mixture, float]:
+    rows: FloatArray, at: GaussianMixture, steps: int, kind: ComponentShape, *, least: float
+) -> tuple[GaussianMixture, float]:
     """Run at most `steps` of EM; return the fit and its log likelihood minus a penalty for components of under `least` rows."""
     column = column_variances(rows)[0]
     share, likelihood = responsibilities(rows, at)
@@ -180,12 +182,12 @@ def public_fits(
     public: FloatArray,
     k: int,
     min_weight: float,
-    kinds: Sequence[Kind] = (Kind.FULL, Kind.DIAGONAL),
-) -> list[Mixture]:
+    kinds: Sequence[ComponentShape] = (ComponentShape.FULL, ComponentShape.DIAGONAL),
+) -> list[GaussianMixture]:
     """Return the most likely fit to public rows (m, dim) of each kind, in data units; KNOWN is alone. Raise if rows are equal."""
     center, scale = units_of(public, kinds[0])
     rows = (public - center) / scale
-    start = Kind.KNOWN if kinds[0] is Kind.KNOWN else Kind.DIAGONAL
+    start = ComponentShape.KNOWN if kinds[0] is ComponentShape.KNOWN else ComponentShape.DIAGONAL
     if len(rows) < tuning.FEWEST_ROWS * k:
         return [
             labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, kind)
@@ -201,7 +203,7 @@ def public_fits(
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     fitted = []
     for kind in kinds:
-        continued = [at.full for at in best] if kind is Kind.FULL else best
+        continued = [at.full for at in best] if kind is ComponentShape.FULL else best
         fits = (
             improved(rows, at, tuning.LONG_STEPS, kind, least=least * len(rows)) for at in continued
         )
@@ -209,30 +211,30 @@ def public_fits(
     return fitted
 
 
-def labeled_fit(public: FloatArray, labels: Any, k: int, kind: Kind) -> Mixture:
+def labeled_fit(public: FloatArray, labels: Any, k: int, kind: ComponentShape) -> GaussianMixture:
     """M step of public rows with labels 0 ... k - 1, in data units; a label without a row is a component amid all rows."""
     center, scale = units_of(public, kind)
     rows = (public - center) / scale
     at = maximized(rows, np.eye(k)[labels], column_variances(rows)[0], kind)
-    if kind is not Kind.KNOWN and len(rows) < tuning.FEWEST_ROWS * k:
+    if kind is not ComponentShape.KNOWN and len(rows) < tuning.FEWEST_ROWS * k:
         away = np.square(at.means[:, None] - at.means).sum(axis=2)
         nearest = np.where(away > 0.0, away, np.inf).min(axis=1)
         variances = np.where(nearest < np.inf, nearest / (tuning.WITHIN * rows.shape[1]), 1.0)
         stds = np.broadcast_to(np.sqrt(variances)[:, None], at.means.shape)
-        wide = Mixture(at.weights, at.means, stds)
-        at = wide.full if kind is Kind.FULL else wide
+        wide = GaussianMixture(at.weights, at.means, stds)
+        at = wide.full if kind is ComponentShape.FULL else wide
     return at.mapped(center, scale)
 
 
-def units_of(public: FloatArray, kind: Kind) -> tuple[FloatArray, FloatArray]:
+def units_of(public: FloatArray, kind: ComponentShape) -> tuple[FloatArray, FloatArray]:
     """Return center and scale (dim,) of the columns of public rows; the scale is one if deviations are known."""
     center = public.mean(axis=0)
-    if kind is Kind.KNOWN:
+    if kind is ComponentShape.KNOWN:
         return center, np.ones(len(center))
     return center, np.sqrt(column_variances(public)[0])
 
 
-def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> Mixture:
+def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> GaussianMixture:
     """Return the most likely axis-aligned fit to public rows, equal or not. Raise on overflow."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
@@ -244,8 +246,10 @@ def axis_aligned_start(public: FloatArray, k: int, *, known_std: bool) -> Mixtur
     scale = np.where(scale > 0.0, scale, np.maximum(np.abs(center), 1.0))
     rows = (public - center) / scale
     if np.ptp(rows, axis=0).any():
-        kind = Kind.KNOWN if known_std else Kind.DIAGONAL
+        kind = ComponentShape.KNOWN if known_std else ComponentShape.DIAGONAL
         at = public_fits(rows, k, 0.5 / k, (kind,))[0].normalized
     else:
-        at = Mixture(np.full(k, 1.0 / k), np.tile(rows[0], (k, 1)), np.ones((k, len(scale))))
+        at = GaussianMixture(
+            np.full(k, 1.0 / k), np.tile(rows[0], (k, 1)), np.ones((k, len(scale)))
+        )
     return at.mapped(center, scale)

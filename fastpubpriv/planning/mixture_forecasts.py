@@ -27,9 +27,9 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
 from fastpubpriv.mixtures.axis_aligned.axis_method import choice_rows
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
-from fastpubpriv.mixtures.separated import leaves, without_public
+from fastpubpriv.mixtures.separated import leaf_gaussians, without_public
 from fastpubpriv.mixtures.separated import separated_mixture as separated
-from fastpubpriv.mixtures.separated.leaves import leaf_draws
+from fastpubpriv.mixtures.separated.leaf_gaussians import leaf_draws
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
@@ -171,8 +171,8 @@ def plan_separated_mixture(
             "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component, or 0 for none"
         )
     # The number of private rows is not known yet: any number passes its check.
-    k, weight = leaves.check_components(
-        n_components, min_weight, n_pub or None, leaves.MOST_COMPONENTS
+    k, weight = leaf_gaussians.check_components(
+        n_components, min_weight, n_pub or None, leaf_gaussians.MOST_COMPONENTS
     )
     wanted = SEARCH_METHODS.choose(method)
     box = validation.column_bounds(bounds, dim, endless=True)
@@ -216,7 +216,7 @@ def plan_separated_mixture(
         else:
             share = tuning.SEARCH_SHARE if depth else Fraction(0)
             of_leaves = spending.part(1 - share - count_share(spending))
-            error = leaves.lifted_errors(shape, rows, of_leaves)
+            error = leaf_gaussians.lifted_errors(shape, rows, of_leaves)
         if depth and not chosen.soft:
             details["search_depth"] = float(depth)
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.

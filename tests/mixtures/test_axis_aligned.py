@@ -25,7 +25,7 @@ from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decod
 from fastpubpriv.mixtures.axis_aligned import column_modes
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
 from fastpubpriv.mixtures.em_rounds import StartState
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.public_em import axis_aligned_start
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.mixture import MixtureResult
@@ -329,7 +329,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
 def parameters(rng, components=3, dim=4):
-    return Mixture(
+    return GaussianMixture(
         rng.dirichlet(np.full(components, 5.0)),
         3.0 * rng.normal(size=(components, dim)),
         np.exp(0.3 * rng.normal(size=(components, dim))),
@@ -414,7 +414,7 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
             np.abs(np.log(found.stds / at.stds)).max(),
         )
 
-    off = Mixture(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
+    off = GaussianMixture(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
     assert error(100.0, at) < 0.05
     assert error(100.0, off) < 0.1 < 0.18 < error(1e-7, off) < 0.4
     # Planted fault: deviations that are taken for known.

@@ -31,8 +31,8 @@ from fastpubpriv.mixtures.axis_aligned.cell_fits import (
     misfit,
     refine,
 )
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, joined
 from fastpubpriv.mixtures.list_decoding import results
-from fastpubpriv.mixtures.mixture import Mixture, joined
 
 TRUTH = one([0.3, 0.3, 0.4], [-5.0, 0.0, 4.0], [1.0, 0.3, 2.0])
 EDGES = np.concatenate([[-np.inf], np.linspace(-16.0, 16.0, 257), [np.inf]])
@@ -146,7 +146,7 @@ def test_fits_are_near_the_truth_in_any_unit(unit, shift):
     heads = searched(cells, 3)
     assert sum(head.mixtures.size for head in heads) >= 3
     found, spread = best_fit(heads, cells.total)
-    back = Mixture(found.weights, found.means / unit - shift, found.stds / unit)
+    back = GaussianMixture(found.weights, found.means / unit - shift, found.stds / unit)
     assert total_variation(back) < 0.04
     assert spread.shape == (9, 9)
 
@@ -204,8 +204,8 @@ def test_hostile_mixtures_do_no_harm():
     edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
     means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0, 0.0]])
     stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan, 1.0]])
-    inside, z = cell_masses(Mixture(np.ones((1, 7)), means, stds), edges)
-    alone, z_alone = cell_masses(Mixture(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
+    inside, z = cell_masses(GaussianMixture(np.ones((1, 7)), means, stds), edges)
+    alone, z_alone = cell_masses(GaussianMixture(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
     for part, good in zip((inside, z), (alone, z_alone), strict=True):
         assert np.isnan(part[0, 5]).all()
         assert np.array_equal(part[:, 6:], good)
@@ -262,7 +262,7 @@ def test_likelihood_is_that_of_scipy():
     weights = rng.dirichlet(np.ones(3))
     means = rng.normal(size=(3, 2))
     roots = np.tril(rng.normal(size=(3, 2, 2))) + 2.0 * np.eye(2)
-    full = Mixture(weights, means, roots @ roots.swapaxes(1, 2))
+    full = GaussianMixture(weights, means, roots @ roots.swapaxes(1, 2))
     rows = rng.normal(size=(50, 2))
     for at in (full, full.axis_aligned):
         density = sum(
@@ -275,7 +275,7 @@ def test_likelihood_is_that_of_scipy():
         assert share.sum(axis=1) == pytest.approx(np.ones(50))
 
 
-@pytest.mark.parametrize("kind", [public_em.Kind.DIAGONAL, public_em.Kind.FULL])
+@pytest.mark.parametrize("kind", [public_em.ComponentShape.DIAGONAL, public_em.ComponentShape.FULL])
 def test_em_climbs_and_recovers(kind):
     rng = np.random.default_rng(1)
     truth = Truth(
@@ -284,8 +284,8 @@ def test_em_climbs_and_recovers(kind):
         np.array([[0.5, 1.0], [1.0, 0.3]]),
     )
     rows = truth.draw(rng, 3000)
-    at = Mixture(truth.weights, truth.means + 0.4, 1.5 * truth.stds)
-    at = at.full if kind is public_em.Kind.FULL else at
+    at = GaussianMixture(truth.weights, truth.means + 0.4, 1.5 * truth.stds)
+    at = at.full if kind is public_em.ComponentShape.FULL else at
     share, last = public_em.responsibilities(rows, at)
     for _ in range(30):
         at = public_em.maximized(rows, share, rows.var(axis=0), kind)

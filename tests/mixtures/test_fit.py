@@ -21,7 +21,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, fit_of_cells
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import separated_mixture
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.results import Reason
@@ -35,7 +35,7 @@ DIM, N, NOISE = 3, 40_000, 10.0
 MEANS = np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0], [0.0, 6.0, 0.0]])
 COVARIANCES = np.array([np.diag([1.0, 0.5, 2.0]), np.eye(3), np.diag([0.3, 1.0, 1.0])])
 WEIGHTS = np.array([0.5, 0.3, 0.2])
-TRUTH = Mixture(WEIGHTS, MEANS, COVARIANCES)
+TRUTH = GaussianMixture(WEIGHTS, MEANS, COVARIANCES)
 
 
 def rows_of(rng, n=N, *, tails=math.inf):
@@ -77,12 +77,12 @@ def problem(k, name, rng):
     covariances = np.square(stds)[:, :, None] * np.eye(means.shape[1])
     weights = np.arange(1.0, k + 1.0)
     weights /= weights.sum()
-    answer = Mixture(weights, means, covariances)
+    answer = GaussianMixture(weights, means, covariances)
     truths = {
         "same": answer,
-        "shifted": Mixture(weights, means + 0.3 * stds, covariances),
-        "wider": Mixture(weights, means, 1.6 * covariances),
-        "reweighted": Mixture(weights[::-1], means, covariances),
+        "shifted": GaussianMixture(weights, means + 0.3 * stds, covariances),
+        "wider": GaussianMixture(weights, means, 1.6 * covariances),
+        "reweighted": GaussianMixture(weights[::-1], means, covariances),
     }
 
     def drawn(at):
@@ -183,7 +183,9 @@ def test_two_components_taken_for_one_are_seen_by_the_bands():
     rows[::2, 1] += 50.0
     rows[::2, 0] = rng.normal(size=N // 2)
     covariances = np.array([np.diag([5.0, 1.0, 1.0]), np.eye(3)])
-    merged = Mixture(np.full(2, 0.5), np.array([[0.0, 0.0, 0.0], [0.0, 50.0, 0.0]]), covariances)
+    merged = GaussianMixture(
+        np.full(2, 0.5), np.array([[0.0, 0.0, 0.0], [0.0, 50.0, 0.0]]), covariances
+    )
     found = judged(merged, rows, rng)
     assert found.distance > 0.05
     first, second = said(found, ((), ()))
@@ -208,7 +210,7 @@ def test_heavy_tails_are_not_gaussian():
 def test_a_wrong_weight_is_graded_by_its_size(lighter, word):
     """Cells of the first two components miss .1, or .3, of the rows."""
     rng = np.random.default_rng(4)
-    wrong = Mixture(np.array([lighter, 0.8 - lighter, 0.2]), MEANS, COVARIANCES)
+    wrong = GaussianMixture(np.array([lighter, 0.8 - lighter, 0.2]), MEANS, COVARIANCES)
     found = judged(wrong, rows_of(rng), rng)
     lower, upper = found.interval
     assert lower < 0.5 - lighter < upper
@@ -320,8 +322,8 @@ def line_cells(rng, n=N):
 def test_cells_that_were_counted_anyway_say_the_same():
     cells = line_cells(np.random.default_rng(8))
     means = LINE_MEANS[:, None]
-    wider = Mixture(LINE_WEIGHTS, means, np.array([[1.0], [3.0]]))
-    right = fit_of_cells(cells, 0.0, Mixture(LINE_WEIGHTS, means, LINE_STDS[:, None]))
+    wider = GaussianMixture(LINE_WEIGHTS, means, np.array([[1.0], [3.0]]))
+    right = fit_of_cells(cells, 0.0, GaussianMixture(LINE_WEIGHTS, means, LINE_STDS[:, None]))
     wrong = fit_of_cells(cells, 0.0, wider)
     assert said(right, ((), ())) == ((), ())
     assert said(wrong, ((), ()))[1] == ("rough_fit",)
@@ -340,7 +342,9 @@ def test_the_interval_of_a_line_holds_the_total_variation_of_its_cells(shift):
     inside = 0
     for seed in range(100):
         cells = line_cells(np.random.default_rng(seed), 20_000)
-        found = fit_of_cells(cells, 0.0, Mixture(LINE_WEIGHTS, means[:, None], LINE_STDS[:, None]))
+        found = fit_of_cells(
+            cells, 0.0, GaussianMixture(LINE_WEIGHTS, means[:, None], LINE_STDS[:, None])
+        )
         by_answer = np.diff(ndtr((LINE_EDGES[:, None] - means) / LINE_STDS) @ LINE_WEIGHTS)
         by_rows = np.diff(ndtr((LINE_EDGES[:, None] - LINE_MEANS) / LINE_STDS) @ LINE_WEIGHTS)
         group = np.searchsorted(levels, np.cumsum(by_answer), side="right")
@@ -558,7 +562,7 @@ def test_intervals_of_calls_hold_the_truth(name, tails):
         rng = np.random.default_rng(seed)
         rows = rows_of(rng, n, tails=tails)
         found = learner(rows, random_state=seed, **with_public(rng, **options))
-        answer = Mixture(found.weights, found.means, found.covariances)
+        answer = GaussianMixture(found.weights, found.means, found.covariances)
         own = found.sample(200_000, random_state=seed)
         truth = 0.5 * np.abs(cell_shares(answer, law) - cell_shares(answer, own)).sum()
         lower, upper = found.fit_interval

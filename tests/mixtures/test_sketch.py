@@ -23,7 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
 from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
 from fastpubpriv.mixtures.em_rounds import RowClip
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import spending_of
@@ -141,7 +141,7 @@ def test_a_column_of_two_scales_is_a_direction_where_no_factor_is_seen():
 
 # ---- The sketch -----------------------------------------------------------------------------------------------------
 
-PLANE = Mixture(
+PLANE = GaussianMixture(
     np.array([[0.3, 0.5, 0.2]]),
     np.array([[[-1.5, 0.0], [1.0, 1.2], [0.5, -2.0]]]),
     np.array([[[1.0, 0.8], [0.6, 1.1], [0.9, 0.5]]]),

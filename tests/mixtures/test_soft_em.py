@@ -18,7 +18,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.public_em import public_fits
 from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
@@ -135,7 +135,7 @@ def em_step(mixture, rows):
 def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     # From a start that is off: means by a fifth of a deviation, covariances a quarter too wide.
     start = (MIXTURE[0], MIXTURE[1] + 0.2, MIXTURE[2] * 1.25)
-    at = Mixture(*start)
+    at = GaussianMixture(*start)
     wanted = em_step(start, SAMPLE)
     state = em_rounds.StartState(name="truth", at=at, rounds=2)
 

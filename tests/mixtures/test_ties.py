@@ -11,7 +11,7 @@ from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, unseen
 from fastpubpriv.mixtures.fit import public_ties
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.results import Reason
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -133,7 +133,7 @@ def test_reasons_by_hand():
     )
     means = np.array([[0.0, 7.0], [1.0, 7.0]])
     stds = np.array([[1.0, 1.0], [0.001, 1.0]])
-    plain = axis_method.LearnedMixture(at=Mixture(np.array([0.5, 0.5]), means, stds))
+    plain = axis_method.LearnedMixture(at=GaussianMixture(np.array([0.5, 0.5]), means, stds))
     none = [0.0, 0.0]
     step = [0.01, 0.01]
     assert axis_method.component_reasons(plain, none, step) == ((), ties)
@@ -169,7 +169,9 @@ def test_reasons_by_hand():
         fallback,
         fallback,
     )
-    one = axis_method.LearnedMixture(at=Mixture(np.ones(1), np.array([[7.0]]), np.array([[1e-12]])))
+    one = axis_method.LearnedMixture(
+        at=GaussianMixture(np.ones(1), np.array([[7.0]]), np.array([[1e-12]]))
+    )
     assert axis_method.component_reasons(one, [0.0], [1.0]) == (ties,)
 
 
@@ -197,7 +199,7 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
     cells = replace(cells, total=2_000)
 
     def mixture(weight, std):
-        return Mixture(
+        return GaussianMixture(
             np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]])
         )
 

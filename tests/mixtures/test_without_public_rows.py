@@ -8,9 +8,9 @@ from spies import SpyLedger, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_separated_mixture, plan
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mixtures import mixture
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import without_public
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.spending import spending_of
@@ -27,7 +27,7 @@ def learn(rows, k, random_state=0):
 # ---- The mixture along directions -----------------------------------------------------------------------------------
 
 ROOTS = np.array([[[1.0, 0.0], [0.6, 0.8]], [[0.6, 0.0], [-0.5, 1.1]], [[0.9, 0.0], [0.0, 0.5]]])
-PLANE = mixture.Mixture(
+PLANE = GaussianMixture(
     np.array([[0.3, 0.5, 0.2]]),
     np.array([[[-1.5, 0.0], [1.0, 1.2], [0.5, -2.0]]]),
     (ROOTS @ ROOTS.swapaxes(1, 2))[None],
@@ -160,7 +160,7 @@ def test_the_extension_keeps_the_moments_of_the_group():
     means = scale * offsets
     within = np.linalg.cholesky(spread - means.T @ (weights[:, None] * means))
     spreads = np.stack([within @ within.T] * 2)
-    along_rows = mixture.Mixture(weights[None], means[None], spreads[None])
+    along_rows = GaussianMixture(weights[None], means[None], spreads[None])
     at = extension_of(matrix, covariance, along_rows)
     center = at.weights @ at.means
     gaps = at.means - center

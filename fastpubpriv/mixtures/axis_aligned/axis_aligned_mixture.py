@@ -27,8 +27,8 @@ from fastpubpriv.mixtures.axis_aligned import (
 )
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.list_decoding import decoders, results
-from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.public_em import without_far
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
@@ -167,7 +167,7 @@ def learn(task: Task) -> LearnedMixture:
     combined = list(results.mixture_net(len(components), k, resolution)) if len(components) else []
     picked = np.array([index for index, _ in combined], dtype=np.int64).reshape(-1, k)
     weights = np.array([weight for _, weight in combined]).reshape(-1, k)
-    candidates = Mixture(weights, components[picked, :, 0], components[picked, :, 1])
+    candidates = GaussianMixture(weights, components[picked, :, 0], components[picked, :, 1])
     facts = {
         "coarse": [len(column) for column in coarse],
         "coarse_kept": [len(column) for column in fitting],

@@ -26,7 +26,7 @@ from fastpubpriv.mixtures.fit import (
     MeasuredFit,
     measure,
 )
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.mixture import ROUNDING
@@ -42,7 +42,7 @@ PUBLIC_SEED = 20_240_607
 
 def choose(
     run: Session,
-    listed: Mixture,
+    listed: GaussianMixture,
     *,
     reason: Reason | None = None,
     diagnostics: dict[str, Any],
@@ -64,7 +64,7 @@ def choose(
         index = run.release(choice, name="choice", cost=epsilon, method=method).index
     facts["chosen"] = int(hypotheses.positions[index])
     present = hypotheses.weights[index] > 0.0
-    at = Mixture(
+    at = GaussianMixture(
         hypotheses.weights[index][present],
         hypotheses.means[index][present],
         np.sqrt(hypotheses.spreads[index][present]),
@@ -135,7 +135,7 @@ class Task:
         """Whether every component has standard deviation one in every coordinate of the rows of `run`."""
         return self.factor is not None
 
-    def bounded(self, at: Mixture) -> Mixture:
+    def bounded(self, at: GaussianMixture) -> GaussianMixture:
         """Return the mixture within bounds, as the caller gets it: that is what a count of the fit is compared with."""
         if self.box is None or self.factor is None:
             return at.within(self.box)
@@ -172,7 +172,7 @@ class AxisMethod(Method[...]):
 class LearnedMixture:
     """A learned mixture in the coordinates of the rows that the method read, and what is known about it."""
 
-    at: Mixture
+    at: GaussianMixture
     # SHORTLIST, or FALLBACK if a stage found nothing, from released values only
     reason: Reason | None = None
     nothing: bool = False  # whether nothing was found, and this is the public N(0, 1)
@@ -186,7 +186,7 @@ class LearnedMixture:
 
 def nothing_found(dim: int, facts: dict[str, Any]) -> LearnedMixture:
     """Return the public N(0, 1), which stands for a mixture that was not found."""
-    at = Mixture(np.ones(1), np.zeros((1, dim)), np.ones((1, dim)))
+    at = GaussianMixture(np.ones(1), np.zeros((1, dim)), np.ones((1, dim)))
     return LearnedMixture(at=at, reason=Reason.FALLBACK, nothing=True, diagnostics=facts)
 
 

@@ -3,7 +3,7 @@
 Without public rows, paper C's Algorithms 3 and 2 find scales and locations with stable histograms, which need no range. The range
 is released then, so other rows are counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram
 would lose every bin with fewer than about thirty rows. Cells finer than the rounding of values are alternately full and empty; they
-are merged. Mixture are computed from the counts, and those of public rows if there are any, without a privacy cost.
+are merged. Mixtures are computed from the counts, and those of public rows if there are any, without a privacy cost.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, RefinedFit
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, by_score
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
-from fastpubpriv.mixtures.mixture import Mixture, by_score
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
 
-def significant(cells: CellHistogram, mixtures: Mixture) -> BoolArray:
+def significant(cells: CellHistogram, mixtures: GaussianMixture) -> BoolArray:
     """Return which mixtures (size,) have only components that are significant given noise and number of cells, or public rows."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
@@ -139,7 +139,7 @@ _LOOK = 40 * tuning.BEAM
 _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
-def linear(cells: CellHistogram, mixtures: Mixture) -> tuple[FloatArray, FloatArray]:
+def linear(cells: CellHistogram, mixtures: GaussianMixture) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix of the atoms' masses (atoms, atoms) by the precisions of shares, and their products with these.
 
     The shares of public rows in cells count beside those of the noisy counts.
@@ -190,13 +190,13 @@ def _explained(
     return shares, gain
 
 
-def beam(cells: CellHistogram, mixtures: Mixture, components: int) -> list[Mixture]:
+def beam(cells: CellHistogram, mixtures: GaussianMixture, components: int) -> list[GaussianMixture]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     gram, product = linear(cells, mixtures)
     octave = np.rint(np.log2(mixtures.stds[:, 0]))
     place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
-    levels: list[Mixture] = []
+    levels: list[GaussianMixture] = []
     for _ in range(components):
         base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
@@ -215,7 +215,9 @@ def beam(cells: CellHistogram, mixtures: Mixture, components: int) -> list[Mixtu
         subsets = grown[best]
         weights = np.maximum(shares[best], 1e-3)
         weights /= weights.sum(axis=1, keepdims=True)
-        levels.append(Mixture(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
+        levels.append(
+            GaussianMixture(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0])
+        )
     return levels
 
 
@@ -313,7 +315,7 @@ def partition(
     return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
 
 
-def atoms(cells: CellHistogram) -> Mixture:
+def atoms(cells: CellHistogram) -> GaussianMixture:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner = cells.edges[1:-1]
     counts = cells.counts[1:-1]
@@ -334,11 +336,13 @@ def atoms(cells: CellHistogram) -> Mixture:
                 means.append(middle)
                 stds.append(std)
                 last = middle
-    return Mixture(np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None])
+    return GaussianMixture(
+        np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None]
+    )
 
 
 def distinct(
-    mixtures: Mixture, order: IntArray, *, limit: int, tolerance: float = 0.02
+    mixtures: GaussianMixture, order: IntArray, *, limit: int, tolerance: float = 0.02
 ) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
     rank = np.argsort(mixtures.means, axis=1)
@@ -374,7 +378,7 @@ def searched(
             singles = atoms(scaled)
             if std is not None:
                 middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-                singles = Mixture(
+                singles = GaussianMixture(
                     np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
                 )
             for level in beam(scaled, singles, components):
@@ -400,7 +404,7 @@ def searched(
 
 def best_fit(
     heads: list[RefinedFit], total: int, *, fixed_std: bool = False
-) -> tuple[Mixture, FloatArray]:
+) -> tuple[GaussianMixture, FloatArray]:
     """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
@@ -411,9 +415,9 @@ def best_fit(
     return best.mixtures[[index]], best.spread[index]
 
 
-def nothing() -> Mixture:
+def nothing() -> GaussianMixture:
     """Return an empty batch of mixtures."""
-    return Mixture(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
+    return GaussianMixture(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
 _EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable

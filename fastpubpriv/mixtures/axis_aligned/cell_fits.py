@@ -20,7 +20,7 @@ from fastpubpriv.mixtures.fit import (
     CHANCE,
     MeasuredFit,
 )
-from fastpubpriv.mixtures.mixture import Mixture, joined, slices
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, joined, slices
 
 _ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 _FARTHEST = 40.0  # standard deviations beyond which z phi(z) is zero
@@ -53,7 +53,7 @@ class CellHistogram:
         return float((held if len(held) else widths).min())
 
 
-def cell_masses(mixtures: Mixture, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+def cell_masses(mixtures: GaussianMixture, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the mass of each component in each cell (size, components, cells), and standardized edges (..., cells + 1)."""
     with np.errstate(all="ignore"):
         z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
@@ -68,7 +68,7 @@ def cell_masses(mixtures: Mixture, edges: FloatArray) -> tuple[FloatArray, Float
         return mass, z
 
 
-def masses(mixtures: Mixture, edges: FloatArray) -> FloatArray:
+def masses(mixtures: GaussianMixture, edges: FloatArray) -> FloatArray:
     """Return the mass of each mixture in each cell, (size, cells)."""
     mass = np.empty((mixtures.size, len(edges) - 1))
     for rows in slices(mixtures, len(edges), _CELL_BATCH):
@@ -102,14 +102,14 @@ def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
 class RefinedFit:
     """Refined mixtures, their misfits and approximate standard errors."""
 
-    mixtures: Mixture
+    mixtures: GaussianMixture
     score: FloatArray  # misfit of each
     # (size, p, p), a factor of the approximate covariance of log weights, means and log stds
     spread: FloatArray
 
 
 def _normal_equations(
-    mixtures: Mixture,
+    mixtures: GaussianMixture,
     masses: tuple[FloatArray, FloatArray],
     cells: CellHistogram,
     rows: IntArray,
@@ -148,7 +148,9 @@ def _normal_equations(
     return curvature, gradient
 
 
-def moved(mixtures: Mixture, step: FloatArray, *, least: float, fixed_std: bool) -> Mixture:
+def moved(
+    mixtures: GaussianMixture, step: FloatArray, *, least: float, fixed_std: bool
+) -> GaussianMixture:
     """Return the mixtures after a step in the parameters of `RefinedFit`, whose entries are clipped."""
     components = mixtures.weights.shape[1]
     weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
@@ -159,11 +161,11 @@ def moved(mixtures: Mixture, step: FloatArray, *, least: float, fixed_std: bool)
     stds = mixtures.stds
     if not fixed_std:
         stds = np.maximum(stds * np.exp(np.clip(step[:, 2 * components :], -0.5, 0.5)), least)
-    return Mixture(weights / weights.sum(axis=1, keepdims=True), means, stds)
+    return GaussianMixture(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
 def refine(
-    cells: CellHistogram, mixtures: Mixture, *, steps: int, fixed_std: bool = False
+    cells: CellHistogram, mixtures: GaussianMixture, *, steps: int, fixed_std: bool = False
 ) -> RefinedFit:
     """Run damped Gauss-Newton steps on the weighted squares; a step that fits worse is rejected and the damping raised."""
     batches = [
@@ -178,7 +180,9 @@ def refine(
     )
 
 
-def _refined(cells: CellHistogram, start: Mixture, steps: int, fixed_std: bool) -> RefinedFit:
+def _refined(
+    cells: CellHistogram, start: GaussianMixture, steps: int, fixed_std: bool
+) -> RefinedFit:
     """Run `refine` for one batch. Normal equations are recomputed only after accepted steps, and a mixture whose step is rejected
     at the maximum damping is final.
     """
@@ -189,7 +193,7 @@ def _refined(cells: CellHistogram, start: Mixture, steps: int, fixed_std: bool) 
     mass = cell_masses(start, cells.edges)
     score = misfit(cells, np.einsum("sk,skg->sg", weights, mass[0]))
     curvature, gradient = _normal_equations(
-        Mixture(weights, means, stds), mass, cells, np.arange(start.size), fixed_std
+        GaussianMixture(weights, means, stds), mass, cells, np.arange(start.size), fixed_std
     )
     damping = np.full(start.size, 1e-2)
     live = np.arange(start.size)
@@ -200,7 +204,10 @@ def _refined(cells: CellHistogram, start: Mixture, steps: int, fixed_std: bool) 
         )
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
         tried = moved(
-            Mixture(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std
+            GaussianMixture(weights[live], means[live], stds[live]),
+            step,
+            least=least,
+            fixed_std=fixed_std,
         )
         mass = cell_masses(tried, cells.edges)
         tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, mass[0]))
@@ -234,14 +241,16 @@ def _refined(cells: CellHistogram, start: Mixture, steps: int, fixed_std: bool) 
     # The symmetric root, since signs and order of eigenvectors may differ between processors.
     root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
     return RefinedFit(
-        Mixture(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
+        GaussianMixture(weights, means, stds),
+        score,
+        root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None],
     )
 
 
 def fit_of_cells(
     cells: CellHistogram,
     step: float,
-    at: Mixture,
+    at: GaussianMixture,
     *,
     rows_per_person: int = 1,
     smooth: bool = True,

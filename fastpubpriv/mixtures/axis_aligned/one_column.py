@@ -27,7 +27,7 @@ from fastpubpriv.mixtures.axis_aligned import axis_method, bounded_range, candid
 from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
 from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
 from fastpubpriv.privacy.spending import Spending, spending_of
@@ -187,7 +187,7 @@ def fit_of(task: Task, cells: CellHistogram) -> LearnedMixture:
     errors = np.linalg.norm(spread, axis=1)
     of_means = errors[k : 2 * k]
     of_stds = np.zeros(k) if task.known_std else errors[2 * k :]
-    at = Mixture(best.weights, best.means[:, None], best.stds[:, None])
+    at = GaussianMixture(best.weights, best.means[:, None], best.stds[:, None])
     predicted = gaussian_tv(of_means, 2.0 * of_stds)
     return LearnedMixture(at=at, diagnostics=facts, predicted=predicted)
 
@@ -280,7 +280,7 @@ def in_the_middle(learned: LearnedMixture, cells: CellHistogram, box: Box) -> Le
     moves = candidates.unseen(cells, means, stds) & is_inside & (left < right)
     means = np.where(moves, (left + right) / 2.0, means)
     stds = np.where(moves, (right - left) / tuning.CELL_OVER_STD, stds)
-    return replace(learned, at=Mixture(learned.at.weights, means[:, None], stds[:, None]))
+    return replace(learned, at=GaussianMixture(learned.at.weights, means[:, None], stds[:, None]))
 
 
 def learn_within_bounds(task: Task, box: Box) -> LearnedMixture:

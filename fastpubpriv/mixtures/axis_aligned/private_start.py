@@ -54,8 +54,8 @@ from fastpubpriv.mixtures.fit import (
     gaussian_tv,
     measure,
 )
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
-from fastpubpriv.mixtures.mixture import Mixture
 from fastpubpriv.mixtures.separated.soft_em import early_share, some_rows
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
@@ -408,7 +408,7 @@ class ProjectedShares:
 
     groups: Groups
     projections: dict[int, Projection]
-    fits: list[Mixture]  # of each group, one mixture along its directions
+    fits: list[GaussianMixture]  # of each group, one mixture along its directions
 
     @property
     def group_of(self) -> IntArray:
@@ -434,7 +434,7 @@ class ProjectedShares:
             out[parts, mine] = self._shares(coordinates, fit)
         return out
 
-    def _shares(self, coordinates: FloatArray, fit: Mixture) -> FloatArray:
+    def _shares(self, coordinates: FloatArray, fit: GaussianMixture) -> FloatArray:
         """Return the responsibilities (k, n) at coordinates (l, n)."""
         at = fit[0]
         squares = np.zeros((len(at.weights), coordinates.shape[1]))
@@ -480,7 +480,7 @@ def fits_of(projection: Projection, data: Waves, most: int, *, full: bool) -> li
 
 def chosen_fits(
     listed: list[Projection], waves: list[Waves], more: int, *, full: bool
-) -> list[tuple[int, Mixture]]:
+) -> list[tuple[int, GaussianMixture]]:
     """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
     worths = [WaveModel(1, len(each.matrix), full).worth for each in listed]
     both = zip(listed, waves, strict=True)
@@ -491,7 +491,7 @@ def chosen_fits(
     return [(number, fit[number - 1].mixture) for number, fit in chosen]
 
 
-ONE = Mixture(*np.ones((3, 1, 1)))
+ONE = GaussianMixture(*np.ones((3, 1, 1)))
 
 
 def find_components(
@@ -532,7 +532,7 @@ def run_rounds(
     within = np.concatenate([fit.weights[0] for fit in shares.fits])
     group_of = shares.group_of
     weights = of_groups[group_of] * within
-    at = Mixture(weights, frames.centers[group_of], frames.deviations[group_of])
+    at = GaussianMixture(weights, frames.centers[group_of], frames.deviations[group_of])
     state = StartState(name="sketch", at=at, assigned=shares, known_std=task.known_std)
     state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     if task.known_std:
@@ -553,7 +553,7 @@ def rounds_from(
     return one_round(state, share=1 - plan.count - spent, name=LAST)
 
 
-def count_of_fit(run: Session, columns: list[ColumnModes], at: Mixture) -> MeasuredFit:
+def count_of_fit(run: Session, columns: list[ColumnModes], at: GaussianMixture) -> MeasuredFit:
     """Release the count of the fit, by the columns of values that are not rounded.
 
     Without such columns it is by all of them, and no reason follows: steps of rounded values look like a misfit.

@@ -27,7 +27,7 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import waves
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_method
-from fastpubpriv.mixtures.mixture import Mixture, by_score
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, by_score
 from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
 
 # ---- Directions.
@@ -193,7 +193,7 @@ def starting_means(k: int, spread: FloatArray) -> FloatArray:
 class WaveFit:
     """A fitted mixture along directions, and the penalized sum of squares of the fit."""
 
-    mixture: Mixture
+    mixture: GaussianMixture
     score: float
 
 
@@ -266,15 +266,15 @@ class WaveModel:
             weights, means.reshape(shape), stds.reshape(shape), entries.reshape(of_entries)
         )
 
-    def mixtures(self, parameters: FloatArray) -> Mixture:
+    def mixtures(self, parameters: FloatArray) -> GaussianMixture:
         """Return the batch of mixtures."""
         at = self.parts(parameters)
         if not self.full:
-            return Mixture(at.weights, at.means, at.stds)
+            return GaussianMixture(at.weights, at.means, at.stds)
         rows, columns = self.below
         roots = at.stds[..., None] * np.eye(self.dim)
         roots[:, :, rows, columns] = at.entries
-        return Mixture(at.weights, at.means, roots @ roots.swapaxes(2, 3))
+        return GaussianMixture(at.weights, at.means, roots @ roots.swapaxes(2, 3))
 
     def waves(
         self, parameters: FloatArray, frequencies: FloatArray

@@ -16,12 +16,12 @@ from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.public_em import (
-    Kind,
+    ComponentShape,
     column_variances,
     labeled_fit,
 )
 from fastpubpriv.mixtures.separated import search_state
-from fastpubpriv.mixtures.separated.leaves import (
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
     MOST_COMPONENTS,
     ball_frame,
     check_components,
@@ -96,7 +96,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     center, projection = column_scaling(points, k).directions(points, k)
     tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
     leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
-    at = labeled_fit(points, labels, len(leaves), Kind.FULL)
+    at = labeled_fit(points, labels, len(leaves), ComponentShape.FULL)
     covariances = at.covariances.copy()
     covariances[:, equal, equal] = levels[equal]
     return MixtureResult(

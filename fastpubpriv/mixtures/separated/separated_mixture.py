@@ -27,7 +27,7 @@ from fastpubpriv.mixtures.public_em import (
     without_far,
 )
 from fastpubpriv.mixtures.separated import searches, soft_em, without_public
-from fastpubpriv.mixtures.separated.leaves import (
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
     check_components,
     check_leaf_grids,
     leaf_draws,

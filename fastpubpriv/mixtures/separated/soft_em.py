@@ -25,8 +25,13 @@ from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.em_rounds import LAST, RowClip, StartState, advance, public_errors
-from fastpubpriv.mixtures.mixture import Mixture, stacked
-from fastpubpriv.mixtures.public_em import Kind, labeled_fit, public_fits, responsibilities
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, stacked
+from fastpubpriv.mixtures.public_em import (
+    ComponentShape,
+    labeled_fit,
+    public_fits,
+    responsibilities,
+)
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
     SearchMethod,
@@ -266,7 +271,7 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     ]
 
 
-def correlation_excess(public: FloatArray, at: Mixture) -> tuple[float, float]:
+def correlation_excess(public: FloatArray, at: GaussianMixture) -> tuple[float, float]:
     """Return the excess over chance of the squared correlations of public rows within components of `at`, and its deviation."""
     share = responsibilities(public, at.axis_aligned)[0].T
     dim = public.shape[1]
@@ -283,7 +288,7 @@ def all_starts(
 ) -> list[StartState]:
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts = list(fits)
-    kind = Kind.FULL if all(each.at.is_full for each in fits) else Kind.DIAGONAL
+    kind = ComponentShape.FULL if all(each.at.is_full for each in fits) else ComponentShape.DIAGONAL
     for name, share in plan.searches.items():
         clustering = find_components(
             run, public, shape, METHODS[name], run.account.allowance * share
@@ -439,7 +444,9 @@ def learn_rounds(
         means = np.where(low, start.at.means, state.at.means)
         covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
         errors = np.where(state.low, start.errors, state.errors)
-        state = replace(state, at=Mixture(state.at.weights, means, covariances), errors=errors)
+        state = replace(
+            state, at=GaussianMixture(state.at.weights, means, covariances), errors=errors
+        )
     return state, {
         "start": state.name,
         "starts": [each.name for each in states],

@@ -37,7 +37,7 @@ from fastpubpriv.mixtures.axis_aligned.private_start import (
 from fastpubpriv.mixtures.axis_aligned.sketch import Projection
 from fastpubpriv.mixtures.em_rounds import RoundMoments, StartState
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
-from fastpubpriv.mixtures.mixture import Mixture
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
@@ -90,7 +90,9 @@ def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatAr
     return positive
 
 
-def extended(projection: Projection, covariance: FloatArray, along: Mixture) -> Mixture:
+def extended(
+    projection: Projection, covariance: FloatArray, along: GaussianMixture
+) -> GaussianMixture:
     """Return components along the directions of a group, extended to all columns by the regression on the coordinates."""
     matrix = projection.matrix
     spread = matrix @ covariance @ matrix.T
@@ -98,7 +100,7 @@ def extended(projection: Projection, covariance: FloatArray, along: Mixture) -> 
     less = spread - along.covariances[0]
     means = projection.center + along.means[0] @ slopes.T
     covariances = covariance - slopes @ less @ slopes.T
-    return Mixture(along.weights[0], means, covariances)
+    return GaussianMixture(along.weights[0], means, covariances)
 
 
 def find_directions(
@@ -123,25 +125,27 @@ def find_directions(
     return covariances, listed
 
 
-def gaussian(mean: FloatArray, covariance: FloatArray) -> Mixture:
+def gaussian(mean: FloatArray, covariance: FloatArray) -> GaussianMixture:
     """Return a mixture of one component."""
-    return Mixture(np.ones(1), mean[None], covariance[None])
+    return GaussianMixture(np.ones(1), mean[None], covariance[None])
 
 
-def joined(parts: list[Mixture], shares: FloatArray) -> Mixture:
+def joined(parts: list[GaussianMixture], shares: FloatArray) -> GaussianMixture:
     """Return one mixture of the groups' mixtures, for the shares of the rows in each group."""
     of_groups = zip(shares, parts, strict=True)
     weights = [share * part.weights for share, part in of_groups]
     means = [part.means for part in parts]
     covariances = [part.covariances for part in parts]
-    return Mixture(np.concatenate(weights), np.concatenate(means), np.concatenate(covariances))
+    return GaussianMixture(
+        np.concatenate(weights), np.concatenate(means), np.concatenate(covariances)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
     """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
 
-    at: Mixture
+    at: GaussianMixture
     directions: list[int]
 
 
@@ -155,7 +159,7 @@ def find_mixture(
     parts = []
     for center, covariance in zip(frames.centers, covariances, strict=True):
         parts.append(gaussian(center, covariance))
-    fits: list[tuple[int, Mixture]] = []
+    fits: list[tuple[int, GaussianMixture]] = []
     if listed:
         waves = private_start.release_waves(run, groups, frames, listed, costs["sketch"])
         fits = private_start.chosen_fits(listed, waves, more, full=True)

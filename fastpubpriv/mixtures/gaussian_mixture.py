@@ -23,7 +23,7 @@ _SAME_SCORE = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mixture:
+class GaussianMixture:
     """Weights (..., k) and means (..., k, dim) of one mixture, or of a batch of them padded by components of weight zero.
 
     `scale` has standard deviations (..., k, dim) of axis-aligned components, or covariances (..., k, dim, dim). Batches of
@@ -99,56 +99,56 @@ class Mixture:
             return Hypotheses.from_arrays(self.weights / total[:, None], self.means, spreads)
 
     @property
-    def normalized(self) -> Mixture:
+    def normalized(self) -> GaussianMixture:
         """The mixture with weights of sum one."""
-        return Mixture(self.weights / self.weights.sum(), self.means, self.scale)
+        return GaussianMixture(self.weights / self.weights.sum(), self.means, self.scale)
 
     @property
-    def axis_aligned(self) -> Mixture:
+    def axis_aligned(self) -> GaussianMixture:
         """The mixture without the correlations of columns."""
-        return Mixture(self.weights, self.means, self.stds)
+        return GaussianMixture(self.weights, self.means, self.stds)
 
     @property
-    def full(self) -> Mixture:
+    def full(self) -> GaussianMixture:
         """The mixture with covariances for standard deviations."""
-        return Mixture(self.weights, self.means, self.covariances)
+        return GaussianMixture(self.weights, self.means, self.covariances)
 
-    def __getitem__(self, index: Any) -> Mixture:
+    def __getitem__(self, index: Any) -> GaussianMixture:
         """Return the mixtures selected by a slice, mask or index array; an integer gives one, and None makes a batch of one."""
-        return Mixture(self.weights[index], self.means[index], self.scale[index])
+        return GaussianMixture(self.weights[index], self.means[index], self.scale[index])
 
-    def mapped(self, center: FloatArray | float, scale: FloatArray | float) -> Mixture:
+    def mapped(self, center: FloatArray | float, scale: FloatArray | float) -> GaussianMixture:
         """Return the mixtures of center + scale * rows."""
         factor = np.multiply.outer(scale, scale) if self.is_full else scale
-        return Mixture(self.weights, center + scale * self.means, factor * self.scale)
+        return GaussianMixture(self.weights, center + scale * self.means, factor * self.scale)
 
-    def of_columns(self, places: Sequence[int]) -> Mixture:
+    def of_columns(self, places: Sequence[int]) -> GaussianMixture:
         """Return the distribution of some columns."""
         chosen = list(places)
         scale = self.scale[..., chosen]
         if self.is_full:
             scale = scale[..., chosen, :]
-        return Mixture(self.weights, self.means[..., chosen], scale)
+        return GaussianMixture(self.weights, self.means[..., chosen], scale)
 
-    def within(self, box: Box | None) -> Mixture:
+    def within(self, box: Box | None) -> GaussianMixture:
         """Return the mixture with means within bounds, and variances that such values can have."""
         if box is None:
             return self
         means, covariances = inside(self.means, self.covariances, box)
-        bounded = Mixture(self.weights, means, covariances)
+        bounded = GaussianMixture(self.weights, means, covariances)
         return bounded if self.is_full else bounded.axis_aligned
 
 
-def stacked(mixtures: Sequence[Mixture]) -> Mixture:
+def stacked(mixtures: Sequence[GaussianMixture]) -> GaussianMixture:
     """Return a batch of mixtures with the same number of components."""
-    return Mixture(
+    return GaussianMixture(
         np.stack([each.weights for each in mixtures]),
         np.stack([each.means for each in mixtures]),
         np.stack([each.scale for each in mixtures]),
     )
 
 
-def joined(batches: Sequence[Mixture]) -> Mixture:
+def joined(batches: Sequence[GaussianMixture]) -> GaussianMixture:
     """Return one batch of axis-aligned mixtures; those with fewer components are padded with empty ones."""
     most = max(batch.weights.shape[1] for batch in batches)
 
@@ -159,10 +159,12 @@ def joined(batches: Sequence[Mixture]) -> Mixture:
             [np.pad(part, gap, mode) for part, gap in zip(parts, gaps, strict=True)]
         )
 
-    return Mixture(wide("weights", "constant"), wide("means", "edge"), wide("scale", "edge"))
+    return GaussianMixture(
+        wide("weights", "constant"), wide("means", "edge"), wide("scale", "edge")
+    )
 
 
-def slices(batch: Mixture, width: int, most: int) -> list[slice]:
+def slices(batch: GaussianMixture, width: int, most: int) -> list[slice]:
     """Return slices of a batch whose (size, components, width) arrays have at most `most` entries."""
     size = max(1, most // (batch.weights.shape[1] * width))
     return [slice(first, first + size) for first in range(0, batch.size, size)]
