@@ -51,6 +51,8 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     )
     from fastpubpriv.mixtures.select import Hypotheses as Hypotheses
     from fastpubpriv.mixtures.select import select_hypothesis as select_hypothesis
+    from fastpubpriv.mixtures.separated.baselines import no_public_baseline as no_public_baseline
+    from fastpubpriv.mixtures.separated.baselines import public_only as public_only
     from fastpubpriv.mixtures.separated.public_shapes import Ball as Ball
     from fastpubpriv.mixtures.separated.public_shapes import supercluster as supercluster
     from fastpubpriv.mixtures.separated.public_shapes import terrific_ball as terrific_ball
@@ -58,10 +60,6 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.mixtures.separated.separated_mixture import (
         learn_separated_mixture as learn_separated_mixture,
     )
-    from fastpubpriv.mixtures.separated.separated_mixture import (
-        no_public_baseline as no_public_baseline,
-    )
-    from fastpubpriv.mixtures.separated.separated_mixture import public_only as public_only
     from fastpubpriv.planning import OrderBounds as OrderBounds
     from fastpubpriv.planning import Plan as Plan
     from fastpubpriv.planning import order_bounds as order_bounds
@@ -127,13 +125,10 @@ _NAMES = {
     "kernels.warming": ("warmup",),
     "mixtures.axis_aligned.axis_aligned_mixture": ("learn_axis_aligned_mixture",),
     "mixtures.select": ("Hypotheses", "select_hypothesis"),
+    "mixtures.separated.baselines": ("no_public_baseline", "public_only"),
     "mixtures.separated.public_shapes": ("Ball", "supercluster", "terrific_ball"),
     "mixtures.separated.search_state": ("ClusterTree",),
-    "mixtures.separated.separated_mixture": (
-        "learn_separated_mixture",
-        "no_public_baseline",
-        "public_only",
-    ),
+    "mixtures.separated.separated_mixture": ("learn_separated_mixture",),
     "planning": ("OrderBounds", "Plan", "order_bounds", "plan"),
     "privacy": ("ZCDP", "ApproxDP", "Ledger", "PureDP"),
     "results.by_key": ("CountResult", "GroupMeans"),

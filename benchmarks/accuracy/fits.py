@@ -25,7 +25,8 @@ from scipy.special import logsumexp
 import fastpubpriv as fpp
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.readme import ACCURACY, markdown, replaced
-from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
+from fastpubpriv.mixtures.public_em import ComponentShape, public_fits
 
 BUDGETS: dict[str, Any] = {
     "rho .5": fpp.ZCDP(0.5), "rho .1": fpp.ZCDP(0.1), "(1, 1e-6)": fpp.ApproxDP(1, 1e-6), "epsilon 1": fpp.PureDP(1.0),
@@ -113,7 +114,7 @@ BEFORE = dict(zip(LISTED, (
 ), strict=True))  # fmt: skip
 
 
-def mixture_of(setting: Setting, seed: int) -> Parameters:
+def mixture_of(setting: Setting, seed: int) -> GaussianMixture:
     """Return the true mixture of one draw."""
     dim = setting.dim
     k = setting.k
@@ -146,12 +147,10 @@ def mixture_of(setting: Setting, seed: int) -> Parameters:
         factors = rng.normal(size=(k, dim, 2))
         covariances = 0.5 * np.eye(dim) + 0.25 * factors @ factors.swapaxes(1, 2)
     weights = np.array(setting.weights or (1.0 / k,) * k)
-    return Parameters(
-        weights=weights, means=means, covariances=covariances * scales[:, None, None] ** 2
-    )
+    return GaussianMixture(weights, means, covariances * scales[:, None, None] ** 2)
 
 
-def drawn(at: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
+def drawn(at: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return rows of a mixture."""
     labels = rng.choice(len(at.weights), size=n, p=at.weights)
     rows = rng.normal(size=(n, at.means.shape[1]))
@@ -160,7 +159,7 @@ def drawn(at: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
     return rows
 
 
-def joint_density(at: Parameters, rows: np.ndarray) -> np.ndarray:
+def joint_density(at: GaussianMixture, rows: np.ndarray) -> np.ndarray:
     """Return joint log densities (n, k) of rows and each component."""
     joint = []
     for weight, mean, covariance in zip(at.weights, at.means, at.covariances, strict=True):
@@ -172,7 +171,9 @@ def joint_density(at: Parameters, rows: np.ndarray) -> np.ndarray:
     return np.stack(joint, axis=1)
 
 
-def total_variation(one: Parameters, other: Parameters, rng: np.random.Generator) -> float:
+def total_variation(
+    one: GaussianMixture, other: GaussianMixture, rng: np.random.Generator
+) -> float:
     """Return the total variation of two mixtures, estimated from draws of both."""
     rows = np.concatenate([drawn(one, DRAWS, rng), drawn(other, DRAWS, rng)])
     ratio = logsumexp(joint_density(one, rows), axis=1) - logsumexp(
@@ -181,7 +182,7 @@ def total_variation(one: Parameters, other: Parameters, rng: np.random.Generator
     return float(np.mean(np.abs(np.tanh(ratio / 2.0))))
 
 
-def without_privacy(rows: np.ndarray, at: Parameters) -> Parameters:
+def without_privacy(rows: np.ndarray, at: GaussianMixture) -> GaussianMixture:
     """Return non-private expectation-maximization on all rows, started at the truth."""
     before = -math.inf
     for _ in range(EM_STEPS):
@@ -196,7 +197,7 @@ def without_privacy(rows: np.ndarray, at: Parameters) -> Parameters:
                 for j, mean in enumerate(means)
             ]
         )
-        at = Parameters(weights=held / held.sum(), means=means, covariances=covariances)
+        at = GaussianMixture(held / held.sum(), means, covariances)
         if float(level.mean()) - before < SETTLED:
             break
         before = float(level.mean())
@@ -222,13 +223,10 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
         answers = {"ours": result}
         if setting not in WIDE:
             answers["dp_em"] = LEARNERS["axis-aligned"](rows, **given)
-        fits = {
-            "public": public_fits(
-                public, setting.k, 0.5 / setting.k, kinds=(setting.learner != "axis-aligned",)
-            )[0]
-        }
+        kind = ComponentShape.DIAGONAL if setting.learner == "axis-aligned" else ComponentShape.FULL
+        fits = {"public": public_fits(public, setting.k, 0.5 / setting.k, kinds=(kind,))[0]}
     for word, one in answers.items():
-        fits[word] = Parameters(weights=one.weights, means=one.means, covariances=one.covariances)
+        fits[word] = GaussianMixture(one.weights, one.means, one.covariances)
     if setting not in WIDE:
         fits["EM"] = without_privacy(rows, truth)
     scale = np.sqrt(np.einsum("kii->k", truth.covariances) / setting.dim)

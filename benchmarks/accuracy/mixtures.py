@@ -16,7 +16,7 @@ import fastpubpriv as fpp
 from benchmarks.accuracy import real_mixtures, tables
 from benchmarks.accuracy.gaussians import normal_covariance
 from benchmarks.accuracy.keeping import Task, results
-from fastpubpriv.mixtures.axis_aligned.dp_em import public_starts
+from fastpubpriv.mixtures.public_em import axis_aligned_start
 
 # dim, components, private rows, public rows for each component, condition of the covariances, rho.
 # With one public row per component, its covariance must be estimated from private rows.
@@ -161,7 +161,7 @@ def of_table(
                 private, x_pub=public, n_components=3, budget=fpp.ZCDP(rho), method="dp_em", random_state=index,
                 threads=1, progress=False,
             )  # fmt: skip
-        start = public_starts(public, 3, known_std=False)[0][0]
+        start = axis_aligned_start(public, 3, known_std=False)
         ours.append(
             marginal_distance(result.weights, result.means, np.sqrt(result.variances), population)
         )

@@ -13,8 +13,8 @@ from fastpubpriv.kernels import mixture_rows as soft
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels.tree import grouped_rows, tree_assign
 from fastpubpriv.mechanisms.sums import SoftGramQuery
-from fastpubpriv.mixtures.fit import Gaussians
-from fastpubpriv.mixtures.separated.soft_em import RowClip, rows_in_steps
+from fastpubpriv.mixtures.em_rounds import RowClip, rows_in_steps
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.rowwise.row_maps import RowMap, RowTree, Rule, Split
 
 CHUNK = 16_384
@@ -98,7 +98,7 @@ def soft_round_case(n: int, dim: int, k: int) -> Case:
     clip = RowClip.of(dim)
 
     def call(count: int) -> np.ndarray[Any, Any]:
-        at = Gaussians.of(
+        at = GaussianMixture(
             np.full(count, 1.0 / count), centers[:count], np.tile(np.eye(dim), (count, 1, 1))
         )
         query = SoftGramQuery(

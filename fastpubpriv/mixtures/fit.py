@@ -23,51 +23,16 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.estimators.linalg import lower_powers, spectrum
+from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.results.mixture import ROUNDING, MixtureResult
 from fastpubpriv.results.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.reasons import PartReasons, Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.sources.views import interleave_rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gaussians:
-    """A mixture prepared for passes over rows: `roots` (k, dim, dim) are lower Cholesky factors, `table` is for the kernels."""
-
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    roots: FloatArray
-    table: NormalTable
-
-    @classmethod
-    def of(cls, weights: FloatArray, means: FloatArray, covariances: FloatArray) -> Gaussians:
-        """Return the mixture of weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
-        roots = np.empty_like(covariances)
-        inverses = np.empty_like(covariances)
-        for place, covariance in enumerate(covariances):
-            # Columns are scaled to unit variance, since their units may differ by many orders of magnitude.
-            scale = np.sqrt(np.diag(covariance))
-            root, inverse = lower_powers(covariance / np.outer(scale, scale))
-            roots[place], inverses[place] = scale[:, None] * root, np.tril(inverse) / scale
-        constants = np.log(weights) - np.log(np.einsum("kii->ki", roots)).sum(axis=1)
-        return cls(
-            weights=weights,
-            means=means,
-            covariances=covariances,
-            roots=roots,
-            table=NormalTable(means, inverses, constants),
-        )
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return int(self.means.shape[1])
-
 
 # ---- Columns of rounded values, detected by ties among public rows.
 
@@ -134,27 +99,30 @@ def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> Float
     return np.minimum(distance, 1.0)
 
 
-def leading_axes(at: Gaussians) -> FloatArray:
+def leading_axes(at: GaussianMixture) -> FloatArray:
     """Return the leading axes as unit directions (k, dim) of whitened rows; two components merged into one differ along them."""
     axes = np.empty_like(at.means)
-    scale = np.exp(0.5 * np.log(np.einsum("kii->ki", at.covariances)).mean(axis=0))
-    for place, covariance in enumerate(at.covariances):
+    covariances = at.covariances
+    scale = np.exp(0.5 * np.log(np.einsum("kii->ki", covariances)).mean(axis=0))
+    for place, (covariance, root) in enumerate(zip(covariances, at.roots, strict=True)):
         _, vectors = spectrum(covariance / np.outer(scale, scale))
-        axes[place] = at.roots[place].T @ (vectors[:, -1] / scale)
+        axes[place] = root.T @ (vectors[:, -1] / scale)
         axes[place] /= np.linalg.norm(axes[place])
     return axes
 
 
-def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]:
+def cell_codes(chunk: Any, *, table: NormalTable, axes: FloatArray) -> list[IntArray]:
     """Return the code of each row (n,): component, shell, ambiguity and band; -1 for a row with a non-finite entry."""
-    top, (square, share, along) = likeliest(chunk, at.table, axes)
-    shell = np.searchsorted(chi2_quantiles(SHELLS, at.dim), square)
+    top, (square, share, along) = likeliest(chunk, table, axes)
+    shell = np.searchsorted(chi2_quantiles(SHELLS, axes.shape[1]), square)
     band = np.searchsorted(BANDS, np.abs(along))
     code = ((top * CELLS[0] + shell) * CELLS[1] + (share < SURE)) * CELLS[2] + band
     return [np.where(np.isfinite(chunk).all(axis=1), code, -1)]
 
 
-def expected_cells(at: Gaussians, axes: FloatArray, public: FloatArray) -> tuple[FloatArray, int]:
+def expected_cells(
+    at: GaussianMixture, axes: FloatArray, public: FloatArray
+) -> tuple[FloatArray, int]:
     """Return the mixture's cell probabilities (cells,), from draws rounded as ties of public rows show, and their number."""
     tied, steps = _ties(public)
     known = (tied >= LEAST_TIED) & np.isfinite(steps)  # without a lattice, values would be distinct
@@ -164,13 +132,15 @@ def expected_cells(at: Gaussians, axes: FloatArray, public: FloatArray) -> tuple
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
     counts = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64)
     block = max(64, DRAWN_AT_ONCE // at.dim)
+    roots = at.roots
+    table = at.table
     for number, begin in enumerate(range(0, size, block)):
         rows = draw_normals((min(block, size - begin), at.dim), random_state=SEED + number)
         for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
             own = rows[max(first - begin, 0) : max(last - begin, 0)]
-            own[:] = at.means[place] + own @ at.roots[place].T
+            own[:] = at.means[place] + own @ roots[place].T
         rows[:, known] = origin + np.round((rows[:, known] - origin) / steps) * steps
-        (codes,) = cell_codes(rows, at=at, axes=axes)
+        (codes,) = cell_codes(rows, table=table, axes=axes)
         counts += np.bincount(codes[codes >= 0], minlength=len(counts))
     return counts / size, size
 
@@ -332,21 +302,15 @@ def count_share(spending: Spending) -> Fraction:
 
 
 def measure(
-    run: Session,
-    weights: FloatArray,
-    means: FloatArray,
-    covariances: FloatArray,
-    *,
-    public: FloatArray,
-    cost: Spending | None = None,
+    run: Session, at: GaussianMixture, *, public: FloatArray, cost: Spending | None = None
 ) -> MeasuredFit:
     """Release the count of rows in the cells of a mixture, and compare it with the mixture.
 
     Ties of `public` rows, of which there may be none, show columns of rounded values. The cost is by default `count_share` of the
     allowance.
     """
-    at = Gaussians.of(weights, means, covariances)
-    k = len(weights)
+    at = at.normalized
+    k = len(at.weights)
     if cost is None:
         spending = run.account.spending
         cost = spending.part(count_share(spending))
@@ -358,7 +322,7 @@ def measure(
     cells = count_draws(k)
     counted = run.release(
         CodeCounts(
-            codes=partial(cell_codes, at=at, axes=axes),
+            codes=partial(cell_codes, table=at.table, axes=axes),
             cells=[cells],
             row_cost=at.means.size * at.dim // 8,
         ),
@@ -389,7 +353,8 @@ def with_fit(
 
     `predicted` (k,) are total variation errors, `asked` is the requested number of components.
     """
-    fit = measure(run, result.weights, result.means, result.covariances, public=public)
+    at = GaussianMixture(result.weights, result.means, result.covariances)
+    fit = measure(run, at, public=public)
     fields = {**run.fields(result.n_pub), **fit.fields}
     return replace(
         result,

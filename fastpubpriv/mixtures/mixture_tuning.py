@@ -126,8 +126,6 @@ TYPICAL_ROUNDS = 6  # number of rounds in predictions, which hardly depend on it
 LLOYD_ROUNDS = 5  # iterations without public rows
 
 # ---- Fits of public rows by EM (`python -m benchmarks.papers c-public`).
-PLAIN_STARTS = 20  # starts of one scale
-PRIOR = 0.3  # weight, in rows, of the prior that a std is the harmonic mean over the components
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
 # ---- One column: cells around public rows (`python -m benchmarks.papers c-public`).

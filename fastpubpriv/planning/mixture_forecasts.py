@@ -15,11 +15,11 @@ from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
 from fastpubpriv.mixtures.axis_aligned import bounded_range
-from fastpubpriv.mixtures.axis_aligned.em import choice_rows
+from fastpubpriv.mixtures.axis_aligned.axis_method import choice_rows
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.select import select_hypothesis
-from fastpubpriv.mixtures.separated import searches, without_public
+from fastpubpriv.mixtures.separated import leaf_gaussians, searches, without_public
 from fastpubpriv.mixtures.separated import separated_mixture as separated
 from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.tasks import Forecast, defaults_of
@@ -165,8 +165,8 @@ def plan_separated_mixture(
             "plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component, or 0 for none"
         )
     # The number of private rows is not known yet: any number passes its check.
-    k, weight = separated.check_components(
-        n_components, min_weight, n_pub or None, separated.MOST_COMPONENTS
+    k, weight = leaf_gaussians.check_components(
+        n_components, min_weight, n_pub or None, leaf_gaussians.MOST_COMPONENTS
     )
     wanted = searches.METHODS.choose(method)
     mode = validation.choice("mode", mode, get_args(Mode))
@@ -206,10 +206,12 @@ def plan_separated_mixture(
             details["rounds"] = plan.rounds + 1.0
             details["last_share"] = float(plan.last)
         else:
-            spending = spending_of(budget, draws + separated.leaf_draws(dim, k) + count_draws(k))
+            spending = spending_of(
+                budget, draws + leaf_gaussians.leaf_draws(dim, k) + count_draws(k)
+            )
             share = tuning.SEARCH_SHARE if depth else Fraction(0)
             of_leaves = spending.part(1 - share - count_share(spending))
-            error = separated.lifted_errors(shape, rows, of_leaves)
+            error = leaf_gaussians.lifted_errors(shape, rows, of_leaves)
         if depth and not chosen.soft:
             # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.
             noise = spending.std("moment", dim, share / depth * chosen.directions_share)

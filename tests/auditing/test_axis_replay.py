@@ -11,8 +11,9 @@ from helpers.neighbors import pair_at, replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
-from fastpubpriv.mixtures.axis_aligned import bounded_range, column_modes, dp_em, one_column
+from fastpubpriv.mixtures.axis_aligned import bounded_range, column_modes, one_column
 from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -137,7 +138,8 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
     def leaky(task):
         learned = original(task)
         private = next(iter(task.run.rows.chunks()))
-        return replace(learned, means=learned.means + 1e-12 * private[300, 0])
+        moved = learned.at.mapped(1e-12 * private[300, 0], 1.0)
+        return replace(learned, at=moved)
 
     monkeypatch.setitem(axis_aligned.METHODS, "cells", replace(one_column.METHOD, learn=leaky))
     raises(
@@ -191,7 +193,7 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
-    original = dp_em.row_statistic
+    original = em_rounds.row_statistic
 
     def centered(chunk, at, radii, assigned=None):
         return original(chunk - np.nanmean(chunk, axis=0), at, radii, assigned)
@@ -199,7 +201,7 @@ def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
     rows, other = pair_at(np.random.default_rng(6).normal(size=(300, 2)) + 3.0, 7, 1e6)
     run = runner(2, ZCDP(0.5), with_public=True)
     record_replay(run, rows, other, budget=ZCDP(0.5))
-    monkeypatch.setattr(dp_em, "row_statistic", centered)
+    monkeypatch.setattr(em_rounds, "row_statistic", centered)
     raises(ReplayError, "sensitivity", record_replay, run, rows, other, budget=ZCDP(0.5))
 
 

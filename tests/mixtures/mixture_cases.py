@@ -9,7 +9,7 @@ from spies import seeded
 
 from benchmarks.papers.mixture_cases import Truth
 from fastpubpriv import ApproxDP, Rows, learn_axis_aligned_mixture, session
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.sources import private_rows
 
 
@@ -146,7 +146,7 @@ BLOBS = Truth(
 
 
 def one(weights, means, stds):
-    return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
+    return GaussianMixture(np.array([weights]), np.array([means]), np.array([stds]))
 
 
 def learn(x, n_components, *, budget=APPROX, **options):

@@ -20,11 +20,13 @@ from benchmarks.papers.mixture_cases import (
 )
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
-from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
+from fastpubpriv.mixtures.axis_aligned import column_modes
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
-from fastpubpriv.mixtures.separated.soft_em import StartState
+from fastpubpriv.mixtures.em_rounds import StartState
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
+from fastpubpriv.mixtures.public_em import axis_aligned_start
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.mixture import MixtureResult
 
@@ -327,7 +329,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
 def parameters(rng, components=3, dim=4):
-    return Mixtures(
+    return GaussianMixture(
         rng.dirichlet(np.full(components, 5.0)),
         3.0 * rng.normal(size=(components, dim)),
         np.exp(0.3 * rng.normal(size=(components, dim))),
@@ -358,28 +360,28 @@ def plain_statistic(row, at, radii):
 def test_statistic_is_that_of_its_definition():
     rng = np.random.default_rng(0)
     at = parameters(rng)
-    radii = dp_em.Radii.of(4, known_std=False)
+    radii = em_rounds.Radii.of(4, known_std=False)
     rows = 4.0 * rng.normal(size=(200, 4))
     expected = np.array([plain_statistic(row, at, radii) for row in rows])
-    assert np.allclose(dp_em.row_statistic(rows, at, radii), expected, rtol=1e-9, atol=1e-12)
+    assert np.allclose(em_rounds.row_statistic(rows, at, radii), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("known_std", [False, True])
 def test_no_row_is_longer_than_the_radius(known_std):
     rng = np.random.default_rng(1)
     at = parameters(rng)
-    radii = dp_em.Radii.of(4, known_std=known_std)
+    radii = em_rounds.Radii.of(4, known_std=known_std)
     rows = rng.normal(size=(3000, 4)) * 10.0 ** rng.uniform(-300, 300, size=(3000, 1))
     rows[:5] = [[0.0] * 4, [1e308] * 4, [-1e308] * 4, [5e-324] * 4, [1e308, -1e308, 0.0, 0.0]]
-    found = dp_em.row_statistic(rows, at, radii)
-    assert found.shape == (3000, dp_em.statistic_dim(3, 4, known_std=known_std))
+    found = em_rounds.row_statistic(rows, at, radii)
+    assert found.shape == (3000, em_rounds.statistic_dim(3, 4, known_std=known_std))
     assert np.linalg.norm(found, axis=1).max() <= radii.total * (1.0 + 1e-12)
     assert np.isfinite(found).all()
 
 
 def test_a_row_that_is_not_finite_counts_for_nothing():
     at = parameters(np.random.default_rng(3))
-    radii = dp_em.Radii.of(4, known_std=False)
+    radii = em_rounds.Radii.of(4, known_std=False)
     rows = np.array(
         [
             [np.nan, 0, 0, 0],
@@ -390,7 +392,7 @@ def test_a_row_that_is_not_finite_counts_for_nothing():
         ]
     )
     with np.errstate(all="raise"):
-        found = dp_em.row_statistic(rows, at, radii)
+        found = em_rounds.row_statistic(rows, at, radii)
     assert np.isfinite(found).all()
     assert found.any(axis=1).tolist() == [False, False, True, False, True]
 
@@ -402,23 +404,17 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
     labels = rng.choice(3, 100_000, p=at.weights)
     rows = at.means[labels] + at.stds[labels] * rng.normal(size=(len(labels), 4))
 
-    def error(rho, start, **known):
+    def error(rho, start, *, known_std=False):
         run = opened(rows, ZCDP(rho), random_state=1)
-        state = StartState(name="start", at=dp_em.parameters_of(start), rounds=2)
-        given = {
-            "share": Fraction(1),
-            "name": "round",
-            "known_std": False,
-            "floor": np.zeros(4),
-            **known,
-        }
-        found = dp_em.mixtures_of(dp_em.advance(run, np.zeros((0, 4)), state, **given).at)
+        state = StartState(name="start", at=start, rounds=2, known_std=known_std)
+        nobody = np.zeros((0, 4))
+        found = em_rounds.advance(run, nobody, state, share=Fraction(1), name="round").at
         return max(
             np.abs((found.means - at.means) / at.stds).max(),
             np.abs(np.log(found.stds / at.stds)).max(),
         )
 
-    off = Mixtures(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
+    off = GaussianMixture(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
     assert error(100.0, at) < 0.05
     assert error(100.0, off) < 0.1 < 0.18 < error(1e-7, off) < 0.4
     # Planted fault: deviations that are taken for known.
@@ -428,12 +424,29 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
 @pytest.mark.parametrize("last", [np.arange(10.0), np.zeros(10)])
 def test_public_starts_stand_up_to_constant_columns(last):
     public = np.column_stack([np.zeros(10), np.full(10, 1e9), last])
-    found, floor = dp_em.public_starts(public, 2, known_std=False)
-    assert len(found) == 1 + bool(last.any())
-    for at in found:
-        assert np.isfinite(at.means).all()
-        assert (at.stds > 0.0).all()
-    assert (floor > 0.0).all()
+    at = axis_aligned_start(public, 2, known_std=False)
+    assert np.isfinite(at.means).all()
+    assert (at.stds > 0.0).all()
+
+
+@pytest.mark.parametrize("known_std", [False, True])
+def test_a_public_start_has_all_components_of_fewer_rows(known_std):
+    public = np.array([[0.0, 1.0], [4.0, 1.0], [4.0, 1.0]])
+    at = axis_aligned_start(public, 5, known_std=known_std)
+    assert at.weights.sum() == pytest.approx(1.0)
+    assert at.means.shape == (5, 2)
+    assert np.isfinite(at.means).all()
+    assert (at.stds > 0.0).all()
+
+
+def test_known_deviations_stay_known():
+    rng = np.random.default_rng(11)
+    public = rng.normal(size=(90, 2)) + np.repeat([[-4.0, 0.0], [4.0, 1.0]], 45, axis=0)
+    at = axis_aligned_start(public, 2, known_std=True)
+    assert at.stds.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    order = np.argsort(at.means[:, 0])
+    # four standard errors of means of 45 rows
+    assert np.abs(at.means[order] - [[-4.0, 0.0], [4.0, 1.0]]).max() < 4.0 / math.sqrt(45)
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.0176), APPROX, PureDP(1)])
@@ -443,7 +456,7 @@ def test_private_rows_improve_on_the_public_ones(budget):
     public = truth.draw(rng, 300)
     rows = truth.draw(rng, 20_000)
     result = learn(rows, 3, budget=budget, x_pub=public, method="dp_em")
-    at = dp_em.public_starts(public, 3, known_std=False)[0][0]
+    at = axis_aligned_start(public, 3, known_std=False)
     alone = distance_by_draws(truth, type(truth)(at.weights, at.means, at.stds), rng)
     ours = distance_by_draws(truth, released(result), rng)
     assert ours < (0.5 if not isinstance(budget, PureDP) else 0.9) * alone

@@ -11,8 +11,9 @@ from scipy import integrate, stats
 from benchmarks.papers.mixture_cases import Truth
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
-from fastpubpriv.mixtures.axis_aligned import em as public_em
+from fastpubpriv.mixtures.axis_aligned import cell_fits
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     DyadicScale,
     atoms,
@@ -23,16 +24,14 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     partition,
     searched,
 )
-from fastpubpriv.mixtures.axis_aligned.dp_em import standardized
-from fastpubpriv.mixtures.axis_aligned.em import (
+from fastpubpriv.mixtures.axis_aligned.cell_fits import (
     CellHistogram,
-    Mixtures,
     cell_masses,
-    joined,
     masses,
     misfit,
     refine,
 )
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, joined
 from fastpubpriv.mixtures.list_decoding import results
 
 TRUTH = one([0.3, 0.3, 0.4], [-5.0, 0.0, 4.0], [1.0, 0.3, 2.0])
@@ -147,7 +146,7 @@ def test_fits_are_near_the_truth_in_any_unit(unit, shift):
     heads = searched(cells, 3)
     assert sum(head.mixtures.size for head in heads) >= 3
     found, spread = best_fit(heads, cells.total)
-    back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
+    back = GaussianMixture(found.weights, found.means / unit - shift, found.stds / unit)
     assert total_variation(back) < 0.04
     assert spread.shape == (9, 9)
 
@@ -174,11 +173,11 @@ def test_slopes_of_the_misfit_are_those_of_finite_differences():
     cells = CellHistogram(EDGES, np.zeros(len(EDGES) - 1), 1e6, 1, public)
     at = one([0.25, 0.35, 0.4], [-4.8, 0.1, 3.7], [1.2, 0.35, 1.7])
     inside = cell_masses(at, EDGES)
-    _, gradient = public_em._normal_equations(at, inside, cells, np.array([0]), False)
+    _, gradient = cell_fits._normal_equations(at, inside, cells, np.array([0]), False)
     for place in range(9):
         step = np.zeros((1, 9))
         step[0, place] = 1e-5
-        ends = [public_em.moved(at, sign * step, least=0.0, fixed_std=False) for sign in (1, -1)]
+        ends = [cell_fits.moved(at, sign * step, least=0.0, fixed_std=False) for sign in (1, -1)]
         up, down = (float(misfit(cells, masses(end, EDGES))[0]) for end in ends)
         assert -(up - down) / 4e-5 == pytest.approx(gradient[0, place], rel=1e-4, abs=1e-4)
 
@@ -205,8 +204,8 @@ def test_hostile_mixtures_do_no_harm():
     edges = np.array([-np.inf, -1.0, 0.0, 1e-300, 2.0, 1e300, np.inf])
     means = np.array([[0.0, 1e300, -np.inf, np.nan, 1.0, 0.0, 0.0]])
     stds = np.array([[0.0, 1e-300, 1.0, 1.0, np.inf, np.nan, 1.0]])
-    inside, z = cell_masses(Mixtures(np.ones((1, 7)), means, stds), edges)
-    alone, z_alone = cell_masses(Mixtures(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
+    inside, z = cell_masses(GaussianMixture(np.ones((1, 7)), means, stds), edges)
+    alone, z_alone = cell_masses(GaussianMixture(np.ones((1, 1)), means[:, 6:], stds[:, 6:]), edges)
     for part, good in zip((inside, z), (alone, z_alone), strict=True):
         assert np.isnan(part[0, 5]).all()
         assert np.array_equal(part[:, 6:], good)
@@ -260,23 +259,24 @@ def test_gaussian_net_comes_close(accuracy):
 # ---- EM on public rows  -------------------------------------------------------------
 def test_likelihood_is_that_of_scipy():
     rng = np.random.default_rng(0)
-    batch = Mixtures(
-        rng.dirichlet(np.ones(3), 4),
-        rng.normal(size=(4, 3, 2)),
-        np.exp(0.3 * rng.normal(size=(4, 3, 2))),
-    )
+    weights = rng.dirichlet(np.ones(3))
+    means = rng.normal(size=(3, 2))
+    roots = np.tril(rng.normal(size=(3, 2, 2))) + 2.0 * np.eye(2)
+    full = GaussianMixture(weights, means, roots @ roots.swapaxes(1, 2))
     rows = rng.normal(size=(50, 2))
-    for index in range(4):
+    for at in (full, full.axis_aligned):
         density = sum(
-            w * stats.norm.pdf(rows, m, s).prod(axis=1)
-            for w, m, s in zip(
-                batch.weights[index], batch.means[index], batch.stds[index], strict=True
-            )
+            weight * stats.multivariate_normal.pdf(rows, mean, covariance)
+            for weight, mean, covariance in zip(weights, means, at.covariances, strict=True)
         )
-        assert public_em.log_likelihood(batch, rows)[index] == pytest.approx(np.log(density).mean())
+        share, likelihood = public_em.responsibilities(rows, at)
+        constant = 50 * math.log(2.0 * math.pi)
+        assert likelihood - constant == pytest.approx(np.log(density).sum())
+        assert share.sum(axis=1) == pytest.approx(np.ones(50))
 
 
-def test_em_climbs_and_recovers():
+@pytest.mark.parametrize("kind", [public_em.ComponentShape.DIAGONAL, public_em.ComponentShape.FULL])
+def test_em_climbs_and_recovers(kind):
     rng = np.random.default_rng(1)
     truth = Truth(
         np.array([0.3, 0.7]),
@@ -284,19 +284,19 @@ def test_em_climbs_and_recovers():
         np.array([[0.5, 1.0], [1.0, 0.3]]),
     )
     rows = truth.draw(rng, 3000)
-    batch = public_em.fit(rows, public_em.starts(rows, 2, 8, seed=1), steps=1, prior=0.0)
-    last = public_em.log_likelihood(batch, rows)
+    at = GaussianMixture(truth.weights, truth.means + 0.4, 1.5 * truth.stds)
+    at = at.full if kind is public_em.ComponentShape.FULL else at
+    share, last = public_em.responsibilities(rows, at)
     for _ in range(30):
-        batch = public_em.step(batch, rows, prior=0.0, spread=1.0, fixed_std=False)
-        now = public_em.log_likelihood(batch, rows)
-        assert (now > last - 1e-4).all()  # weights are smoothed by half a row
+        at = public_em.maximized(rows, share, rows.var(axis=0), kind)
+        share, now = public_em.responsibilities(rows, at)
+        assert now > last - 0.1  # variances are shrunk by two rows, weights by half a row
         last = now
-    best = int(np.argmax(last))
-    order = np.argsort(batch.means[best, :, 0])
-    assert np.abs(batch.means[best][order] - truth.means).max() < 0.12
-    assert np.abs(batch.weights[best][order] - truth.weights).max() < 0.04
+    assert np.abs(at.means - truth.means).max() < 0.12
+    assert np.abs(np.log(at.stds / truth.stds)).max() < 0.1
+    assert np.abs(at.weights - truth.weights).max() < 0.04
 
 
 def test_public_rows_beyond_squares_are_refused():
     with pytest.raises(InputError, match="x_pub"):
-        standardized(np.array([[1e300], [-1e300]]), known_std=False)
+        public_em.axis_aligned_start(np.array([[1e300], [-1e300]]), 2, known_std=False)

@@ -20,7 +20,8 @@ from fastpubpriv import (
     learn_separated_mixture,
 )
 from fastpubpriv.mixtures import fit
-from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, fit_of_cells
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, fit_of_cells
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import separated_mixture
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.results import Reason
@@ -34,7 +35,7 @@ DIM, N, NOISE = 3, 40_000, 10.0
 MEANS = np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0], [0.0, 6.0, 0.0]])
 COVARIANCES = np.array([np.diag([1.0, 0.5, 2.0]), np.eye(3), np.diag([0.3, 1.0, 1.0])])
 WEIGHTS = np.array([0.5, 0.3, 0.2])
-TRUTH = fit.Gaussians.of(WEIGHTS, MEANS, COVARIANCES)
+TRUTH = GaussianMixture(WEIGHTS, MEANS, COVARIANCES)
 
 
 def rows_of(rng, n=N, *, tails=math.inf):
@@ -49,7 +50,7 @@ def judged(answer, rows, rng, *, noise=NOISE):
     """The comparison of rows with an answer, under noise of this deviation."""
     axes = fit.leading_axes(answer)
     expected, draws = fit.expected_cells(answer, axes, answer.means)
-    (codes,) = fit.cell_codes(rows, at=answer, axes=axes)
+    (codes,) = fit.cell_codes(rows, table=answer.table, axes=axes)
     counts = np.bincount(codes[codes >= 0], minlength=len(expected)) + rng.normal(
         0.0, noise, len(expected)
     )
@@ -65,7 +66,7 @@ def said(found, before=((),) * 3, **more):
 
 def cell_shares(answer, rows):
     """The shares of rows in the cells of an answer, which serve as the law of simulated counts."""
-    (codes,) = fit.cell_codes(rows, at=answer, axes=fit.leading_axes(answer))
+    (codes,) = fit.cell_codes(rows, table=answer.table, axes=fit.leading_axes(answer))
     return np.bincount(codes, minlength=24 * len(answer.weights)) / len(rows)
 
 
@@ -76,12 +77,12 @@ def problem(k, name, rng):
     covariances = np.square(stds)[:, :, None] * np.eye(means.shape[1])
     weights = np.arange(1.0, k + 1.0)
     weights /= weights.sum()
-    answer = fit.Gaussians.of(weights, means, covariances)
+    answer = GaussianMixture(weights, means, covariances)
     truths = {
         "same": answer,
-        "shifted": fit.Gaussians.of(weights, means + 0.3 * stds, covariances),
-        "wider": fit.Gaussians.of(weights, means, 1.6 * covariances),
-        "reweighted": fit.Gaussians.of(weights[::-1], means, covariances),
+        "shifted": GaussianMixture(weights, means + 0.3 * stds, covariances),
+        "wider": GaussianMixture(weights, means, 1.6 * covariances),
+        "reweighted": GaussianMixture(weights[::-1], means, covariances),
     }
 
     def drawn(at):
@@ -167,9 +168,9 @@ def test_planted_draws_without_their_variance_are_noticed():
     # Of few draws, the error of the expected shares looks like a poor fit unless it is counted in.
     rng = np.random.default_rng(1)
     axes = fit.leading_axes(TRUTH)
-    (codes,) = fit.cell_codes(rows_of(rng, 400), at=TRUTH, axes=axes)
+    (codes,) = fit.cell_codes(rows_of(rng, 400), table=TRUTH.table, axes=axes)
     rough = np.bincount(codes, minlength=72) / 400
-    (codes,) = fit.cell_codes(rows_of(rng), at=TRUTH, axes=axes)
+    (codes,) = fit.cell_codes(rows_of(rng), table=TRUTH.table, axes=axes)
     counts = np.bincount(codes, minlength=72).astype(float)
     assert not any(said(fit.compared(counts, N, 1.0, rough, 400, 3)))
     assert any(said(fit.compared(counts, N, 1.0, rough, 10**9, 3)))
@@ -182,7 +183,7 @@ def test_two_components_taken_for_one_are_seen_by_the_bands():
     rows[::2, 1] += 50.0
     rows[::2, 0] = rng.normal(size=N // 2)
     covariances = np.array([np.diag([5.0, 1.0, 1.0]), np.eye(3)])
-    merged = fit.Gaussians.of(
+    merged = GaussianMixture(
         np.full(2, 0.5), np.array([[0.0, 0.0, 0.0], [0.0, 50.0, 0.0]]), covariances
     )
     found = judged(merged, rows, rng)
@@ -209,7 +210,7 @@ def test_heavy_tails_are_not_gaussian():
 def test_a_wrong_weight_is_graded_by_its_size(lighter, word):
     """Cells of the first two components miss .1, or .3, of the rows."""
     rng = np.random.default_rng(4)
-    wrong = fit.Gaussians.of(np.array([lighter, 0.8 - lighter, 0.2]), MEANS, COVARIANCES)
+    wrong = GaussianMixture(np.array([lighter, 0.8 - lighter, 0.2]), MEANS, COVARIANCES)
     found = judged(wrong, rows_of(rng), rng)
     lower, upper = found.interval
     assert lower < 0.5 - lighter < upper
@@ -320,13 +321,15 @@ def line_cells(rng, n=N):
 
 def test_cells_that_were_counted_anyway_say_the_same():
     cells = line_cells(np.random.default_rng(8))
-    right = fit_of_cells(cells, 0.0, LINE_WEIGHTS, LINE_MEANS, LINE_STDS)
-    wrong = fit_of_cells(cells, 0.0, LINE_WEIGHTS, LINE_MEANS, np.array([1.0, 3.0]))
+    means = LINE_MEANS[:, None]
+    wider = GaussianMixture(LINE_WEIGHTS, means, np.array([[1.0], [3.0]]))
+    right = fit_of_cells(cells, 0.0, GaussianMixture(LINE_WEIGHTS, means, LINE_STDS[:, None]))
+    wrong = fit_of_cells(cells, 0.0, wider)
     assert said(right, ((), ())) == ((), ())
     assert said(wrong, ((), ()))[1] == ("rough_fit",)
     assert 0.05 < wrong.interval[0] < wrong.distance
     # A step between values that is not small beside a component leaves the number, and no word.
-    stepped = fit_of_cells(cells, 0.9, LINE_WEIGHTS, LINE_MEANS, np.array([1.0, 3.0]))
+    stepped = fit_of_cells(cells, 0.9, wider)
     assert stepped.interval == wrong.interval
     assert said(stepped, ((), ())) == ((), ())
 
@@ -338,8 +341,9 @@ def test_the_interval_of_a_line_holds_the_total_variation_of_its_cells(shift):
     levels = np.arange(1, 32) / 32.0
     inside = 0
     for seed in range(100):
+        cells = line_cells(np.random.default_rng(seed), 20_000)
         found = fit_of_cells(
-            line_cells(np.random.default_rng(seed), 20_000), 0.0, LINE_WEIGHTS, means, LINE_STDS
+            cells, 0.0, GaussianMixture(LINE_WEIGHTS, means[:, None], LINE_STDS[:, None])
         )
         by_answer = np.diff(ndtr((LINE_EDGES[:, None] - means) / LINE_STDS) @ LINE_WEIGHTS)
         by_rows = np.diff(ndtr((LINE_EDGES[:, None] - LINE_MEANS) / LINE_STDS) @ LINE_WEIGHTS)
@@ -558,7 +562,7 @@ def test_intervals_of_calls_hold_the_truth(name, tails):
         rng = np.random.default_rng(seed)
         rows = rows_of(rng, n, tails=tails)
         found = learner(rows, random_state=seed, **with_public(rng, **options))
-        answer = fit.Gaussians.of(found.weights, found.means, found.covariances)
+        answer = GaussianMixture(found.weights, found.means, found.covariances)
         own = found.sample(200_000, random_state=seed)
         truth = 0.5 * np.abs(cell_shares(answer, law) - cell_shares(answer, own)).sum()
         lower, upper = found.fit_interval

@@ -14,14 +14,14 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mixtures.separated import separated_mixture
-from fastpubpriv.mixtures.separated.search_state import ClusterTree
-from fastpubpriv.mixtures.separated.separated_mixture import (
+from fastpubpriv.mixtures.separated import leaf_gaussians
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
     leaf_costs,
     leaf_draws,
     leaf_frames,
     learn_leaves,
 )
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending
 from fastpubpriv.release.transcript import recording
 
@@ -322,7 +322,7 @@ def test_a_move_nearly_reaches_the_cost():
 
 
 def test_catches_division_by_private_counts(monkeypatch):
-    original = separated_mixture.LeafCounts.release
+    original = leaf_gaussians.LeafCounts.release
 
     def exact(self, account, rows, executor, **options):
         released = original(self, account, rows, executor, **options)
@@ -333,7 +333,7 @@ def test_catches_division_by_private_counts(monkeypatch):
             released, answers=[replace(answer, value=count) for answer, count in answers]
         )
 
-    monkeypatch.setattr(separated_mixture.LeafCounts, "release", exact)
+    monkeypatch.setattr(leaf_gaussians.LeafCounts, "release", exact)
     raises(
         ReplayError,
         None,
@@ -353,8 +353,8 @@ def test_catches_rounds_that_private_rows_chose_and_routes_that_differ(monkeypat
 
     raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
     # Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up.
-    original = separated_mixture.LeafSums
+    original = leaf_gaussians.LeafSums
     monkeypatch.setattr(
-        separated_mixture, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE})
+        leaf_gaussians, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE})
     )
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

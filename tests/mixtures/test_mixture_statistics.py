@@ -15,8 +15,9 @@ from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
 from fastpubpriv import ZCDP, learn_separated_mixture
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
+from fastpubpriv.mixtures.axis_aligned import candidates
 from fastpubpriv.mixtures.separated import searches, soft_em
 from fastpubpriv.mixtures.separated.search_state import Search
 
@@ -99,7 +100,7 @@ def test_catches_a_missing_choice(monkeypatch):
 def test_catches_a_start_without_rounds(monkeypatch):
     place = public_mixtures.PLACES[-2]
     monkeypatch.setattr(
-        dp_em,
+        soft_em,
         "advance",
         lambda run, public, state, **given: dataclasses.replace(state, counts=np.ones(3)),
     )
@@ -261,5 +262,5 @@ def test_whole_fit_is_as_close_as_the_spec_says(method):
 
 def test_that_test_notices_a_sum_divided_by_all_rows(monkeypatch):
     """Planted fault: the sums of a leaf are divided by the number of all rows."""
-    monkeypatch.setattr(soft_em, "weighed_count", lambda *args, n, **others: float(n))
+    monkeypatch.setattr(em_rounds, "weighed_count", lambda *args, n, **others: float(n))
     assert within_the_spec([whole_fit(seed, "tree") for seed in range(2)]) < 0.9

@@ -1,6 +1,7 @@
 """Components that overlap in every column, without public rows: directions, sketch, shares of the budget, and what is found."""
 
 import itertools
+import math
 from fractions import Fraction
 from functools import partial
 
@@ -19,10 +20,10 @@ from fastpubpriv.mechanisms.sums import SoftGrams, StatisticSum
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import column_modes, private_start, sketch
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.private_start import BlockShares, SketchStatistic, StartPlan
-from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
-from fastpubpriv.mixtures.separated.soft_em import RowClip
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
+from fastpubpriv.mixtures.em_rounds import RowClip
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.spending import spending_of
@@ -140,10 +141,14 @@ def test_a_column_of_two_scales_is_a_direction_where_no_factor_is_seen():
 
 # ---- The sketch -----------------------------------------------------------------------------------------------------
 
-PLANE = Mixtures(
+PLANE = GaussianMixture(
     np.array([[0.3, 0.5, 0.2]]),
     np.array([[[-1.5, 0.0], [1.0, 1.2], [0.5, -2.0]]]),
     np.array([[[1.0, 0.8], [0.6, 1.1], [0.9, 0.5]]]),
+)
+MODEL = WaveModel(k=3, dim=2)
+PLANE_PARAMETERS = np.concatenate(
+    [np.log(PLANE.weights), PLANE.means.reshape(1, -1), np.log(PLANE.stds).reshape(1, -1)], axis=1
 )
 
 
@@ -165,35 +170,34 @@ def test_the_closed_form_is_the_mean_of_cosines_and_sines():
         squares += np.square(values).sum(axis=0)
     mean = totals / draws
     error = np.sqrt((squares / draws - mean**2) / draws)
-    expected, _ = sketch.jacobian(PLANE, projection.frequencies)
+    expected, _ = MODEL.waves(PLANE_PARAMETERS, projection.frequencies)
     # 240 numbers of 4 standard errors each: a false alarm in 1.5 %, and the draws are seeded.
     assert np.abs((mean - expected[0]) / error).max() < 4.0
     # The planted fault: the exponent without its factor 1/2.
-    wrong = Mixtures(PLANE.weights, PLANE.means, np.sqrt(2.0) * PLANE.stds)
-    assert np.abs((mean - sketch.jacobian(wrong, projection.frequencies)[0][0]) / error).max() > 50
+    wrong = PLANE_PARAMETERS + np.repeat([0.0, math.log(2.0) / 2.0], [9, 6])
+    off = mean - MODEL.waves(wrong, projection.frequencies)[0][0]
+    assert np.abs(off / error).max() > 50
 
 
 def test_the_jacobian_is_that_of_finite_differences():
     frequencies = along(3.0).frequencies
-    at = sketch._parameters(PLANE)
-    _, slopes = sketch.jacobian(PLANE, frequencies)
+    at = PLANE_PARAMETERS
+    _, slopes = MODEL.waves(at, frequencies)
     step = 1e-6
     for place in range(at.shape[1]):
         values = []
         for sign in (1.0, -1.0):
             moved = at.copy()
             moved[0, place] += sign * step
-            values.append(sketch.jacobian(sketch._mixtures(moved, 3), frequencies)[0][0])
+            values.append(MODEL.waves(moved, frequencies)[0][0])
         difference = (values[0] - values[1]) / (2.0 * step)
         assert np.abs(difference - slopes[0, :, place]).max() < 1e-6, place
 
 
 def test_the_fit_of_exact_values_is_the_mixture():
     projection = along(3.0)
-    values, _ = sketch.jacobian(PLANE, projection.frequencies)
-    fit = sketch.AXIS_ALIGNED.fit(
-        Waves(projection.frequencies, values[0], 1e-5), 3, projection.spread
-    )
+    values, _ = MODEL.waves(PLANE_PARAMETERS, projection.frequencies)
+    fit = MODEL.fit(Waves(projection.frequencies, values[0], 1e-5), projection.spread)
     found = fit.mixture
     order = [
         int(np.argmin(np.linalg.norm(found.means[0] - mean, axis=1))) for mean in PLANE.means[0]
@@ -420,14 +424,14 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind, monkeypatch):
 
 def test_shares_of_skipped_stages_that_are_added_twice_are_refused(monkeypatch):
     """The planted fault: the last round counts the shares of the start as left, and the account refuses it."""
-    original = private_start.dp_em.advance
+    original = private_start.em_rounds.advance
 
     def greedy(*given, share, name, **options):
         if name == private_start.LAST:
             share += tuning.START_SHARES.sketch
         return original(*given, share=share, name=name, **options)
 
-    monkeypatch.setattr(private_start.dp_em, "advance", greedy)
+    monkeypatch.setattr(private_start.em_rounds, "advance", greedy)
     with pytest.raises(BudgetError, match="exceed the budget"):
         learn(rows_of("directions"), 2, random_state=0)
 

@@ -16,8 +16,11 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
     learn_separated_mixture,
 )
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.separated import public_shapes, soft_em
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
+from fastpubpriv.mixtures.public_em import public_fits
+from fastpubpriv.mixtures.separated import soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
 from fastpubpriv.privacy.spending import GaussianSpending, LaplaceSpending, spending_of
 from fastpubpriv.release.transcript import recording
@@ -91,7 +94,7 @@ def test_scale_free_starts_find_nested_components(monkeypatch):
         for seed in range(3):
             rng = np.random.default_rng(seed)
             mixture = nested(rng)
-            full, diagonal = public_shapes.public_fits(drawn(rng, *mixture, 120), 3, 0.3)
+            full, diagonal = public_fits(drawn(rng, *mixture, 120), 3, 0.3)
             scales = [
                 np.sort(np.sqrt(np.einsum("kii->k", at.covariances) / 5.0))
                 for at in (full, diagonal)
@@ -106,7 +109,7 @@ def test_public_fits_do_not_depend_on_units():
     rng = np.random.default_rng(3)
     rows = drawn(rng, *nested(rng), 90)
     units = np.array([1e-6, 1.0, 1e4, 1e9, 3.0])
-    plain, scaled = (public_shapes.public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
+    plain, scaled = (public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
     assert np.allclose(plain.means * units, scaled.means, rtol=1e-6, atol=1e-6 * units.min())
     assert np.allclose(plain.weights, scaled.weights, rtol=1e-6)
 
@@ -132,13 +135,13 @@ def em_step(mixture, rows):
 def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     # From a start that is off: means by a fifth of a deviation, covariances a quarter too wide.
     start = (MIXTURE[0], MIXTURE[1] + 0.2, MIXTURE[2] * 1.25)
-    at = public_shapes.Parameters(weights=start[0], means=start[1], covariances=start[2])
+    at = GaussianMixture(*start)
     wanted = em_step(start, SAMPLE)
-    state = soft_em.StartState(name="truth", at=at, rounds=2)
+    state = em_rounds.StartState(name="truth", at=at, rounds=2)
 
     def error_of(share):
         run = opened(SAMPLE, ZCDP(1000), random_state=1)
-        found = soft_em.advance(run, SAMPLE[:10], state, share=share, name="round").at
+        found = em_rounds.advance(run, SAMPLE[:10], state, share=share, name="round").at
         ratios = [np.trace(found.covariances[j]) / np.trace(wanted[2][j]) for j in range(3)]
         return (
             np.abs(found.means - wanted[1]).max(),
@@ -151,7 +154,7 @@ def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     assert weight < 0.01
     assert 0.98 < ratio < 1.03
     # Planted fault: clipping is not corrected for.
-    monkeypatch.setattr(soft_em.RowClip, "factor", lambda self, dim: 1.0)
+    monkeypatch.setattr(em_rounds.RowClip, "factor", lambda self, dim: 1.0)
     assert error_of(Fraction(9, 10))[2] < ratio - 0.015
 
 
@@ -161,17 +164,17 @@ def test_noise_alone_changes_next_to_nothing():
     for _ in range(200):
         noise = rng.normal(0.0, 0.3, size=(8, 8))
         noise = (noise + noise.T) / 2.0
-        change = soft_em.shrunken_change(np.eye(8) + noise, 0.09, 0.045)
+        change = em_rounds.shrunken_change(np.eye(8) + noise, 0.09, 0.045)
         factors.append(np.linalg.norm(change - np.eye(8)) / np.linalg.norm(noise))
     assert np.mean(factors) < 0.25
     # Planted fault: the noise of the off-diagonal entries is taken for half of what it is.
-    assert soft_em.shrinkage(np.full(28, 1.0), 0.0) == 1.0
-    assert soft_em.shrinkage(np.zeros(28), 1.0) == 0.0
-    white = [soft_em.shrinkage(rng.normal(size=45), 0.25) for _ in range(50)]
+    assert em_rounds.shrinkage(np.full(28, 1.0), 0.0) == 1.0
+    assert em_rounds.shrinkage(np.zeros(28), 1.0) == 0.0
+    white = [em_rounds.shrinkage(rng.normal(size=45), 0.25) for _ in range(50)]
     assert (
         np.mean(white)
         > 0.5
-        > np.mean([soft_em.shrinkage(rng.normal(size=45), 1.0) for _ in range(50)])
+        > np.mean([em_rounds.shrinkage(rng.normal(size=45), 1.0) for _ in range(50)])
     )
 
 
@@ -181,13 +184,14 @@ def test_a_change_along_one_direction_stands_out_of_noise():
     truth = np.eye(40) + 3.0 / 40.0
     noise = rng.normal(0.0, 0.1 / np.sqrt(2.0), size=(40, 40))
     found = truth + noise + noise.T
-    change = soft_em.shrunken_change(found, 0.02, 0.01)
+    change = em_rounds.shrunken_change(found, 0.02, 0.01)
     assert np.linalg.norm(change - truth) < 1.2
     assert (
-        np.linalg.norm(found * soft_em.shrinkage(found[np.triu_indices(40, 1)], 0.01) - truth) > 1.6
+        np.linalg.norm(found * em_rounds.shrinkage(found[np.triu_indices(40, 1)], 0.01) - truth)
+        > 1.6
     )
     # Diagonal statistics have no noise off the diagonal, and no eigenvalue of theirs stands out of it by that.
-    alone = soft_em.shrunken_change(np.diag(1.0 + rng.normal(0.0, 0.1, size=40)), 0.01, 0.0)
+    alone = em_rounds.shrunken_change(np.diag(1.0 + rng.normal(0.0, 0.1, size=40)), 0.01, 0.0)
     assert np.abs(alone - np.eye(40)).max() < 0.1
 
 

@@ -8,9 +8,10 @@ from mixture_cases import learn
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
-from fastpubpriv.mixtures.axis_aligned import em
+from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, unseen
 from fastpubpriv.mixtures.fit import public_ties
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.results import Reason
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -132,40 +133,46 @@ def test_reasons_by_hand():
     )
     means = np.array([[0.0, 7.0], [1.0, 7.0]])
     stds = np.array([[1.0, 1.0], [0.001, 1.0]])
-    plain = em.LearnedMixture(weights=np.array([0.5, 0.5]), means=means, stds=stds)
+    plain = axis_method.LearnedMixture(at=GaussianMixture(np.array([0.5, 0.5]), means, stds))
     none = [0.0, 0.0]
     step = [0.01, 0.01]
-    assert em.component_reasons(plain, none, step) == ((), ties)
-    assert em.component_reasons(replace(plain, low=np.array([True, True])), none, step) == (
+    assert axis_method.component_reasons(plain, none, step) == ((), ties)
+    assert axis_method.component_reasons(
+        replace(plain, low=np.array([True, True])), none, step
+    ) == (
         lost,
         lost,
     )
     blind = replace(plain, unseen=np.array([True, False]))
-    assert em.component_reasons(blind, none, step) == (ties, ties)
-    assert em.component_reasons(blind, none, step, known_std=True) == ((), ties)
+    assert axis_method.component_reasons(blind, none, step) == (ties, ties)
+    assert axis_method.component_reasons(blind, none, step, known_std=True) == ((), ties)
     # Steps much finer than a width, then ties that no such steps explain, and steps as wide as the component.
-    assert em.component_reasons(plain, [0.0, 0.003], step) == ((), ties)
-    assert em.component_reasons(plain, [0.0, 0.3], step) == (ties, ties)
-    assert em.component_reasons(plain, [0.3, 0.0], [0.1, 0.1]) == ((), ties)
-    assert em.component_reasons(plain, [0.0, 0.3], [np.inf, np.inf]) == (ties, ties)
-    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), none, step) == (
+    assert axis_method.component_reasons(plain, [0.0, 0.003], step) == ((), ties)
+    assert axis_method.component_reasons(plain, [0.0, 0.3], step) == (ties, ties)
+    assert axis_method.component_reasons(plain, [0.3, 0.0], [0.1, 0.1]) == ((), ties)
+    assert axis_method.component_reasons(plain, [0.0, 0.3], [np.inf, np.inf]) == (ties, ties)
+    assert axis_method.component_reasons(replace(plain, reason=Reason.FALLBACK), none, step) == (
         fallback,
         fallback,
     )
-    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step) == (
+    assert axis_method.component_reasons(
+        replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step
+    ) == (
         ties,
         ties,
     )
-    assert em.component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (
+    assert axis_method.component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (
         ties,
         fallback,
     )
-    assert em.component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (
+    assert axis_method.component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (
         fallback,
         fallback,
     )
-    one = em.LearnedMixture(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
-    assert em.component_reasons(one, [0.0], [1.0]) == (ties,)
+    one = axis_method.LearnedMixture(
+        at=GaussianMixture(np.ones(1), np.array([[7.0]]), np.array([[1e-12]]))
+    )
+    assert axis_method.component_reasons(one, [0.0], [1.0]) == (ties,)
 
 
 def test_public_ties_by_hand():
@@ -182,7 +189,7 @@ def cells_of(values, edges, noise=3.0):
     counts = np.histogram(values, np.concatenate([[-1e9], edges, [1e9]]))[
         0
     ] + np.random.default_rng(1).laplace(scale=noise / np.sqrt(2.0), size=len(edges) + 1)
-    return em.CellHistogram(
+    return cell_fits.CellHistogram(
         np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values)
     )
 
@@ -192,7 +199,7 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
     cells = replace(cells, total=2_000)
 
     def mixture(weight, std):
-        return em.Mixtures(
+        return GaussianMixture(
             np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]])
         )
 
@@ -215,5 +222,5 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
         ("event", None),
     ):
         object.__setattr__(found, name, value)
-    assert em.ties_of(found, 950, 1)[0] == [0.0]
-    assert em.ties_of(found, 1200, 1)[0] == [0.25]
+    assert axis_method.ties_of(found, 950, 1)[0] == [0.0]
+    assert axis_method.ties_of(found, 1200, 1)[0] == [0.25]

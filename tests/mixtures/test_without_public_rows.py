@@ -9,9 +9,9 @@ from spies import SpyLedger, seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_separated_mixture, plan
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned.sketch import Projection, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import without_public
-from fastpubpriv.mixtures.separated.without_public import Along
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.privacy.spending import spending_of
 from fastpubpriv.sklearn import PublicPrivateGaussianMixture
@@ -26,13 +26,22 @@ def learn(rows, k, random_state=0):
 
 # ---- The mixture along directions -----------------------------------------------------------------------------------
 
-PLANE = Along(
+ROOTS = np.array([[[1.0, 0.0], [0.6, 0.8]], [[0.6, 0.0], [-0.5, 1.1]], [[0.9, 0.0], [0.0, 0.5]]])
+PLANE = GaussianMixture(
     np.array([[0.3, 0.5, 0.2]]),
     np.array([[[-1.5, 0.0], [1.0, 1.2], [0.5, -2.0]]]),
-    np.array(
-        [[[[1.0, 0.0], [0.6, 0.8]], [[0.6, 0.0], [-0.5, 1.1]], [[0.9, 0.0], [0.0, 0.5]]]],
-    ),
+    (ROOTS @ ROOTS.swapaxes(1, 2))[None],
 )
+MODEL = WaveModel(k=3, dim=2, full=True)
+# log weights, means, log diagonals of the factors, and the entries below
+PARAMETERS = np.concatenate(
+    [
+        np.log(PLANE.weights[0]),
+        PLANE.means.ravel(),
+        np.log(ROOTS[:, [0, 1], [0, 1]]).ravel(),
+        ROOTS[:, 1, 0],
+    ]
+)[None]
 
 
 def along(spread, dim=2):
@@ -48,48 +57,50 @@ def test_the_closed_form_is_the_mean_of_cosines_and_sines():
     squares = np.zeros(projection.size)
     for part in np.array_split(labels, 20):
         normals = rng.normal(size=(len(part), 2))
-        rows = PLANE.means[0][part] + np.einsum("nab,nb->na", PLANE.roots[0][part], normals)
+        rows = PLANE.means[0][part] + np.einsum("nab,nb->na", ROOTS[part], normals)
         values = projection.statistic(rows)
         totals += values.sum(axis=0)
         squares += np.square(values).sum(axis=0)
     mean = totals / draws
     error = np.sqrt((squares / draws - mean**2) / draws)
-    expected = without_public.jacobian(PLANE, projection.frequencies)[0][0]
+    expected = MODEL.waves(PARAMETERS, projection.frequencies)[0][0]
     # 240 numbers of 4 standard errors each: a false alarm in 1.5 %, and the draws are seeded.
     assert np.abs((mean - expected) / error).max() < 4.0
-    # The planted fault: L w in place of L'w, the covariance L'L in place of L L'.
-    wrong = Along(PLANE.weights, PLANE.means, PLANE.roots.swapaxes(2, 3))
-    off = mean - without_public.jacobian(wrong, projection.frequencies)[0][0]
+    # The planted fault: the covariance L'L in place of L L'.
+    turned = np.linalg.cholesky(ROOTS.swapaxes(1, 2) @ ROOTS)
+    wrong = PARAMETERS.copy()
+    wrong[0, 9:15] = np.log(turned[:, [0, 1], [0, 1]]).ravel()
+    wrong[0, 15:] = turned[:, 1, 0]
+    off = mean - MODEL.waves(wrong, projection.frequencies)[0][0]
     assert np.abs(off / error).max() > 25.0
 
 
 def test_the_jacobian_is_that_of_finite_differences():
     frequencies = along(3.0).frequencies
-    at = without_public.parameters_of(PLANE)
-    _, slopes = without_public.jacobian(PLANE, frequencies)
+    at = PARAMETERS
+    _, slopes = MODEL.waves(at, frequencies)
     step = 1e-6
     for place in range(at.shape[1]):
         values = []
         for sign in (1.0, -1.0):
             moved = at.copy()
             moved[0, place] += sign * step
-            mixture = without_public.mixtures_of(moved, 3, 2)
-            values.append(without_public.jacobian(mixture, frequencies)[0][0])
+            values.append(MODEL.waves(moved, frequencies)[0][0])
         difference = (values[0] - values[1]) / (2.0 * step)
         assert np.abs(difference - slopes[0, :, place]).max() < 1e-6, place
 
 
-def test_parameters_and_mixtures_are_inverse():
-    found = without_public.mixtures_of(without_public.parameters_of(PLANE), 3, 2)
-    for name in ("weights", "means", "roots"):
+def test_parameters_are_those_of_the_mixture():
+    found = MODEL.mixtures(PARAMETERS)
+    for name in ("weights", "means", "covariances"):
         assert np.allclose(getattr(found, name), getattr(PLANE, name), atol=1e-12), name
 
 
 def test_the_fit_of_exact_values_is_the_mixture():
     projection = along(3.0)
-    values = without_public.jacobian(PLANE, projection.frequencies)[0][0]
+    values = MODEL.waves(PARAMETERS, projection.frequencies)[0][0]
     data = Waves(projection.frequencies, values, 1e-5)
-    found = without_public.FULL.fit(data, 3, projection.spread).mixture
+    found = MODEL.fit(data, projection.spread).mixture
     gaps = np.linalg.norm(found.means[0][:, None] - PLANE.means[0], axis=2)
     order = gaps.argmin(axis=0)
     for name in ("weights", "means", "covariances"):
@@ -129,11 +140,11 @@ def test_a_column_that_is_not_usable_has_no_part():
     assert few.shape == (2, 3)  # of up to three columns, all that are usable
 
 
-def extension_of(matrix, covariance, mixture):
+def extension_of(matrix, covariance, along_rows):
     dim = len(covariance)
     spread = matrix @ covariance @ matrix.T
     projection = Projection.of(0, np.arange(float(dim)), matrix, spread)
-    return without_public.extended(projection, covariance, mixture)
+    return without_public.extended(projection, covariance, along_rows)
 
 
 def test_the_extension_keeps_the_moments_of_the_group():
@@ -148,8 +159,9 @@ def test_the_extension_keeps_the_moments_of_the_group():
     scale = 0.1 * np.sqrt(np.linalg.eigvalsh(spread)[0])
     means = scale * offsets
     within = np.linalg.cholesky(spread - means.T @ (weights[:, None] * means))
-    mixture = Along(weights[None], means[None], np.stack([within, within])[None])
-    at = extension_of(matrix, covariance, mixture)
+    spreads = np.stack([within @ within.T] * 2)
+    along_rows = GaussianMixture(weights[None], means[None], spreads[None])
+    at = extension_of(matrix, covariance, along_rows)
     center = at.weights @ at.means
     gaps = at.means - center
     total = np.einsum("k,kab->ab", at.weights, at.covariances) + gaps.T @ (weights[:, None] * gaps)
@@ -200,14 +212,14 @@ def test_every_path_spends_the_whole_allowance_and_no_more(kind):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_a_last_round_that_forgets_a_stage_is_refused(monkeypatch):
     """The planted fault: the last round counts the share of the sketch as left, and the account refuses it."""
-    original = without_public.soft_em.advance
+    original = without_public.em_rounds.advance
 
     def greedy(*given, share, name):
         if name == without_public.soft_em.LAST:
             share += tuning.START_SHARES.sketch
         return original(*given, share=share, name=name)
 
-    monkeypatch.setattr(without_public.soft_em, "advance", greedy)
+    monkeypatch.setattr(without_public.em_rounds, "advance", greedy)
     with pytest.raises(BudgetError, match="exceed the budget"):
         learn(rows_of(3.0), 2, random_state=0)
 

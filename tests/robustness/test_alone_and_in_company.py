@@ -38,7 +38,8 @@ from fastpubpriv.mechanisms import stable_histograms as stable
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.stable_histograms import Partition
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.axis_aligned import column_modes, em
+from fastpubpriv.mixtures.axis_aligned import column_modes
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.regression import coordinates
 from fastpubpriv.sources import Query, Rows, private_rows
@@ -245,7 +246,7 @@ def passes_below(dim):
     line = partial(projected, center=rng.normal(size=dim), weights=rng.normal(size=dim))
     cells = CellQuery.of(np.linspace(-8.0, 8.0, 1025))
     yield "one direction", lambda: ALONE.run(cells, each_row(rows, line, 1))
-    fit = em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
+    fit = GaussianMixture(*(np.ones((1, 1)) for _ in range(3)))
     column = column_modes.ColumnModes(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
     options = {"cost": account.approx_left[0] / 10, "executor": ALONE}

@@ -18,11 +18,18 @@ from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em, em, one_column, private_start
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned import (
+    axis_method,
+    bounded_range,
+    dp_em,
+    one_column,
+    private_start,
+)
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.fit import COUNT_SHARES, count_draws, public_ties
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.list_decoding import decoders, results
-from fastpubpriv.mixtures.separated.public_shapes import without_far
+from fastpubpriv.mixtures.public_em import without_far
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.results.mixture import MixtureResult
@@ -160,7 +167,7 @@ def learn(task: Task) -> LearnedMixture:
     combined = list(results.mixture_net(len(components), k, resolution)) if len(components) else []
     picked = np.array([index for index, _ in combined], dtype=np.int64).reshape(-1, k)
     weights = np.array([weight for _, weight in combined]).reshape(-1, k)
-    candidates = Mixtures(weights, components[picked, :, 0], components[picked, :, 1])
+    candidates = GaussianMixture(weights, components[picked, :, 0], components[picked, :, 1])
     facts = {
         "coarse": [len(column) for column in coarse],
         "coarse_kept": [len(column) for column in fitting],
@@ -171,10 +178,10 @@ def learn(task: Task) -> LearnedMixture:
         Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
     )
     choosing = run.block(choice_block)
-    learned = em.choose(
+    learned = axis_method.choose(
         choosing, candidates, reason=reason, diagnostics=facts, share=1 - CHOICE_COUNT
     )
-    return em.measured(task, learned, choosing, cost=for_count)
+    return axis_method.measured(task, learned, choosing, cost=for_count)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
@@ -188,7 +195,7 @@ METHOD = AxisMethod(
     learn=learn,
     draws=most_draws,
     prepare=check_feasible,
-    seconds=partial(em.choosing, shares=(1, 1, 1)),
+    seconds=partial(axis_method.choosing, shares=(1, 1, 1)),
     candidates=MAX_CANDIDATES,
     shares=(1, 1, 1),
     refuses_inaccurate=True,
@@ -508,20 +515,21 @@ def _result(
     source = "public rows" if is_near else "released"
     if task.range_box is not None:
         source = "bounds"
-    components = len(learned.weights)
+    at = learned.at.normalized
+    components = len(at.weights)
     if factor is None:
-        means = learned.means
-        covariances = learned.covariances
+        means = at.means
+        covariances = at.covariances
     else:
-        means = learned.means @ factor.T
+        means = at.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
-    order = np.argsort(-learned.weights, kind="stable")
-    reasons = em.component_reasons(
+    order = np.argsort(-learned.at.weights, kind="stable")
+    reasons = axis_method.component_reasons(
         learned, tied, steps, known_std=factor is not None, asked=task.n_components
     )
     fitted = {} if learned.fit is None else learned.fit.fields
     return MixtureResult(
-        weights=learned.weights[order] / learned.weights.sum(),
+        weights=at.weights[order],
         means=means[order],
         covariances=covariances[order],
         part_reasons=tuple(reasons[place] for place in order.tolist()),

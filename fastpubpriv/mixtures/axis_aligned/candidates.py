@@ -19,12 +19,9 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import (
-    CellHistogram,
-    Mixtures,
-    RefinedFit,
-)
+from fastpubpriv.mixtures.axis_aligned import axis_method, cell_fits
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram, RefinedFit
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, by_score
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
@@ -33,7 +30,7 @@ from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
 
-def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
+def significant(cells: CellHistogram, mixtures: GaussianMixture) -> BoolArray:
     """Return which mixtures (size,) have only components that are significant given noise and number of cells, or public rows."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
@@ -142,12 +139,12 @@ _LOOK = 40 * tuning.BEAM
 _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
-def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatArray]:
+def linear(cells: CellHistogram, mixtures: GaussianMixture) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix of the atoms' masses (atoms, atoms) by the precisions of shares, and their products with these.
 
     The shares of public rows in cells count beside those of the noisy counts.
     """
-    masses = em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
+    masses = cell_fits.cell_masses(mixtures, cells.edges)[0][:, 0, :]
     precision = cells.total / (cells.noise_std**2 + np.maximum(cells.counts, 0.0))
     weighted = precision * cells.counts
     precision *= cells.total
@@ -193,13 +190,13 @@ def _explained(
     return shares, gain
 
 
-def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
+def beam(cells: CellHistogram, mixtures: GaussianMixture, components: int) -> list[GaussianMixture]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     gram, product = linear(cells, mixtures)
     octave = np.rint(np.log2(mixtures.stds[:, 0]))
     place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
-    levels: list[Mixtures] = []
+    levels: list[GaussianMixture] = []
     for _ in range(components):
         base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
@@ -218,7 +215,9 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
         subsets = grown[best]
         weights = np.maximum(shares[best], 1e-3)
         weights /= weights.sum(axis=1, keepdims=True)
-        levels.append(Mixtures(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
+        levels.append(
+            GaussianMixture(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0])
+        )
     return levels
 
 
@@ -316,7 +315,7 @@ def partition(
     return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
 
 
-def atoms(cells: CellHistogram) -> Mixtures:
+def atoms(cells: CellHistogram) -> GaussianMixture:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner = cells.edges[1:-1]
     counts = cells.counts[1:-1]
@@ -337,11 +336,13 @@ def atoms(cells: CellHistogram) -> Mixtures:
                 means.append(middle)
                 stds.append(std)
                 last = middle
-    return Mixtures(np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None])
+    return GaussianMixture(
+        np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None]
+    )
 
 
 def distinct(
-    mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02
+    mixtures: GaussianMixture, order: IntArray, *, limit: int, tolerance: float = 0.02
 ) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
     rank = np.argsort(mixtures.means, axis=1)
@@ -377,13 +378,13 @@ def searched(
             singles = atoms(scaled)
             if std is not None:
                 middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-                singles = Mixtures(
+                singles = GaussianMixture(
                     np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std)
                 )
             for level in beam(scaled, singles, components):
                 k = level.weights.shape[1]
-                fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
-                order = em.by_score(fit.score)
+                fit = cell_fits.refine(scaled, level, steps=40, fixed_std=std is not None)
+                order = by_score(fit.score)
                 usable = np.isfinite(fit.score[order])
                 if k > 1:
                     usable &= significant(scaled, fit.mixtures[order])
@@ -403,20 +404,20 @@ def searched(
 
 def best_fit(
     heads: list[RefinedFit], total: int, *, fixed_std: bool = False
-) -> tuple[Mixtures, FloatArray]:
+) -> tuple[GaussianMixture, FloatArray]:
     """Return the best fit to the counts of `total` rows by a BIC-like criterion, as a batch of one, and its `RefinedFit.spread`."""
     # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
     best = min(
         heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1]
     )
-    index = int(em.by_score(best.score)[0])
+    index = int(by_score(best.score)[0])
     return best.mixtures[[index]], best.spread[index]
 
 
-def nothing() -> Mixtures:
+def nothing() -> GaussianMixture:
     """Return an empty batch of mixtures."""
-    return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
+    return GaussianMixture(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
 _EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable
@@ -471,7 +472,7 @@ def shown_scales(
         kept_scales(each.keys, each.counts, released.noise_std, most)
         for each in released.histograms
     ]
-    return scales, *em.ties_of(released, run.rows.n, components)
+    return scales, *axis_method.ties_of(released, run.rows.n, components)
 
 
 def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:

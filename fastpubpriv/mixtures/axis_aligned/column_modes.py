@@ -19,7 +19,9 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates
-from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.axis_method import Task
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy.spending import Spending
 from fastpubpriv.session import Session
 from fastpubpriv.threads.pool import share_out
@@ -31,7 +33,7 @@ from fastpubpriv.threads.pool import share_out
 class ColumnModes:
     """Fit of one column: a mixture on the line, cuts in the valleys between its modes, share of ties, step between values."""
 
-    fit: Mixtures
+    fit: GaussianMixture
     cuts: FloatArray
     confused: float
     has_cells: bool = True  # whether cells that hold rows were released
@@ -68,7 +70,7 @@ def moments_of(modes: FloatArray) -> tuple[float, float]:
     return mean, math.sqrt(float(share @ (modes[:, 2] ** 2 + (modes[:, 1] - mean) ** 2)))
 
 
-def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
+def valleys(fit: GaussianMixture, least_weight: float) -> tuple[FloatArray, float]:
     """Return cuts between neighboring modes with few misclassified rows, and the largest misclassified share."""
     weights = fit.weights[0]
     means = fit.means[0]

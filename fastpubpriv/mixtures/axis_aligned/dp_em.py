@@ -6,218 +6,30 @@ The rounds are those of `soft_em` with the diagonals of second moments. Finding 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.errors import InputError, warn
-from fastpubpriv.kernels.densities import RowStatistic
-from fastpubpriv.kernels.tree import tree_assign
-from fastpubpriv.mechanisms import group_covariances
-from fastpubpriv.mechanisms.sums import StatisticSum
+from fastpubpriv.errors import warn
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.fit import Gaussians, count_draws, gaussian_tv
-from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
+from fastpubpriv.mixtures.axis_aligned import axis_method
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.em_rounds import Radii, StartState, public_errors, statistic_dim
+from fastpubpriv.mixtures.fit import count_draws, gaussian_tv
+from fastpubpriv.mixtures.public_em import axis_aligned_start
 from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
-    RoundMoments,
-    RowShares,
     SoftPlan,
-    StartState,
     budget_noise,
-    changed,
     check_searches,
     first_searches,
     learn_rounds,
-    public_errors,
-    weighed_count,
 )
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import Spending, spending_of
 from fastpubpriv.release.account import Account
-from fastpubpriv.rowwise.row_maps import RowTree
-from fastpubpriv.session import Session
-
-
-def standardized(
-    public: FloatArray, *, known_std: bool
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return public rows with mean 0 and (unless `known_std`) standard deviation 1, center and scale; raise on overflow."""
-    with np.errstate(over="ignore"):
-        center = public.mean(axis=0)
-        scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
-    if not (np.isfinite(center).all() and np.isfinite(scale).all()):
-        raise InputError(
-            "x_pub spans more than a double can square: divide the columns by a constant"
-        )
-    scale = np.where(scale > 0.0, scale, np.maximum(np.abs(center), 1.0))
-    return (public - center) / scale, center, scale
-
-
-_BLOCK = 1 << 17  # maximum entries of one (dim, rows) array
-
-
-@dataclass(frozen=True, slots=True)
-class Radii:
-    """Clip radii of the three parts of a row's statistic; public functions of the dimension."""
-
-    share: float
-    first: float
-    second: float
-
-    @classmethod
-    def of(cls, dim: int, *, known_std: bool, wider: float = 1.0) -> Radii:
-        """Return radii a little above the norm of a standard normal, about sqrt(dim), times `wider`."""
-        first = wider * (math.sqrt(dim) + 2.0)
-        return cls(first / 2.0, first, 0.0 if known_std else wider * (math.sqrt(dim) + 3.0))
-
-    @property
-    def total(self) -> float:
-        """Bound on the norm of a row's statistic, whose shares add up to one."""
-        return math.sqrt(self.share**2 + self.first**2 + self.second**2)
-
-
-def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
-    """Return the length of a row's statistic."""
-    return components * (1 + dim * (1 if known_std else 2))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelShares:
-    """The component of each row by the labels of a tree, as shares 0 or 1."""
-
-    labels: RowTree
-    components: int
-
-    def __call__(self, rows: Any) -> FloatArray:
-        """Return the shares of rows (n, dim), (components, n)."""
-        reached = np.empty(len(rows), dtype=np.int32)
-        tree_assign(rows, self.labels, reached)
-        shares: FloatArray = (reached == np.arange(self.components)[:, None]) * 1.0
-        return shares
-
-
-def row_statistic(
-    chunk: Any, at: Mixtures, radii: Radii, assigned: RowShares | None = None
-) -> FloatArray:
-    """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
-    # With r_c the posterior of component c, or its share as `assigned`, and z_c the standardized row: r_c times (a, z_c,
-    # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so that the
-    # statistic of a row does not depend on other rows.
-    count, dim = chunk.shape
-    with_second = radii.second > 0.0
-    out = np.empty((count, statistic_dim(len(at.weights), dim, known_std=not with_second)))
-    rows = RowStatistic(np.ascontiguousarray(at.means), np.ascontiguousarray(at.stds))
-    size = max(1, _BLOCK // dim)
-    with np.errstate(all="ignore"):
-        constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
-        for begin in range(0, count, size):
-            part = chunk[begin : begin + size]
-            distances = rows.distances(
-                part if part.strides[1] == part.itemsize else np.ascontiguousarray(part)
-            )
-            if assigned is None:
-                joint = constants[:, None] - 0.5 * distances[0]
-                share = np.exp(joint - np.maximum.reduce(joint, axis=0))
-                share /= group_covariances.total(share)
-            else:
-                share = assigned(part)
-            rows.moments(
-                distances,
-                share,
-                (radii.share, radii.first, radii.second),
-                out[begin : begin + size],
-            )
-    return out
-
-
-def mixtures_of(at: Parameters) -> Mixtures:
-    """Return diagonal parameters as a mixture with standard deviations."""
-    return Mixtures(at.weights / at.weights.sum(), at.means, np.sqrt(at.spreads))
-
-
-def parameters_of(at: Mixtures) -> Parameters:
-    """Return a mixture as diagonal parameters with covariances."""
-    covariances = at.stds[:, :, None] ** 2 * np.eye(at.stds.shape[1])
-    return Parameters(weights=at.weights, means=at.means, covariances=covariances, diagonal=True)
-
-
-def advance(
-    run: Session,
-    public: FloatArray,
-    state: StartState,
-    *,
-    share: Fraction,
-    name: str,
-    known_std: bool,
-    floor: FloatArray,
-) -> StartState:
-    """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations."""
-    at = mixtures_of(state.at)
-    k, dim = state.at.means.shape
-    assigned = None if state.rounds else state.assigned
-    if state.labels is not None:
-        assigned = LabelShares(state.labels, k)
-    wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
-    wider = wider if assigned is None else tuning.AXIS_LABELED_CLIP
-    radii = Radii.of(dim, known_std=known_std, wider=wider)
-    statistic = partial(row_statistic, at=at, radii=radii, assigned=assigned)
-    # The component of each entry of a row's statistic; norms of components' entries sum to at most the radius.
-    component_of = np.concatenate(
-        [np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)]
-    )
-    released = run.release(
-        StatisticSum(
-            statistic=statistic,
-            dim=len(component_of),
-            radius=radii.total,
-            row_cost=12 * k * dim + 20 * k,
-            part_of=component_of,
-        ),
-        name=name,
-        cost=run.account.allowance * share,
-        clip_radius=radii.total,
-    )
-    totals = statistic(public).sum(axis=0)
-    m = len(public)
-    count_std = released.noise_std / radii.share
-    counts = released.value[:k] / radii.share
-    joins = totals[:k] / radii.share
-    sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, totals))
-    moments = []
-    for j, (count, joined, weight) in enumerate(
-        zip(counts, joins, at.weights.tolist(), strict=True)
-    ):
-        held = weighed_count(
-            float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m
-        )
-        private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
-        share_of = private / (private + joined)
-        noise = share_of * released.noise_std / held
-        own = share_of * sums[:, j] / held + (1.0 - share_of) * known[:, j] / max(joined, 1e-12)
-        own *= noise <= tuning.MOST_HIDDEN  # components hidden by noise do not change
-        second = None if known_std else np.diag(1.0 + math.sqrt(2.0) * own[1] - own[0] ** 2)
-        on = math.sqrt(2.0) * noise
-        moments.append(
-            RoundMoments(
-                rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on
-            )
-        )
-    after = changed(
-        state,
-        Gaussians.of(at.weights, at.means, state.at.covariances),
-        moments,
-        count_std=count_std,
-    )
-    stds = np.maximum(np.sqrt(after.at.spreads), floor) if not known_std else at.stds
-    return replace(after, at=parameters_of(Mixtures(after.at.weights, after.at.means, stds)))
 
 
 def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:
@@ -225,19 +37,6 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: 
     noise = count_std * Radii.of(dim, known_std=True).share / n
     precision = 1.0 / (weights / n + noise**2) + n_pub / weights
     return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
-
-
-def public_starts(
-    public: FloatArray, components: int, *, known_std: bool
-) -> tuple[list[Mixtures], FloatArray]:
-    """Return the likeliest fits to the public rows from starts of one scale and scale-free ones, and the least stds (dim,)."""
-    rows, center, scale = standardized(public, known_std=known_std)
-    starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
-    fitted = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
-    fits = [fitted[int(em.likeliest(fitted, rows)[0])]]
-    if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
-        fits.append(mixtures_of(public_fits(rows, components, 0.5 / components, kinds=(False,))[0]))
-    return [fit.mapped(center, scale) for fit in fits], em.STD_FLOOR * scale
 
 
 def check(
@@ -265,9 +64,8 @@ def plan_of(
     spending: Spending,
     *,
     known_std: bool = False,
-    fits: int = 2,
 ) -> SoftPlan:
-    """Plan the rounds from public numbers; searches are added to the public starts if full covariances would not be too noisy."""
+    """Plan the rounds from public numbers; searches are added to the public start if full covariances would not be too noisy."""
     noise = whole_noise(dim, spending, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
     searched = (
         spending.carries_trees
@@ -280,7 +78,7 @@ def plan_of(
         searches = first_searches(2 if n_pub < tuning.TREE_START_ROWS * k else 1)
     return SoftPlan.shared(
         noise * math.sqrt(2.0 * dim) * k / n,
-        fits,
+        1,
         searches,
         n=n,
         entries=2 * k * dim,
@@ -299,12 +97,12 @@ def learn(task: Task) -> LearnedMixture:
     dim = run.rows.dim
     k = task.n_components
     known_std = task.known_std
-    fits, floor = public_starts(public, k, known_std=known_std)
+    at = axis_aligned_start(public, k, known_std=known_std)
     sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
     shape = Shape(
         **sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob
     )
-    plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std, fits=len(fits))
+    plan = plan_of(dim, k, n, len(public), account.spending, known_std=known_std)
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
     check_searches(plan, shape, n)
     last = whole_noise(dim, account.spending.part(plan.last), known_std=known_std)
@@ -314,27 +112,17 @@ def learn(task: Task) -> LearnedMixture:
             "budget, more private rows, or fewer components or columns",
         )
     account.open()
-    starts = [
-        StartState(
-            name=name,
-            at=parameters_of(at),
-            errors=public_errors(at.weights, *public.shape, diagonal=True),
-        )
-        for name, at in zip(("public", "public, scale-free"), fits, strict=False)
-    ]
-    state, facts = learn_rounds(
-        run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor)
-    )
-    at = mixtures_of(state.at)
+    errors = public_errors(at.weights, *public.shape, diagonal=True)
+    start = StartState(name="public", at=at, errors=errors, known_std=known_std)
+    state, facts = learn_rounds(run, public, shape, plan, [start])
+    at = state.at.normalized
     learned = LearnedMixture(
-        weights=at.weights,
-        means=at.means,
-        stds=at.stds,
+        at=at,
         diagnostics={"rounds": state.rounds, **facts},
         low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
         predicted=gaussian_tv(*state.errors),
     )
-    return em.measured(task, learned, run)
+    return axis_method.measured(task, learned, run)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
@@ -369,7 +157,7 @@ METHOD = AxisMethod(
     draws=most_draws,
     predict=predict,
     seconds=lambda n, dim, components, size: (
-        0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * em.ROW_SECONDS
+        0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * axis_method.ROW_SECONDS
     ),
     needs_public=True,
     columns="several",

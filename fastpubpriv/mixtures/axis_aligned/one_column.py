@@ -1,4 +1,4 @@
-"""Mixtures on the line: one histogram of cells for any budget, and a free search for the mixture that fits it.
+"""Mixture on the line: one histogram of cells for any budget, and a free search for the mixture that fits it.
 
 With public rows the cells are fine where these lie, and all private rows are counted in them. Without, two blocks of interleaved
 rows show scales and places by stable histograms, which need a delta, and the other rows are counted in cells that are fine there.
@@ -23,9 +23,11 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import bounded_range, candidates, em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned import axis_method, bounded_range, candidates, cell_fits
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
+from fastpubpriv.mixtures.axis_aligned.cell_fits import CellHistogram
 from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv, public_ties
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta, without_delta
 from fastpubpriv.privacy.spending import Spending, spending_of
@@ -176,14 +178,7 @@ def fit_of(task: Task, cells: CellHistogram) -> LearnedMixture:
     heads = candidates.searched(cells, task.n_components, std=std)
     facts: dict[str, Any] = {"starts": sum(head.mixtures.size for head in heads)}
     if not heads:
-        return LearnedMixture(
-            weights=np.ones(1),
-            means=np.zeros((1, 1)),
-            stds=np.ones((1, 1)),
-            reason=Reason.FALLBACK,
-            nothing=True,
-            diagnostics=facts,
-        )
+        return axis_method.nothing_found(1, facts)
     rows = cells.total + round(float(cells.of_public.sum()))
     fits, spread = candidates.best_fit(heads, rows, fixed_std=task.known_std)
     best = fits[0]
@@ -192,26 +187,19 @@ def fit_of(task: Task, cells: CellHistogram) -> LearnedMixture:
     errors = np.linalg.norm(spread, axis=1)
     of_means = errors[k : 2 * k]
     of_stds = np.zeros(k) if task.known_std else errors[2 * k :]
-    return LearnedMixture(
-        weights=best.weights,
-        means=best.means[:, None],
-        stds=best.stds[:, None],
-        diagnostics=facts,
-        predicted=gaussian_tv(of_means, 2.0 * of_stds),
-    )
+    at = GaussianMixture(best.weights, best.means[:, None], best.stds[:, None])
+    predicted = gaussian_tv(of_means, 2.0 * of_stds)
+    return LearnedMixture(at=at, diagnostics=facts, predicted=predicted)
 
 
 def with_fit_of_cells(
     task: Task, learned: LearnedMixture, cells: CellHistogram, step: float, *, smooth: bool
 ) -> LearnedMixture:
     """Return the mixture with its fit by the cells that it is from, at no cost; it is not graded if values are not `smooth`."""
-    within = task.bounded(learned)
-    fit = em.fit_of_cells(
+    fit = cell_fits.fit_of_cells(
         cells,
         step,
-        within.weights,
-        within.means[:, 0],
-        within.stds[:, 0],
+        task.bounded(learned.at),
         rows_per_person=task.run.account.rows_per_person,
         smooth=smooth,
     )
@@ -248,18 +236,19 @@ def learn_near_public(task: Task, public: FloatArray) -> LearnedMixture:
         cells, comb = candidates.without_comb(cells, gap)
     learned = fit_of(task, cells)
     if learned.nothing:
-        return em.measured(task, learned, run)
+        return axis_method.measured(task, learned, run)
     if not has_scale:
         learned = replace(learned, reason=Reason.FEW_PUBLIC_ROWS)
-    stds = learned.stds[:, 0]
-    unseen = candidates.unseen(cells, learned.means[:, 0], stds) | (stds < tuning.STEPS_WIDE * step)
+    at = learned.at
+    stds = at.stds[:, 0]
+    unseen = candidates.unseen(cells, at.means[:, 0], stds) | (stds < tuning.STEPS_WIDE * step)
     learned = replace(learned, unseen=unseen)
     # Edges lie between the values of a lattice, so that its cells show no comb.
     learned = with_fit_of_cells(
         task, learned, cells, 0.0 if step > 0.0 else gap, smooth=comb == 0.0
     )
     assert learned.fit is not None
-    return learned if learned.fit.graded else em.measured(task, learned, run)
+    return learned if learned.fit.graded else axis_method.measured(task, learned, run)
 
 
 def comb_of(
@@ -280,8 +269,8 @@ def in_the_middle(learned: LearnedMixture, cells: CellHistogram, box: Box) -> Le
     Counts do not show where in the cell they are, and a bound may cut it.
     """
     (low,), (high,) = box
-    means = learned.means[:, 0]
-    stds = learned.stds[:, 0]
+    means = learned.at.means[:, 0]
+    stds = learned.at.stds[:, 0]
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     left = cells.edges[place]
     right = cells.edges[place + 1]
@@ -291,7 +280,7 @@ def in_the_middle(learned: LearnedMixture, cells: CellHistogram, box: Box) -> Le
     moves = candidates.unseen(cells, means, stds) & is_inside & (left < right)
     means = np.where(moves, (left + right) / 2.0, means)
     stds = np.where(moves, (right - left) / tuning.CELL_OVER_STD, stds)
-    return replace(learned, means=means[:, None], stds=stds[:, None])
+    return replace(learned, at=GaussianMixture(learned.at.weights, means[:, None], stds[:, None]))
 
 
 def learn_within_bounds(task: Task, box: Box) -> LearnedMixture:
@@ -312,7 +301,7 @@ def learn_within_bounds(task: Task, box: Box) -> LearnedMixture:
     facts = {"tied_share": tied, "step": [comb or math.inf], **learned.diagnostics}
     learned = replace(learned, diagnostics=facts)
     if not (learned.nothing or task.known_std):
-        unseen = candidates.unseen(cells, learned.means[:, 0], learned.stds[:, 0])
+        unseen = candidates.unseen(cells, learned.at.means[:, 0], learned.at.stds[:, 0])
         learned = replace(in_the_middle(learned, cells, box), unseen=unseen)
     # Edges of cells need not lie between rounded values, so that these are not graded.
     return with_fit_of_cells(task, learned, cells, comb, smooth=comb == 0.0)
@@ -361,9 +350,10 @@ def learn_anywhere(task: Task) -> LearnedMixture:
     if not scales:
         widest = max(
             tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0],
-            8.0 * float(np.spacing(np.abs(learned.means).max())),
+            8.0 * float(np.spacing(np.abs(learned.at.means).max())),
         )
-    narrow = candidates.unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
+    at = learned.at
+    narrow = candidates.unseen(cells, at.means[:, 0], at.stds[:, 0], widest=widest)
     return replace(learned, unseen=narrow)
 
 
@@ -434,7 +424,7 @@ METHOD = AxisMethod(
         "distant_components_rows": float(candidates.rows_for_distant(components, budget))
     },
     seconds=lambda n, dim, components, size: (
-        em.SEARCH_SECONDS * components + 60.0 * n * em.ROW_SECONDS
+        axis_method.SEARCH_SECONDS * components + 60.0 * n * axis_method.ROW_SECONDS
     ),
     columns="one",
     range_from_public=True,

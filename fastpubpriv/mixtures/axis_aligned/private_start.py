@@ -24,19 +24,28 @@ from fastpubpriv.errors import warn
 from fastpubpriv.estimators.output_bounds import Box
 from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, shares_at, soft_parts
 from fastpubpriv.mechanisms.sums import Released, SoftGrams, StatisticSum
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import (
+    axis_method,
     bounded_range,
     candidates,
     column_modes,
     dp_em,
-    em,
     sketch,
 )
+from fastpubpriv.mixtures.axis_aligned.axis_method import AxisMethod, LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.bounded_range import looked_edges
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.axis_aligned.sketch import Fitted, Projection, WaveFit, WaveModel, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveFit, WaveModel, Waves
+from fastpubpriv.mixtures.em_rounds import (
+    LAST,
+    RoundMoments,
+    RowClip,
+    StartState,
+    pooled_moments,
+    shrinkage,
+)
 from fastpubpriv.mixtures.fit import (
     MOST_COUNTED,
     MeasuredFit,
@@ -45,17 +54,9 @@ from fastpubpriv.mixtures.fit import (
     gaussian_tv,
     measure,
 )
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
-from fastpubpriv.mixtures.separated.soft_em import (
-    LAST,
-    RoundMoments,
-    RowClip,
-    StartState,
-    early_share,
-    pooled_moments,
-    shrinkage,
-    some_rows,
-)
+from fastpubpriv.mixtures.separated.soft_em import early_share, some_rows
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.conversions import gdp_mu
@@ -192,7 +193,7 @@ def longest_sketch(components: int) -> int:
 
 def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """Return an upper bound on the noise draws of a run."""
-    width = dp_em.statistic_dim(n_components, dim, known_std=known_std)
+    width = em_rounds.statistic_dim(n_components, dim, known_std=known_std)
     rounds = (tuning.MOST_MORE + 2) * width
     histograms = (tuning.COLUMN_SCALES + 1) * n * dim
     cells = (candidates.MOST_EDGES + n_components * n_components) * dim + tuning.MOST_COMBINATIONS
@@ -407,7 +408,7 @@ class ProjectedShares:
 
     groups: Groups
     projections: dict[int, Projection]
-    fits: list[Mixtures]  # of each group, one mixture along its directions
+    fits: list[GaussianMixture]  # of each group, one mixture along its directions
 
     @property
     def group_of(self) -> IntArray:
@@ -433,7 +434,7 @@ class ProjectedShares:
             out[parts, mine] = self._shares(coordinates, fit)
         return out
 
-    def _shares(self, coordinates: FloatArray, fit: Mixtures) -> FloatArray:
+    def _shares(self, coordinates: FloatArray, fit: GaussianMixture) -> FloatArray:
         """Return the responsibilities (k, n) at coordinates (l, n)."""
         at = fit[0]
         squares = np.zeros((len(at.weights), coordinates.shape[1]))
@@ -461,38 +462,36 @@ def release_waves(
     return waves
 
 
-def fits_of(
-    projection: Projection, data: Waves, most: int, model: WaveModel[Fitted]
-) -> list[WaveFit[Fitted]]:
+def fits_of(projection: Projection, data: Waves, most: int, *, full: bool) -> list[WaveFit]:
     """Return the best fits of 1, 2, ... components, up to two after the last one that is worth its parameters."""
-    worth = model.worth(len(projection.matrix))
-    fits: list[WaveFit[Fitted]] = []
+    fits: list[WaveFit] = []
     best = 0
     for place in range(min(most, tuning.MOST_WAVE_COMPONENTS)):
         more = place - best
         if more > 2:
             break
-        fits.append(model.fit(data, place + 1, projection.spread))
+        model = WaveModel(place + 1, len(projection.matrix), full)
+        fits.append(model.fit(data, projection.spread))
         gain = fits[best].score - fits[place].score
-        if gain > worth * more:
+        if gain > model.worth * more:
             best = place
     return fits
 
 
 def chosen_fits(
-    listed: list[Projection], waves: list[Waves], more: int, model: WaveModel[Fitted]
-) -> list[tuple[int, Fitted]]:
+    listed: list[Projection], waves: list[Waves], more: int, *, full: bool
+) -> list[tuple[int, GaussianMixture]]:
     """Return the number of components of the group of each projection, at most `more` beyond one each, and their fit."""
-    worths = [model.worth(len(each.matrix)) for each in listed]
+    worths = [WaveModel(1, len(each.matrix), full).worth for each in listed]
     both = zip(listed, waves, strict=True)
-    fits = [fits_of(*each, more + 1, model) for each in both]
+    fits = [fits_of(*each, more + 1, full=full) for each in both]
     scores = [[fit.score for fit in each] for each in fits]
     numbers = sketch.numbers_of_components(scores, worths, more + len(listed))
     chosen = zip(numbers, fits, strict=True)
     return [(number, fit[number - 1].mixture) for number, fit in chosen]
 
 
-ONE = Mixtures(*np.ones((3, 1, 1)))
+ONE = GaussianMixture(*np.ones((3, 1, 1)))
 
 
 def find_components(
@@ -512,7 +511,7 @@ def find_components(
     if not listed:
         return shares
     waves = release_waves(run, groups, frames, listed, costs["sketch"])
-    fits = chosen_fits(listed, waves, more, sketch.AXIS_ALIGNED)
+    fits = chosen_fits(listed, waves, more, full=False)
     for projection, (number, mixture) in zip(listed, fits, strict=True):
         if number > 1:
             shares.projections[projection.group] = projection
@@ -527,20 +526,17 @@ def run_rounds(
     task: Task, run: Session, frames: Frames, shares: ProjectedShares, plan: StartPlan
 ) -> StartState:
     """Release a first round of the components, early rounds while they move, and one with everything that is left."""
-    floor = em.STD_FLOOR * frames.deviations.max(axis=0)
     nobody = np.zeros((0, run.rows.dim))
-    one_round = partial(dp_em.advance, run, nobody, known_std=task.known_std, floor=floor)
+    one_round = partial(em_rounds.advance, run, nobody)
     of_groups = frames.rows / frames.rows.sum()
     within = np.concatenate([fit.weights[0] for fit in shares.fits])
     group_of = shares.group_of
     weights = of_groups[group_of] * within
-    at = Mixtures(weights, frames.centers[group_of], frames.deviations[group_of])
-    state = StartState(name="sketch", at=dp_em.parameters_of(at), assigned=shares)
+    at = GaussianMixture(weights, frames.centers[group_of], frames.deviations[group_of])
+    state = StartState(name="sketch", at=at, assigned=shares, known_std=task.known_std)
     state = one_round(state, share=tuning.START_SHARES.first, name="first round")
     if task.known_std:
-        stds = np.ones(state.at.means.shape)
-        at = Mixtures(state.at.weights, state.at.means, stds)
-        state = replace(state, at=dp_em.parameters_of(at))
+        state = replace(state, at=replace(state.at, scale=np.ones(state.at.means.shape)))
     return rounds_from(run, state, one_round, plan)
 
 
@@ -557,14 +553,7 @@ def rounds_from(
     return one_round(state, share=1 - plan.count - spent, name=LAST)
 
 
-def count_of_fit(
-    run: Session,
-    columns: list[ColumnModes],
-    *,
-    weights: FloatArray,
-    means: FloatArray,
-    covariances: FloatArray,
-) -> MeasuredFit:
+def count_of_fit(run: Session, columns: list[ColumnModes], at: GaussianMixture) -> MeasuredFit:
     """Release the count of the fit, by the columns of values that are not rounded.
 
     Without such columns it is by all of them, and no reason follows: steps of rounded values look like a misfit.
@@ -574,11 +563,8 @@ def count_of_fit(
     if len(counted) < len(columns):
         chosen = ChosenColumns(counted)
         run = run.on(each_row(run.rows, chosen, len(counted)))
-    covariances = covariances[:, counted][:, :, counted]
-    means = means[:, counted]
-    weights = weights / weights.sum()
     nobody = np.zeros((0, len(counted)))
-    fit = measure(run, weights, means, covariances, public=nobody)
+    fit = measure(run, at.of_columns(counted), public=nobody)
     return replace(fit, graded=bool(smooth))
 
 
@@ -719,8 +705,8 @@ def learn(task: Task) -> LearnedMixture:
     costs = costs_of(account.spending)
     columns = shown.release_columns(task, run, costs["cells"])
     if not any(column.fit.size for column in columns):
-        nothing = em.choose(run, candidates.nothing(), diagnostics={"anchors": []})
-        return em.measured(task, nothing, run)
+        nothing = axis_method.nothing_found(dim, {"anchors": []})
+        return axis_method.measured(task, nothing, run)
     groups = column_modes.find_groups(task, run, columns, costs["combinations"], costs["matching"])
     frames = Frames.of(groups, rest.n)
     assigned = find_components(task, run, groups, frames, costs)
@@ -730,23 +716,20 @@ def learn(task: Task) -> LearnedMixture:
     facts["rounds"] = state.rounds
     facts["tied_share"] = [column.tied for column in columns]
     facts["step"] = [column.step for column in columns]
-    at = dp_em.mixtures_of(state.at)
-    learned = LearnedMixture(weights=at.weights, means=at.means, stds=at.stds, diagnostics=facts)
+    at = state.at.normalized
+    learned = LearnedMixture(at=at, diagnostics=facts)
     is_whole = all(column.is_known for column in columns)
     low = dp_em.lost_in_noise(at.weights, dim, rest.n, 0, state.count_std)
-    within = task.bounded(learned)
-    fit = count_of_fit(
-        run, columns, weights=within.weights, means=within.means, covariances=within.covariances
-    )
+    fit = count_of_fit(run, columns, task.bounded(at))
     reason = None if is_whole else Reason.FALLBACK
     return replace(learned, reason=reason, low=low, fit=fit, predicted=gaussian_tv(*state.errors))
 
 
 def seconds(n: int, dim: int, components: int, size: int) -> float:
     """Return the run time of a search on each column, a sketch and its fit, and rounds."""
-    rounds = tuning.MOST_MORE * n * components * dim * 3.0 * em.ROW_SECONDS
-    search = dim * em.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
-    sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * em.ROW_SECONDS
+    rounds = tuning.MOST_MORE * n * components * dim * 3.0 * axis_method.ROW_SECONDS
+    search = dim * axis_method.SEARCH_SECONDS * min(components, tuning.COLUMN_MODES) / 2.0
+    sketched = min(n, MOST_COUNTED) * tuning.FREQUENCIES[1] * 8.0 * axis_method.ROW_SECONDS
     return search + rounds + sketched + components
 
 

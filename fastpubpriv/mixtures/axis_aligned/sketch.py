@@ -3,10 +3,12 @@
 Within an axis-aligned component columns are independent, so every covariance of two columns comes from differences of means. A
 factor analysis of a noisy correlation matrix R = B + diag(psi), B of low rank, gives the directions A = v' psi^(-1/2) of the
 leading eigenvectors v of psi^(-1/2) B psi^(-1/2), along which a component has variance about one. Along them the mixture follows
-from a noisy sum of cosines and sines at public frequencies w, the empirical characteristic function, since that of a mixture is
+from a noisy sum of cosines and sines at public frequencies w, the empirical characteristic function, since that of a mixture with
+covariances L L' is
 
-    sum_j p_j exp(i w'mu_j - sum_a s_ja^2 w_a^2 / 2).
+    sum_j p_j exp(i w'mu_j - |L_j'w|^2 / 2),
 
+where the factors L of axis-aligned components are diagonal.
 It is fitted by damped Gauss-Newton steps from many starts; all of this reads released values only, and costs nothing.
 """
 
@@ -15,7 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +26,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import waves
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import Mixtures
+from fastpubpriv.mixtures.axis_aligned import axis_method
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, by_score
 from fastpubpriv.results.public_draws import draw_normals, draw_uniforms
 
 # ---- Directions.
@@ -99,12 +102,12 @@ class Projection:
         size = len(matrix)
         of_direction, most = tuning.FREQUENCIES
         count = min(of_direction * size, most)
-        normals = draw_normals((count, size), random_state=em.PUBLIC_SEED + 7)
+        normals = draw_normals((count, size), random_state=axis_method.PUBLIC_SEED + 7)
         units = normals / np.linalg.norm(normals, axis=1, keepdims=True)
         extents = np.sqrt(np.maximum(np.einsum("ma,ab,mb->m", units, spread, units), 1.0))
         low, high = tuning.FREQUENCY_RANGE
         lowest = low / extents
-        places = draw_uniforms(count, random_state=em.PUBLIC_SEED + 8)
+        places = draw_uniforms(count, random_state=axis_method.PUBLIC_SEED + 8)
         lengths = lowest * (high / lowest) ** places
         return cls(group, center, matrix, spread, units * lengths[:, None])
 
@@ -144,73 +147,6 @@ class Waves:
     std: float
 
 
-class Batch(Protocol):
-    """Mixtures along directions, of which some can be taken."""
-
-    def __getitem__(self, places: IntArray) -> Self:
-        """Return the mixtures at these places."""
-        ...
-
-
-Fitted = TypeVar("Fitted", bound=Batch)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WaveFit(Generic[Fitted]):
-    """A fitted mixture along directions, and the penalized sum of squares of the fit."""
-
-    mixture: Fitted
-    score: float
-
-
-def characteristic(
-    mixtures: Mixtures, frequencies: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return p_j times real and imaginary part of the characteristic function of each component, (size, k, count), and s^2 w^2."""
-    phases = mixtures.means @ frequencies.T
-    squares = (mixtures.stds**2)[..., None] * np.square(frequencies).T
-    shares = mixtures.weights[:, :, None] * np.exp(-0.5 * squares.sum(axis=2))
-    return shares * np.cos(phases), shares * np.sin(phases), squares
-
-
-def jacobian(mixtures: Mixtures, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the values (size, 2 count), and derivatives (size, 2 count, p) by log weights, means and log deviations."""
-    size, k, dim = mixtures.means.shape
-    cosines, sines, squares = characteristic(mixtures, frequencies)
-    parts = np.concatenate([cosines, sines], axis=2)
-    turned = np.concatenate([-sines, cosines], axis=2)
-    values = parts.sum(axis=1)
-    by_logits = parts - mixtures.weights[:, :, None] * values[:, None, :]
-    twice = np.tile(frequencies.T, 2)
-    by_means = turned[:, :, None, :] * twice
-    by_stds = -parts[:, :, None, :] * np.tile(squares, 2)
-    shape = size, k * dim, -1
-    slopes = [by_logits, by_means.reshape(shape), by_stds.reshape(shape)]
-    return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
-
-
-def _parameters(mixtures: Mixtures) -> FloatArray:
-    """Return log weights, means and log deviations, (size, p)."""
-    parts = [np.log(mixtures.weights), mixtures.means, np.log(mixtures.stds)]
-    return np.concatenate([part.reshape(mixtures.size, -1) for part in parts], axis=1)
-
-
-def _mixtures(parameters: FloatArray, k: int) -> Mixtures:
-    """Return the mixtures of `_parameters`."""
-    size = len(parameters)
-    logits = parameters[:, :k]
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    means, logs = np.split(parameters[:, k:].reshape(size, 2 * k, -1), 2, axis=1)
-    stds = np.exp(np.clip(logs, *tuning.LOG_DEVIATIONS))
-    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
-
-
-def _penalties(k: int, dim: int) -> FloatArray:
-    """Return the weights of squared parameters in the sum of squares, (p,)."""
-    of_logits, of_logs = tuning.WAVE_PRIORS
-    return np.repeat([of_logits, 0.0, of_logs], [k, k * dim, k * dim])
-
-
 # Values (size, 2 count) of mixtures at the frequencies, and derivatives (size, 2 count, p) by their parameters (size, p).
 Model = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -243,62 +179,151 @@ def damped_steps(
     return at, score
 
 
-def refined(data: Waves, start: Mixtures, steps: int) -> tuple[Mixtures, FloatArray]:
-    """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares."""
-    k = start.weights.shape[1]
-    at = _parameters(start)
-    at[:, :k] -= at[:, :k].mean(axis=1, keepdims=True)
-
-    def model(parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return jacobian(_mixtures(parameters, k), data.frequencies)
-
-    at, score = damped_steps(data, at, model, _penalties(k, start.means.shape[2]), steps)
-    return _mixtures(at, k), score
-
-
 def starting_means(k: int, spread: FloatArray) -> FloatArray:
     """Return k means of covariance `spread` for each start, (starts, k, len(spread))."""
     values, vectors = spectrum(spread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     count = tuning.WAVE_STARTS[0]
-    normals = draw_normals((count, k, len(spread)), random_state=em.PUBLIC_SEED + 9)
+    normals = draw_normals((count, k, len(spread)), random_state=axis_method.PUBLIC_SEED + 9)
     means: FloatArray = normals @ root.T
     return means
 
 
-def unit_mixtures(means: FloatArray) -> Mixtures:
-    """Return mixtures of these means (size, k, directions), of equal weights and of deviations one."""
-    return Mixtures(np.full(means.shape[:2], 1.0 / means.shape[1]), means, np.ones(means.shape))
+@dataclass(frozen=True, slots=True, eq=False)
+class WaveFit:
+    """A fitted mixture along directions, and the penalized sum of squares of the fit."""
+
+    mixture: GaussianMixture
+    score: float
 
 
-def worth_of_component(directions: int) -> float:
-    """Return the decrease of the sum of squares from which another component is kept: so much for each of its parameters."""
-    return tuning.WORTH_OF_COMPONENT * (2 * directions + 1)
+class WaveParts(NamedTuple):
+    """Weights (size, k), means and diagonals of factors (size, k, dim), and their entries below (size, k, entries)."""
+
+    weights: FloatArray
+    means: FloatArray
+    stds: FloatArray
+    entries: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class WaveModel(Generic[Fitted]):
-    """How mixtures along directions are fitted.
+class WaveModel:
+    """Mixtures of k components along `dim` directions by flat parameters (size, p), and their characteristic function.
 
-    `start` gives mixtures of means (size, k, directions), `refine` these after a number of steps and their penalized
-    sums of squares, and `worth` the decrease of that sum, by the number of directions, from which a component is kept.
+    Parameters are log weights, means, log diagonals of lower factors L of the covariances, and, of full covariances, the entries
+    of L below its diagonal.
     """
 
-    start: Callable[[FloatArray], Fitted]
-    refine: Callable[[Waves, Fitted, int], tuple[Fitted, FloatArray]]
-    worth: Callable[[int], float]
+    k: int
+    dim: int
+    full: bool = False
 
-    def fit(self, data: Waves, k: int, spread: FloatArray) -> WaveFit[Fitted]:
-        """Return the best fit of k components, its batch axis of length one, from starts with means of covariance `spread`."""
+    @property
+    def below(self) -> tuple[IntArray, IntArray]:
+        """Rows and columns of the entries below a diagonal, none of axis-aligned components."""
+        rows, columns = np.tril_indices(self.dim if self.full else 0, -1)
+        return rows, columns
+
+    @property
+    def worth(self) -> float:
+        """Decrease of the sum of squares from which another component is kept: so much for each of its parameters."""
+        return tuning.WORTH_OF_COMPONENT * (1 + 2 * self.dim + len(self.below[0]))
+
+    @property
+    def penalties(self) -> FloatArray:
+        """Weights of squared parameters in the sum of squares, (p,)."""
+        of_logits, of_logs = tuning.WAVE_PRIORS
+        of_component = self.k * self.dim
+        entries = self.k * len(self.below[0])
+        return np.repeat([of_logits, 0.0, of_logs], [self.k, of_component, of_component + entries])
+
+    def start(self, means: FloatArray) -> FloatArray:
+        """Return the parameters of mixtures of these means (size, k, dim), of equal weights and of covariance one."""
+        start = np.zeros((len(means), len(self.penalties)))
+        start[:, self.k : self.k * (1 + self.dim)] = means.reshape(len(means), -1)
+        return start
+
+    def centered(self, parameters: FloatArray) -> FloatArray:
+        """Return parameters of the same mixtures whose log weights have mean zero, and whose log deviations are in their range."""
+        at = parameters.copy()
+        at[:, : self.k] -= at[:, : self.k].mean(axis=1, keepdims=True)
+        logs = at[:, self.k * (1 + self.dim) : self.k * (1 + 2 * self.dim)]
+        np.clip(logs, *tuning.LOG_DEVIATIONS, out=logs)
+        return at
+
+    def parts(self, parameters: FloatArray) -> WaveParts:
+        """Return weights, means, diagonals of factors and the entries below of each mixture."""
+        size = len(parameters)
+        of_component = self.k * self.dim
+        ends = np.cumsum([self.k, of_component, of_component])
+        logits, means, logs, entries = np.split(parameters, ends, axis=1)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        shape = size, self.k, -1
+        stds = np.exp(np.clip(logs, *tuning.LOG_DEVIATIONS))
+        of_entries = size, self.k, len(self.below[0])
+        return WaveParts(
+            weights, means.reshape(shape), stds.reshape(shape), entries.reshape(of_entries)
+        )
+
+    def mixtures(self, parameters: FloatArray) -> GaussianMixture:
+        """Return the batch of mixtures."""
+        at = self.parts(parameters)
+        if not self.full:
+            return GaussianMixture(at.weights, at.means, at.stds)
+        rows, columns = self.below
+        roots = at.stds[..., None] * np.eye(self.dim)
+        roots[:, :, rows, columns] = at.entries
+        return GaussianMixture(at.weights, at.means, roots @ roots.swapaxes(2, 3))
+
+    def waves(
+        self, parameters: FloatArray, frequencies: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return cosines, then sines (size, 2 count) of the mixtures, and derivatives (size, 2 count, p) by the parameters."""
+        at = self.parts(parameters)
+        rows, columns = self.below
+        size = len(parameters)
+        count = len(frequencies)
+        phases = at.means @ frequencies.T
+        of_logs = at.stds[..., None] * frequencies.T
+        scaled = of_logs.copy()  # L'w
+        for place, (row, column) in enumerate(zip(rows, columns, strict=True)):
+            scaled[:, :, column] += at.entries[:, :, place, None] * frequencies[:, row]
+        weights = at.weights[:, :, None]
+        shares = weights * np.exp(-0.5 * np.square(scaled).sum(axis=2))
+        cosines = shares * np.cos(phases)
+        sines = shares * np.sin(phases)
+        parts = np.concatenate([cosines, sines], axis=2)
+        turned = np.concatenate([-sines, cosines], axis=2)
+        values = parts.sum(axis=1)
+        by_logits = parts - weights * values[:, None, :]
+        by_means = turned[:, :, None, :] * np.tile(frequencies.T, 2)
+        by_logs = -parts[:, :, None, :] * np.tile(scaled * of_logs, 2)
+        of_entries = scaled[:, :, columns] * frequencies.T[rows]
+        by_entries = -parts[:, :, None, :] * np.tile(of_entries, 2)
+        # no entries below the diagonal of axis-aligned components, or along one direction
+        lengths = [self.k, self.k * self.dim, self.k * self.dim, self.k * len(rows)]
+        slopes = [
+            part.reshape(size, length, 2 * count)
+            for part, length in zip(
+                (by_logits, by_means, by_logs, by_entries), lengths, strict=True
+            )
+        ]
+        return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
+
+    def refined(self, data: Waves, start: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
+        """Return the parameters after damped Gauss-Newton steps, and penalized sums of squares."""
+        model = partial(self.waves, frequencies=data.frequencies)
+        return damped_steps(data, self.centered(start), model, self.penalties, steps)
+
+    def fit(self, data: Waves, spread: FloatArray) -> WaveFit:
+        """Return the best fit, its batch axis of length one, from starts with means of covariance `spread`."""
         few = tuning.WAVE_STARTS[1]
         short, long = tuning.WAVE_STEPS
-        fits, scores = self.refine(data, self.start(starting_means(k, spread)), short)
-        fits, scores = self.refine(data, fits[em.by_score(scores)[:few]], long)
-        best = em.by_score(scores)[:1]
-        return WaveFit(fits[best], float(scores[best[0]]))
-
-
-AXIS_ALIGNED = WaveModel(unit_mixtures, refined, worth_of_component)
+        at, scores = self.refined(data, self.start(starting_means(self.k, spread)), short)
+        at, scores = self.refined(data, at[by_score(scores)[:few]], long)
+        best = by_score(scores)[:1]
+        return WaveFit(self.mixtures(at[best]), float(scores[best[0]]))
 
 
 def numbers_of_components(scores: list[list[float]], worths: list[float], most: int) -> list[int]:

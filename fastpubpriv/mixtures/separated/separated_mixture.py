@@ -1,12 +1,10 @@
-"""Mixtures of separated Gaussians from many private rows and a few public ones (paper A, Algorithms 3 to 10), and baselines."""
+"""`learn_separated_mixture`: mixtures from many private rows and few public ones or none (paper A, Algorithms 3 to 10)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,428 +12,45 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Keep, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import Box, bounded, checked_bounds
-from fastpubpriv.estimators.preconditioner import (
-    LARGEST_CONDITION,
-    TRACE_BOUND,
-    Frame,
-    public_frame,
-    trace_frame,
-)
-from fastpubpriv.estimators.radii import failure_probability, size
+from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.gaussians import lifted
-from fastpubpriv.gaussians.lifted import (
-    MEAN_SHARE,
-    GaussianProblem,
-    LearnedGaussian,
-    PlannedRounds,
-)
 from fastpubpriv.gaussians.public_prior import column_scales, constant_text
-from fastpubpriv.gaussians.rounds import (
-    PlannedRelease,
-    RoundMoment,
-    Rounds,
-    planned,
-    release_rounds,
-)
-from fastpubpriv.gaussians.structures import Prediction
 from fastpubpriv.kernels.mixture_rows import prepare
-from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import bounded_range, dp_em
-from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR, Task
-from fastpubpriv.mixtures.separated import search_state, searches, soft_em, without_public
-from fastpubpriv.mixtures.separated.public_shapes import (
-    SEED,
-    column_scaling,
+from fastpubpriv.mixtures.axis_aligned.axis_method import Task
+from fastpubpriv.mixtures.em_rounds import StartState
+from fastpubpriv.mixtures.public_em import (
     column_variances,
-    kmeans,
-    labeled_fit,
-    nearest_centers,
-    refuse_too_much,
     without_far,
 )
-from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
+from fastpubpriv.mixtures.separated import searches, soft_em, without_public
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
+    check_components,
+    check_leaf_grids,
+    leaf_draws,
+    leaf_frames,
+    learn_leaves,
+    lifted_errors,
+    result_of_leaves,
+    search_facts,
+    warn_if_hopeless,
+)
+from fastpubpriv.mixtures.separated.public_shapes import (
+    refuse_too_much,
+)
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
-from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
-from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger
+from fastpubpriv.mixtures.separated.soft_em import SoftPlan
+from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibrated_budget import has_delta
-from fastpubpriv.privacy.spending import Spending, noise_of
-from fastpubpriv.results.base import frozen
+from fastpubpriv.privacy.spending import noise_of
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
-from fastpubpriv.results.reasons import Reason, Reasons, ordered
-from fastpubpriv.rowwise.row_maps import RowTree, Rule
+from fastpubpriv.results.reasons import Reason, ordered
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.open import public_table_of
-
-MOST_COMPONENTS = 1000
-
-
-# ---- Joint estimation of the Gaussians of all leaves of a cluster tree (paper A, Algorithms 7 and 10): mode "theory" and baseline.
-# Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; the cost of
-# both cases is exact and independent of the number of leaves (see `mechanisms.leaves`). With Gaussian noise the estimation costs
-# rho_cov + max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LeafFrame:
-    """Public bounds of a leaf; its center and the covariance are reported if the private rows do not suffice."""
-
-    frame: Frame
-    covariance: FloatArray
-
-
-class LeafCosts(NamedTuple):
-    """The budgets of a leaf stage, each for the worse case of a replaced row."""
-
-    counts: Spending
-    gaussians: Spending  # of second moments and means
-
-
-def leaf_costs(spending: Spending) -> LeafCosts:
-    """Return the budgets of a leaf stage within a budget."""
-    # Where a row that moves costs half as much in the means, counts within half of their share are free; else it pays for all.
-    if spending.carries_trees:
-        return LeafCosts(spending.part(MEAN_SHARE / 2), spending)
-    return LeafCosts(spending.part(tuning.COUNT_SHARE), spending.part(1 - tuning.COUNT_SHARE))
-
-
-def leaf_draws(dim: int, n_leaves: int) -> int:
-    """Upper bound on the number of noise draws of a leaf stage."""
-    return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
-
-
-def check_leaf_grids(dim: int, n: int, n_leaves: int, spending: Spending) -> None:
-    """Raise, before the debit, if a leaf stage of this size and cost has no integer grids."""
-    costs = leaf_costs(spending)
-    leaves: Any = {"clusters": n_leaves, "lineage": ("check",)}
-    costs.counts.cluster_grid("count", 1, n, **leaves)
-    costs.gaussians.part(MEAN_SHARE).cluster_grid("sum", dim, n, **leaves)
-    for rounds in (2, lifted.MAX_ROUNDS):
-        for share in lifted.round_shares(rounds):
-            costs.gaussians.part(share).cluster_grid("moment", dim + 1, n, **leaves)
-
-
-def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
-    """Return the bounds of a leaf known only by an enclosing ball; its mean lies within `mean_radius` radii of the center."""
-    dim = len(center)
-    condition = tuning.LEAF_COND_MAX * dim * tuning.PARENT_SLACK
-    frame = Frame(
-        frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, condition, source
-    )
-    return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
-
-
-def leaf_frames(
-    tree: ClusterTree,
-    leaves: Sequence[int],
-    x_pub: FloatArray,
-    *,
-    radii: Sequence[float],
-    failure_prob: float = FAILURE_PROB,
-) -> list[LeafFrame]:
-    """Return bounds of each leaf from its public rows: preconditioner, else trace bound, else radius. Raise if it has none."""
-    # `radii` serve leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
-    failure = failure_prob / (4.0 * len(leaves))
-    return [
-        _leaf_frame(leaf, x_pub[tree.members(x_pub, leaf)], radius, failure)
-        for leaf, radius in zip(leaves, radii, strict=True)
-    ]
-
-
-def _leaf_frame(leaf: int, rows: FloatArray, radius: float, failure: float) -> LeafFrame:
-    n_pub, dim = rows.shape
-    if not n_pub:
-        raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
-    gaps = rows - rows.mean(axis=0)
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        try:
-            frame = public_frame(
-                rows,
-                failure_prob=failure,
-                pub_priv_gap=0.0,
-                cond_max=tuning.LEAF_COND_MAX,
-                require_precondition=False,
-            )
-            if n_pub > dim and frame.condition > tuning.MOST_PRECONDITIONED:
-                frame = trace_frame(
-                    rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX
-                )
-            matrix = frame.scale.inverse
-            usable = (
-                matrix is not None
-                and bool(np.isfinite(matrix).all())
-                and frame.condition <= LARGEST_CONDITION
-            )
-        except (InputError, np.linalg.LinAlgError):
-            usable = False
-    if not usable:
-        if not 0.0 < radius < math.inf:
-            raise InputError(
-                f"a leaf without two distinct public rows needs the radius of its node, got {radius}"
-            )
-        own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
-        return ball_frame(rows.mean(axis=0), radius, own, "radius of the node")
-    if frame.source == TRACE_BOUND:
-        return LeafFrame(
-            frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1))))
-        )
-    return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
-
-
-def learn_leaves(
-    run: Session,
-    tree: ClusterTree,
-    leaves: Sequence[int],
-    frames: Sequence[LeafFrame],
-    *,
-    spending: Spending,
-    mode: Mode = "practical",
-    failure_prob: float = FAILURE_PROB,
-    rounds: int | None = None,
-    weight_floor: float = 0.005,
-) -> MixtureResult:
-    """Release counts, covariances and means of the rows that reach each of `leaves` (ids of nodes, none an ancestor of another).
-
-    All leaves have the same number of `rounds` of second moments, which share a grid; None takes the largest number that the
-    public rule gives for a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by
-    max(noisy count, floor), never by a private size. FALLBACK: too few rows; mean and covariance are those of the public rows.
-    UNRESOLVED: the smallest eigenvalues cannot be distinguished from noise; those of the public rows are reported, unless the
-    predicted noise was small enough (the rows then lie near a subspace).
-    """
-    k = len(leaves)
-    dim = tree.dim
-    if len(frames) != k:
-        raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
-    routes = tree.routes(leaves)
-    costs = leaf_costs(spending)
-    cost = costs.gaussians.allowance
-    counted = run.release(
-        LeafCounts(routes=routes), name="leaf counts", cost=costs.counts.allowance
-    )
-    count_noise = float(counted.noise_std[0])
-    floor = max(tuning.LEAST_ROWS * (dim + 1), math.ceil(tuning.LEAST_STDS * count_noise))
-    low = counted.value < floor
-    sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
-    problem_of = partial(GaussianProblem, dim=dim, mode=mode, failure_prob=failure_prob / k)
-    problems = [
-        problem_of(n=size, mean_radius=leaf.frame.mean_radius, condition=leaf.frame.condition)
-        for size, leaf in zip(sizes, frames, strict=True)
-    ]
-    of_leaves = replace(costs.gaussians, between_clusters=True)
-    if rounds is None:
-        rounds = _common_rounds(
-            [problem for problem, few in zip(problems, low, strict=True) if not few], of_leaves
-        )
-    plans = [PlannedRounds(problem, of_leaves, rounds) for problem in problems]
-    states = [plan.start(leaf.frame.base) for leaf, plan in zip(frames, plans, strict=True)]
-    moments = _second_moments(run, routes, states, plans, cost)
-    gaussians = list(map(lifted.lifted_gaussian, states, moments))
-    gaussians = _with_means(run, routes, states, gaussians, sizes, cost * MEAN_SHARE)
-    reasons: list[Reasons] = []
-    errors = np.full((2, k), math.inf)
-    out_means = np.zeros((k, dim))
-    out_noise = np.zeros((k, dim))
-    covariances = np.zeros((k, dim, dim))
-    for i, (leaf, plan, moment, learned) in enumerate(
-        zip(frames, plans, moments, gaussians, strict=True)
-    ):
-        # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
-        slack = plan.precision.slack(moment.std)
-        least = float(moment.spectrum()[0][0])
-        resolved = least > (slack / 2.0 if plan.resolves else slack)
-        reasons.append((Reason.FALLBACK,) if low[i] else () if resolved else (Reason.UNRESOLVED,))
-        if low[i] or not (resolved or plan.resolves):
-            out_means[i], covariances[i] = leaf.frame.center, leaf.covariance
-            continue
-        out_means[i] = leaf.frame.mean_back(learned.mean)
-        out_noise[i] = learned.noise_in_data(leaf.frame)
-        covariances[i] = leaf.frame.covariance_back(learned.covariance)
-        if resolved:
-            errors[:, i] = plan.prediction.covariance, plan.prediction.mean
-    weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
-    return MixtureResult(
-        weights=weights / weights.sum(),
-        means=out_means,
-        covariances=covariances,
-        part_reasons=tuple(reasons),
-        structure=tuple("full" if noise.any() else "public" for noise in out_noise),
-        method="leaves",
-        tree=tree,
-        columns=run.rows.columns,
-        diagnostics={
-            "counts": counted.value.tolist(),
-            "count_noise_std": count_noise,
-            "rounds": rounds,
-            # in each coordinate; 0 where the public mean is reported
-            "mean_noise_std": out_noise.tolist(),
-            # Relative Frobenius errors, and l2 errors in standard deviations; infinite for a leaf with a reason.
-            "predicted_covariance_errors": errors[0].tolist(),
-            "predicted_mean_errors": errors[1].tolist(),
-        },
-        provenance={
-            "center": "public rows",
-            "scale": frames[0].frame.source,
-            "radius": "public rows",
-        },
-        **run.fields(0),
-    )
-
-
-def _harm(plan: PlannedRounds) -> float:
-    """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
-    return (
-        plan.slack(lifted.round_shares(plan.rounds)[-1]) / plan.least
-        if plan.least > 0.0
-        else math.inf
-    )
-
-
-def _common_rounds(problems: list[GaussianProblem], spending: Spending) -> int:
-    """Largest number of rounds over the leaves: by the public rule, or, if no number suffices, with the least relative noise."""
-    wanted = [2]
-    for problem in problems:
-        plan = lifted.choose_rounds(problem, spending)
-        if not plan.resolves:
-            counts = range(2, lifted.MAX_ROUNDS + 1)
-            plan = min((replace(plan, rounds=count) for count in counts), key=_harm)
-        wanted.append(plan.rounds)
-    return max(wanted)
-
-
-def _second_moments(
-    run: Session,
-    routes: RowTree,
-    states: list[Rounds],
-    plans: list[PlannedRounds],
-    cost: Fraction,
-) -> Sequence[RoundMoment]:
-    """Run all rounds of second moments, each one release for all leaves; return the moments of the last."""
-    radii = [plan.radius for plan in plans]
-    costs = lifted.round_costs(cost, plans[0].rounds)
-
-    def measure(step: PlannedRelease) -> list[RoundMoment]:
-        affines = [state.affine for state in states]
-        leaves = LeafSecondMoments(routes=routes, affines=affines, radii=radii)
-        released = run.release(leaves, name=step.name, cost=step.cost, clip_radius=step.radius)
-        return [
-            RoundMoment(one, plan.problem.n)
-            for one, plan in zip(released.answers, plans, strict=True)
-        ]
-
-    return release_rounds(states, planned("leaf second moments", costs, max(radii)), measure)
-
-
-def _with_means(
-    run: Session,
-    routes: RowTree,
-    states: list[Rounds],
-    gaussians: list[LearnedGaussian],
-    sizes: list[int],
-    cost: Fraction,
-) -> list[LearnedGaussian]:
-    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates."""
-    clip = lifted.mean_clip(routes.dim)
-    maps = [
-        lifted.mean_map(state.base, learned)
-        for state, learned in zip(states, gaussians, strict=True)
-    ]
-    step = run.release(
-        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)),
-        name="leaf means",
-        cost=cost,
-        clip_radius=clip,
-    )
-    learned = []
-    for leaf, total, std, rows in zip(gaussians, step.value, step.noise_std, sizes, strict=True):
-        mean = leaf.mean + leaf.root @ total / rows
-        learned.append(replace(leaf, mean=mean, mean_noise_std=float(std) / rows))
-    return learned
-
-
-# ---- The learner.
-
-
-def check_components(
-    n_components: Any, min_weight: Any, n_pub: int | None, n_priv: int
-) -> tuple[int, float]:
-    """Return the number of components and the least weight (default: half an equal share), checked against the sizes."""
-    k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    if n_pub is not None and k > n_pub:
-        raise InputError(
-            f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows"
-        )
-    if k > n_priv:
-        raise InputError(
-            f"n_components must be at most the number of private rows, got {k} with {n_priv} rows"
-        )
-    weight = 0.5 / k if min_weight is None else validation.positive("min_weight", min_weight)
-    if not weight <= (1.0 + 1e-9) / k:
-        raise InputError(
-            f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}"
-        )
-    return k, min(weight, 1.0 / k)
-
-
-def lifted_errors(shape: Shape, expected: float, spending: Spending) -> Prediction:
-    """Predict the errors of the lifted CoinPress for a component of `expected` rows, once it has been found."""
-    problem = GaussianProblem(
-        dim=shape.dim,
-        n=max(1, int(expected)),
-        mean_radius=1.0,
-        condition=1.0,
-        mode=shape.mode,
-        failure_prob=shape.failure_prob,
-    )
-    of_leaves = replace(spending, between_clusters=True)
-    return lifted.predict(problem, of_leaves, tuning.TYPICAL_ROUNDS).predicted
-
-
-def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> None:
-    """Warn, from public numbers and before the debit, if the smallest component cannot be estimated."""
-    if predicted.covariance > 1.0:
-        warn(
-            f"{run.account.name}: predicted relative covariance error {predicted.covariance:.3g}, and "
-            f"{predicted.mean:.3g} standard deviations of the mean, for a component of {expected:.0f} rows; pass a larger budget, "
-            "more private or public rows, a larger min_weight, or fewer columns",
-        )
-
-
-def search_facts(clustering: Clustering) -> dict[str, Any]:
-    """Return the diagnostics of a search, with the balls of its tree in projected space."""
-    balls = [
-        {
-            "node": index,
-            "origin": split.origin.tolist(),
-            "projection": None if split.projection is None else split.projection.tolist(),
-            "center": split.centers[0].tolist(),
-            "radius": math.sqrt(split.radius_sq),
-        }
-        for index, split in enumerate(clustering.tree.splits)
-        if split is not None and split.rule is Rule.BALL
-    ]
-    return {
-        "n_components_found": len(clustering.leaves),
-        "leaves": list(clustering.leaves),
-        "balls": balls,
-        "cuts": list(clustering.cuts),
-        "depth": clustering.depth,
-    }
-
-
-def result_of_leaves(
-    learnt: MixtureResult, clustering: Clustering, method: str, n_pub: int, **facts: Any
-) -> MixtureResult:
-    """Return the result of a method whose leaves the lifted CoinPress has estimated."""
-    diagnostics = {**learnt.diagnostics, **search_facts(clustering), **facts}
-    return replace(learnt, method=method, n_pub=n_pub, diagnostics=diagnostics)
 
 
 @shared_docs
@@ -716,8 +331,8 @@ def _learn_in_theory(
 
 def rounds_of(
     run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
-) -> tuple[SoftPlan, list[StartState], Round, float]:
-    """Return plan, starts and round; for a noisy plan and public rows without correlations within components, the axis-aligned
+) -> tuple[SoftPlan, list[StartState], float]:
+    """Return plan and starts; for a noisy plan and public rows without correlations within components, the axis-aligned
     ones. Last, the relative covariance error by correlations that chance among public rows may hide; 0 for full covariances.
     """
     k = shape.n_components
@@ -727,13 +342,12 @@ def rounds_of(
             excess, chance = soft_em.correlation_excess(public, fits[1].at)
         if excess <= chance:
             hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
-            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending, fits=1)
+            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), run.account.spending)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
-            floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
-            start = replace(fits[1], at=replace(fits[1].at, diagonal=True))
-            return plan, [start], partial(dp_em.advance, known_std=False, floor=floor), hidden
-    return plan, fits, soft_em.advance, 0.0
+            start = replace(fits[1], at=fits[1].at.axis_aligned)
+            return plan, [start], hidden
+    return plan, fits, 0.0
 
 
 def _learn_rounds(
@@ -761,10 +375,10 @@ def _learn_rounds(
     soft_em.check_soft_grids(plan, shape, n)
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected))
-    plan, fits, one_round, hidden = rounds_of(run, public, shape, plan, fits)
+    plan, fits, hidden = rounds_of(run, public, shape, plan, fits)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
-        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, one_round)
+        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
         state = replace(state, errors=np.hypot(state.errors, [[0.0], [hidden]]))
         if leaves and state.clustering is not None:
             facts |= {
@@ -852,289 +466,3 @@ def _result_of_rounds(
         provenance={"center": source, "scale": source, "radius": "released"},
         **run.fields(n_pub),
     )
-
-
-@shared_docs
-def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> MixtureResult:
-    """Mixture fitted to public rows alone: k-means along their principal directions, then a Gaussian for each cluster.
-
-    Parameters
-    ----------
-    {x_pub}
-        Not all equal, at least n_components of them.
-    n_components : int
-        Maximum number of clusters; fewer are returned if fewer rows are distinct.
-    {columns}
-
-    Returns
-    -------
-    MixtureResult
-        With `spent` zero and `n_priv` 0. Covariances of few rows are shrunk toward their diagonal, whatever the units
-        of the columns; `diagnostics["fallback_columns"]` names constant columns, which are given a typical variance.
-
-    Raises
-    ------
-    InputError
-        Public rows or arguments out of range.
-
-    Privacy
-    -------
-    Reads public data only.
-
-    See Also
-    --------
-    learn_separated_mixture : the same from private rows as well.
-    no_public_baseline : a private mixture without public rows, in a known ball.
-
-    Notes
-    -----
-    The baseline of paper A's claim: with fewer public rows than columns, their principal directions are nearly
-    uninformative about the components, while private rows find them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> rows = np.concatenate([rng.normal(size=(20, 2)), rng.normal(size=(20, 2)) + 50.0])
-    >>> public_only(rows, n_components=2).weights.tolist()
-    [0.5, 0.5]
-    """
-    points, names = public_table_of(x_pub, columns=columns, min_rows=2)
-    k, _ = check_components(n_components, None, len(points), len(points))
-    session.require_squares("public_only", points.shape[1], 2 * k + 4)
-    levels, equal = column_variances(points)
-    center, projection = column_scaling(points, k).directions(points, k)
-    tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
-    leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
-    at = labeled_fit(points, labels, len(leaves), full=True)
-    at.covariances[:, equal, equal] = levels[equal]
-    return MixtureResult(
-        weights=counts / len(points),
-        means=at.means,
-        covariances=at.covariances,
-        part_reasons=((),) * len(leaves),
-        structure=("public",) * len(leaves),
-        method="public_only",
-        tree=tree,
-        columns=names,
-        diagnostics={
-            "n_components_asked": k,
-            "n_components_found": len(leaves),
-            "leaves": leaves.tolist(),
-            "fallback_columns": [names[j] if names else str(j) for j in np.flatnonzero(equal)],
-        },
-        n_priv=0,
-        n_pub=len(points),
-        dim=points.shape[1],
-        spent=Cost.zero(ZCDP),
-        private=True,
-        provenance={"center": "public rows", "scale": "public rows"},
-    )
-
-
-def nearest_tree(origin: FloatArray, projection: FloatArray, centers: FloatArray) -> ClusterTree:
-    """Return the tree that sends a row to the nearest of `centers` (c, l) in projected space, or its root for one center."""
-    tree = ClusterTree.root(len(origin))
-    return (
-        tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
-        if len(centers) > 1
-        else tree
-    )
-
-
-def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
-    """Return centers (count, dim) spread uniformly over a ball, independent of the rows and the same in every run."""
-    normals = draw_normals((count, dim), random_state=SEED)
-    lengths = draw_uniforms((count, 1), random_state=SEED + 1) ** (1.0 / dim)
-    start: FloatArray = radius * lengths * normals / np.linalg.norm(normals, axis=1, keepdims=True)
-    return start
-
-
-def private_lloyd(
-    run: Session,
-    origin: FloatArray,
-    projection: FloatArray,
-    centers: FloatArray,
-    radius: float,
-    cost: Fraction,
-) -> FloatArray:
-    """Run Lloyd's iterations with noisy sums and counts in projected space; return the last centers."""
-    # An iteration costs `cost` / LLOYD_ROUNDS, that of its sums. Its counts cost nothing extra: only a row that moves to another
-    # cluster affects them, and such a row costs half as much in the sums.
-    share = cost / tuning.LLOYD_ROUNDS
-    affine = AffineMap(dim=len(origin), center=origin, matrix=projection)
-    count = len(centers)
-    for index in range(tuning.LLOYD_ROUNDS):
-        routes = nearest_tree(origin, projection, centers).routes()
-        turn = f"iteration {index + 1}"
-        counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
-        sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
-        summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
-        floor = max(
-            tuning.LEAST_ROWS * (len(projection) + 1),
-            tuning.LEAST_STDS * float(counted.noise_std[0]),
-        )
-        moved = summed.value / np.maximum(counted.value, floor)[:, None]
-        length = np.linalg.norm(moved, axis=1, keepdims=True)
-        moved *= np.minimum(1.0, radius / np.maximum(length, radius))
-        enough = counted.value >= floor
-        # A center with too few rows restarts near the center with the most rows, closer in each iteration.
-        busiest = (
-            moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
-        )
-        lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
-        centers = np.where(
-            enough[:, None], moved, lost if index < tuning.LLOYD_ROUNDS - 1 else centers
-        )
-    return centers
-
-
-@shared_docs
-@user_level
-def no_public_baseline(
-    x_priv: Any,
-    *,
-    n_components: int,
-    radius: float,
-    budget: Budget,
-    center: Any = None,
-    failure_prob: float = FAILURE_PROB,
-    weight_floor: float = 0.05,
-    columns: Any = None,
-    person: Any = None,
-    keep: Keep | None = None,
-    rows_per_person: RowsPerPerson | None = None,
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-    threads: int | None = None,
-    progress: bool | None = None,
-) -> MixtureResult:
-    """Mixture without public rows, in a ball that the caller names: what `learn_separated_mixture` is compared with.
-
-    Parameters
-    ----------
-    {x_priv}
-        A row with a missing or infinite entry belongs to no component but counts in n_priv.
-    radius : float > 0
-        Radius of a ball that holds the rows, in data units; must not depend on the private rows. Rows outside are clipped.
-    budget : ZCDP or ApproxDP
-        Spent entirely, and debited before `x_priv` is read.
-    center : None, float or (dim,)
-        Center of the ball, a public number or vector (zero by default).
-    {columns, person, keep, rows_per_person}
-
-    n_components : int
-        Number of components.
-    {failure_prob}
-        The bounds are constants of the learner.
-    weight_floor : float in (0, 1)
-        No weight is reported below weight_floor / n_components: this share of an equal weight.
-
-    {ledger, random_state, threads, progress}
-
-    Returns
-    -------
-    MixtureResult
-        As of `learn_separated_mixture`, with `n_pub` 0.
-
-    Raises
-    ------
-    {raises}
-
-    Privacy
-    -------
-    Protected: every private row, against replacement by any other. Public: n_priv, dim, and all arguments. Released with
-    Gaussian noise, for a third of the budget each: one second moment within the ball; in each of five iterations of Lloyd's
-    algorithm counts and sums of all clusters; and counts, second moments and sums of the final clusters.
-
-    Proofs: `notes/gram.md`, `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
-
-    See Also
-    --------
-    learn_separated_mixture : needs no ball, with public rows or ApproxDP.
-    public_only : the other baseline, without private rows.
-
-    Notes
-    -----
-    A substitute for the algorithm without public data of Kamath, Sheffet, Singhal and Ullman (2019), whose recursion needs
-    many more rows. The starting centers do not depend on the rows, so it may converge to a poor local optimum.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastpubpriv import ZCDP, no_public_baseline
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(20_000, 2)) + np.where(rng.random((20_000, 1)) < 0.5, -10.0, 10.0)
-    >>> no_public_baseline(rows, n_components=2, radius=30.0, budget=ZCDP(rho=0.5)).n_components
-    2
-    """
-    rows, _ = session.open_rows(x_priv, columns=columns)
-    session.refuse_padding(rows, "no_public_baseline", "learn_axis_aligned_mixture")
-    k = validation.integer(
-        "n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n)
-    )
-    session.require_squares("no_public_baseline", rows.dim, 6 * k + 12)
-    ball = size("radius", radius)
-    middle = session.vector_or_number("center", 0.0 if center is None else center, rows.dim)
-    failure_prob = failure_probability(failure_prob)
-    weight_floor = validation.probability("weight_floor", weight_floor)
-    if not noise_of(budget).carries_trees:
-        raise BudgetError(
-            "no_public_baseline uses Gaussian noise, which cannot meet PureDP; pass ZCDP or ApproxDP"
-        )
-    count = min(k, rows.dim)
-    run = session.start(
-        "no_public_baseline",
-        rows,
-        budget,
-        draws=rows.dim**2 + tuning.LLOYD_ROUNDS * k * (count + 1) + leaf_draws(rows.dim, k),
-        **session.asked(ledger, random_state, threads, progress),
-    )
-    third = run.account.spending.part(Fraction(1, 3))
-    of_iteration = third.part(Fraction(1, tuning.LLOYD_ROUNDS))
-    third.grid("moment", rows.dim, rows.n)
-    of_iteration.grid("sum", count, rows.n)
-    of_iteration.part(Fraction(1, 2)).grid("count", k, rows.n)
-    check_leaf_grids(rows.dim, rows.n, k, third)
-    expected = rows.n / k
-    shape = Shape(
-        dim=rows.dim,
-        n_pub=0,
-        n_components=k,
-        min_weight=1.0 / k,
-        mode="practical",
-        failure_prob=failure_prob,
-    )
-    predicted = lifted_errors(shape, expected, third)
-    warn_if_hopeless(run, expected, predicted)
-    with run.paid():
-        released = run.release(
-            SecondMoment(affine=AffineMap(dim=rows.dim, center=middle), radius=ball),
-            name="directions",
-            cost=third,
-            clip_radius=ball,
-        )
-        projection = search_state.leading(released.value, count)
-        centers = private_lloyd(
-            run, middle, projection, starting_centers(k, count, ball), ball, third.allowance
-        )
-        # Of equal centers one is kept; the clusters of the others would have no rows.
-        centers = centers[np.unique(nearest_centers(centers, centers)[0])]
-        tree = nearest_tree(middle, projection, centers)
-        # The mean lies in the leaf, and so within the ball's diameter of the center.
-        frames = [ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
-        clustering = Clustering(
-            tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0
-        )
-        learnt = learn_leaves(
-            run,
-            tree,
-            tree.leaves,
-            frames,
-            spending=third,
-            failure_prob=failure_prob,
-            weight_floor=weight_floor,
-        )
-        facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
-        result = result_of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)
-    return session.warned("no_public_baseline", result)

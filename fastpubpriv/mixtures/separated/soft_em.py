@@ -9,35 +9,29 @@ component, the Gram matrix of the rows weighted by their responsibilities, all c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtr, chdtrc
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv._types import FloatArray
 from fastpubpriv.gaussians.structures import Prediction
-from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts
 from fastpubpriv.kernels.tree import tree_assign
-from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
 from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
-from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.fit import Gaussians
-from fastpubpriv.mixtures.separated.public_shapes import (
-    Parameters,
+from fastpubpriv.mixtures.em_rounds import LAST, RowClip, StartState, advance, public_errors
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture, stacked
+from fastpubpriv.mixtures.public_em import (
+    ComponentShape,
     labeled_fit,
     public_fits,
     responsibilities,
 )
-from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
     SearchMethod,
@@ -47,44 +41,16 @@ from fastpubpriv.mixtures.separated.searches import (
     tree_depth,
 )
 from fastpubpriv.privacy.spending import WHOLE, Spending
-from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.views import interleave_rows
 
 # ---- Noise and budget of the rounds, from public numbers only.
 
-LAST = "last round"
-FINE = 2.0**24  # grid steps per standard deviation for public rows, which get no noise
 MOST_ROUNDS = 4 * tuning.EARLY_ROUNDS + tuning.MOST_MORE + 1
 # maximum values (rows times columns) that are copied into memory before several passes
 MOST_GATHERED = 1 << 21
-
-
-@dataclass(frozen=True, slots=True)
-class RowClip:
-    """Clipping of stacked rows (z, constant): squared radius of the whitened row z, and the squared constant."""
-
-    inner: float
-    lift: float
-
-    @classmethod
-    def of(cls, dim: int, wider: float = 1.0) -> RowClip:
-        """Return both for a dimension; `wider` multiplies the squared radius."""
-        inner = wider * chi2_quantile(tuning.INSIDE, dim)
-        return cls(inner, max(1.0, tuning.LIFT * inner))
-
-    @property
-    def total(self) -> float:
-        """Maximum squared norm of a stacked row."""
-        return self.inner + self.lift
-
-    def factor(self, dim: int) -> float:
-        """E |z|^2 over E |clipped z|^2 of standard normal rows z."""
-        clipped_square = dim * chdtr(dim + 2, self.inner) + self.inner * chdtrc(dim, self.inner)
-        return dim / float(clipped_square)
 
 
 def round_noise(
@@ -291,269 +257,6 @@ def check_soft_grids(plan: SoftPlan, shape: Shape, n: int) -> None:
     counted.grid("count", fit.count_draws(k), n)
 
 
-# ---- One round.
-
-
-def rows_in_steps(
-    chunk: Any, inv_step: float, *, table: NormalTable, clip: RowClip, labels: RowTree | None = None
-) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
-    """Yield sqrt(responsibility) times (whitened clipped row, constant) per component; `labels` replace responsibilities."""
-    reached = None
-    if labels is not None:
-        reached = np.empty(len(chunk), dtype=np.int32)
-        tree_assign(chunk, labels, reached)
-    return soft_parts(
-        chunk, inv_step, table=table, labels=reached, inner=clip.inner, lift=math.sqrt(clip.lift)
-    )
-
-
-# A function of rows (n, dim) whose values (k, n) replace the responsibilities of the components.
-RowShares = Callable[[Any], FloatArray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StartState:
-    """State of one start: its mixture, the number of completed rounds, and the search that gave it, if any."""
-
-    name: str
-    at: Parameters
-    rounds: int = 0
-    clustering: Clustering | None = None
-    # of an axis-aligned first round, in place of labels
-    assigned: RowShares | None = None
-    # Squared clip radius of a first round by labels, over that of the last round.
-    labeled_clip: float = tuning.LABELED_CLIP
-    # (k,) relative Frobenius noise of covariances
-    noise: FloatArray = field(default_factory=lambda: np.zeros(0))
-    # noisy row counts of the last round
-    counts: FloatArray = field(default_factory=lambda: np.zeros(0))
-    count_std: float = 0.0
-    # (2, k) predicted l2 errors of means, in deviations, and relative Frobenius errors of covariances: noise and sampling.
-    errors: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
-    # largest change of a mean or covariance in the last round, in standard deviations
-    moved: float = math.inf
-
-    @property
-    def labels(self) -> RowTree | None:
-        """Labels that replace responsibilities in the first round of a start from a search; else None."""
-        return (
-            None
-            if self.clustering is None or self.rounds
-            else self.clustering.tree.routes(self.clustering.leaves)
-        )
-
-    @property
-    def low(self) -> BoolArray:
-        """Which components (k,) have too few rows to be distinguished from noise."""
-        low: BoolArray = self.counts < max(tuning.LEAST_ROWS, tuning.LEAST_STDS * self.count_std)
-        return low
-
-
-def shrinkage(values: FloatArray, variance: float) -> float:
-    """Positive-part James-Stein shrinkage factor, toward zero, of `values` with noise of this variance."""
-    count = values.size
-    length = float(np.square(values).sum())
-    if count == 0 or length <= 0.0:
-        return 0.0
-    if count >= 30 and not length > count * variance * (1.0 + 2.0 * math.sqrt(2.0 / count)):
-        return 0.0
-    lost = (0.6 * count if count <= 4 else count - 2.0) * variance / length
-    return max(0.0, 1.0 - lost)
-
-
-def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
-    """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
-    out = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off)
-    variances = np.diag(matrix)
-    dim = len(matrix)
-    # Variances are shrunk toward one: their mean and the rest.
-    level = float(np.mean(variances)) - 1.0
-    rest = variances - 1.0 - level
-    common = shrinkage(np.array([level]), diagonal / dim) * level
-    np.fill_diagonal(
-        out, 1.0 + common + shrinkage(rest if dim > 1 else np.zeros(0), diagonal) * rest
-    )
-    # A change along a few directions stands out of the noise in its eigenvalues before it does in the sum of squares: the optimal
-    # shrinkage of such eigenvalues replaces that of all entries where it keeps more.
-    base = float(np.mean(np.diag(out))) * np.eye(len(matrix))
-    values, vectors = spectrum(matrix - base)
-    # squared end of the spectrum of noise alone
-    noise = 4.0 * len(matrix) * max(off, diagonal / 2.0)
-    left = np.sign(values) * np.sqrt(np.maximum(values**2 - noise, 0.0))
-    if float(left @ left) > float(np.square(out - base).sum()):
-        out = base + (vectors * left) @ vectors.T
-    return out
-
-
-def left_open(shrunken: FloatArray, estimate: FloatArray) -> float:
-    """Share of the noise variance left after shrinkage, at least that of a change which `shrinkage` may set to zero."""
-    length = max(float(np.linalg.norm(estimate)), 1e-300)
-    return min(
-        1.0,
-        max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(estimate.size, 1))),
-    )
-
-
-def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = False) -> FloatArray:
-    """Predicted errors (2, k), as in `StartState.errors`, of a fit to m public rows."""
-    of_shape = 2.0 * dim if diagonal else dim * (dim + 1.0)
-    return np.sqrt(np.array([[dim], [of_shape]]) / np.maximum(m * weights, 1e-12))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoundMoments:
-    """Moments of a component after a round: row count, mean and covariance of whitened rows, and their noise_std."""
-
-    rows: float
-    public: float  # public rows pooled with them
-    first: FloatArray  # (dim,)
-    second: FloatArray | None  # (dim, dim), None where covariances are known
-    mean_noise: float
-    on: float  # noise on and off the diagonal of `second`
-    off: float = 0.0
-
-
-def advance(
-    run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str
-) -> StartState:
-    """Run one private round: responsibilities under the state's mixture, released Gram matrices, updated components."""
-    at = Gaussians.of(state.at.weights, state.at.means, state.at.covariances)
-    k = len(at.weights)
-    wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
-    labels = None if name == LAST else state.labels
-    clip = RowClip.of(at.dim, wider if labels is None else state.labeled_clip)
-    rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=labels)
-    released = run.release(
-        SoftGrams(
-            rows_of=rows_of,
-            parts=k,
-            side=at.dim + 1,
-            radius=math.sqrt(clip.total),
-            row_cost=k * at.dim**2 // 8 + 20 * k,
-        ),
-        name=name,
-        cost=run.account.allowance * share,
-        clip_radius=math.sqrt(clip.inner),
-    )
-    grams: list[FloatArray | None] = [None] * k
-    if len(public) >= tuning.POOLED_ROWS * at.dim * k:
-        blocks = [
-            [(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)
-        ]
-        grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
-    noise = released.noise_std, released.noise_std / run.account.spending.on_diagonal
-    sizes = {"n": run.rows.n, "m": len(public)}
-    moments = [
-        pooled_moments(gram, known, weight, sigma=noise, clip=clip, **sizes)
-        for gram, known, weight in zip(released.value, grams, at.weights.tolist(), strict=True)
-    ]
-    return changed(state, at, moments, count_std=released.noise_std / clip.lift)
-
-
-def changed(
-    state: StartState, at: Gaussians, moments: list[RoundMoments], *, count_std: float
-) -> StartState:
-    """Return the state after a round that released `moments` (k,) of rows whitened by `at`; `count_std` is the counts' noise."""
-    k, dim = at.means.shape
-    means = np.empty_like(at.means)
-    covariances = at.covariances.copy()
-    counts = np.array([own.rows for own in moments])
-    noise = np.empty(k)
-    errors = np.zeros((2, k))
-    moved = 0.0
-    diagonal = np.diag_indices(dim)
-    upper = np.triu_indices(dim, 1)
-    freedom = 2.0 if state.at.diagonal else dim + 1.0
-    for j, own in enumerate(moments):
-        step = shrinkage(own.first, own.mean_noise**2) * own.first
-        sampled = dim / (own.rows + own.public)
-        errors[0, j] = math.sqrt(dim * own.mean_noise**2 * left_open(step, own.first) + sampled)
-        means[j], moved = at.means[j] + at.roots[j] @ step, max(moved, float(np.linalg.norm(step)))
-        noise[j] = math.sqrt(dim * own.on**2 + dim * (dim - 1) * own.off**2)
-        if own.second is None:
-            continue
-        change = shrunken_change(own.second, own.on**2, own.off**2)
-        wide = left_open(change[diagonal] - 1.0, own.second[diagonal] - 1.0)
-        spread = own.on**2 * wide + (dim - 1) * own.off**2 * left_open(
-            change[upper], own.second[upper]
-        )
-        errors[1, j] = math.sqrt(dim * spread + freedom * sampled)
-        values, vectors = spectrum(change)
-        moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
-        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, *tuning.MOST_CHANGE)))
-        covariances[j] = half @ half.T
-    return replace(
-        state,
-        at=replace(state.at, weights=counts / counts.sum(), means=means, covariances=covariances),
-        rounds=state.rounds + 1,
-        noise=noise,
-        counts=counts,
-        count_std=count_std,
-        errors=errors,
-        moved=moved,
-    )
-
-
-def weighed_count(
-    count: float, noise: float, known: float | None, weight: float, *, n: int, m: int
-) -> float:
-    """Inverse-variance mean of the noisy count, the previous weight and `known` of m public rows; at least twice the noise."""
-    spread = n * weight * (1.0 - weight)
-    values = [count, n * weight]
-    variances = [noise**2 + spread, (0.2 * n) ** 2]
-    if known is not None:
-        values.append(n * known / m)
-        variances.append(n * max(spread, 1e-12 * n) / m)
-    precision = 1.0 / np.maximum(variances, 1e-12)
-    return max(float(precision @ values / precision.sum()), 2.0 * noise, 1.0)
-
-
-def pooled_moments(
-    gram: FloatArray,
-    known: FloatArray | None,
-    weight: float,
-    *,
-    sigma: tuple[float, float],
-    clip: RowClip,
-    n: int,
-    m: int,
-) -> RoundMoments:
-    """Return moments from a noisy Gram matrix, pooled with that of public rows if any; `sigma`: noise on and off the diagonal."""
-    lift = math.sqrt(clip.lift)
-    dim = len(gram) - 1
-    n_pub = None if known is None else float(known[-1, -1]) / clip.lift
-    held = weighed_count(
-        float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m
-    )
-    factor, on, off = clip.factor(dim), *(each / held for each in sigma)
-    mean_noise = off / lift
-    on = factor * on
-    off = factor * off
-    first = gram[:-1, -1] / (lift * held)
-    second = factor * gram[:-1, :-1] / held
-    if known is not None and n_pub is not None:
-        shares = []
-        for noise, least in ((mean_noise, 1.0), (off, tuning.POOLED_ROWS * dim)):
-            private = 1.0 / (noise**2 + 1.0 / held)
-            shares.append(private / (private + (n_pub if n_pub >= least else 0.0)))
-        safe = max(n_pub, 1e-12)
-        first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
-        second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
-        mean_noise = shares[0] * mean_noise
-        on = shares[1] * on
-        off = shares[1] * off
-    second = second - np.outer(first, first)
-    return RoundMoments(
-        rows=held,
-        public=n_pub or 0.0,
-        first=first,
-        second=second,
-        mean_noise=mean_noise,
-        on=on,
-        off=off,
-    )
-
-
 # ---- Starts, race, choice, rounds.
 
 
@@ -564,15 +267,13 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     errors = [public_errors(at.weights, *public.shape) for at in (full, diagonal)]
     return [
         StartState(name="public", at=full, errors=errors[0]),
-        StartState(
-            name="public, axis-aligned", at=replace(diagonal, diagonal=False), errors=errors[1]
-        ),
+        StartState(name="public, axis-aligned", at=diagonal.full, errors=errors[1]),
     ]
 
 
-def correlation_excess(public: FloatArray, at: Parameters) -> tuple[float, float]:
+def correlation_excess(public: FloatArray, at: GaussianMixture) -> tuple[float, float]:
     """Return the excess over chance of the squared correlations of public rows within components of `at`, and its deviation."""
-    share = responsibilities(public, at, full=False)[0].T
+    share = responsibilities(public, at.axis_aligned)[0].T
     dim = public.shape[1]
     total = 0.0
     count = len(share) * dim * (dim - 1) / 2.0
@@ -587,7 +288,7 @@ def all_starts(
 ) -> list[StartState]:
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts = list(fits)
-    full = not any(each.at.diagonal for each in fits)
+    kind = ComponentShape.FULL if all(each.at.is_full for each in fits) else ComponentShape.DIAGONAL
     for name, share in plan.searches.items():
         clustering = find_components(
             run, public, shape, METHODS[name], run.account.allowance * share
@@ -599,8 +300,8 @@ def all_starts(
         labels = np.empty(len(public), dtype=np.int32)
         tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
         with np.errstate(all="ignore"):  # values of any magnitude
-            at = labeled_fit(public, labels, k, full=full)
-        errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
+            at = labeled_fit(public, labels, k, kind)
+        errors = public_errors(at.weights, *public.shape, diagonal=not at.is_full)
         # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
         clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
         starts.append(
@@ -649,11 +350,7 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
     """Choose privately the state with the largest clipped log density at the private rows, for a share of the budget."""
     if len(states) == 1:
         return states[0]
-    listed = Hypotheses.from_arrays(
-        np.stack([state.at.weights / state.at.weights.sum() for state in states]),
-        np.stack([state.at.means for state in states]),
-        np.stack([state.at.spreads for state in states]),
-    )
+    listed = stacked([state.at for state in states]).hypotheses
     evaluation = LogRatios.prepare(listed, clip=tuning.CLIP_NATS)
     choice = run.account.spending.by_tail(*CHOICES)
     cost = run.account.allowance * share
@@ -690,11 +387,7 @@ def without_noise_correlations(state: StartState) -> StartState:
             errors[1, j] *= math.sqrt(
                 min(1.0, 2.0 / (dim + 1) + max(left, 2.0 * math.sqrt(2.0 / count)))
             )
-    return replace(state, at=replace(at, covariances=covariances), errors=errors)
-
-
-# Signature of a private round of a state: (run, public, state, *, share, name).
-Round = Callable[..., StartState]
+    return replace(state, at=replace(at, scale=covariances), errors=errors)
 
 
 def some_rows(run: Session, count: int) -> Session:
@@ -714,7 +407,6 @@ def learn_rounds(
     shape: Shape,
     plan: SoftPlan,
     fits: list[StartState],
-    one_round: Round,
 ) -> tuple[StartState, dict[str, Any]]:
     """Make all releases but the count of the fit; return the final state and its diagnostics."""
     all_rows = run
@@ -730,24 +422,22 @@ def learn_rounds(
     states = all_starts(run, public, shape, plan, fits)
     for turn in range(plan.race):
         states = [
-            one_round(
-                run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}"
-            )
+            advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
             for number, state in enumerate(states, start=1)
         ]
     state = start = choose(few, states, share=plan.choice, name="start")
     for _ in range(plan.more):
         if not plan.noisy and state.moved < tuning.SETTLED:
             break
-        state = one_round(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
+        state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
     before = state
-    state = one_round(all_rows, public, state, share=plan.last, name=LAST)
+    state = advance(all_rows, public, state, share=plan.last, name=LAST)
     guarded = False
     if plan.noisy and plan.starts > 1:
         picked = choose(run, [start, before, state], share=plan.choice, name="guard")
         guarded = picked is not state
         state = replace(state, at=picked.at, errors=picked.errors)
-    if not (guarded or state.at.diagonal):
+    if state.at.is_full and not guarded:
         state = without_noise_correlations(state)
     if not fits:  # components that are `low` keep the Gaussians of the start, fitted to public rows
         low = state.low[:, None]
@@ -755,7 +445,7 @@ def learn_rounds(
         covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
         errors = np.where(state.low, start.errors, state.errors)
         state = replace(
-            state, at=replace(state.at, means=means, covariances=covariances), errors=errors
+            state, at=GaussianMixture(state.at.weights, means, covariances), errors=errors
         )
     return state, {
         "start": state.name,

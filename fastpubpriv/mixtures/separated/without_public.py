@@ -2,9 +2,7 @@
 
 Range, groups, Gram matrices and sketch are those of axis-aligned components, and so are their costs. Two things differ. Columns may
 correlate within a component, so that correlations show directions only where means are far apart: then they are those of largest
-variance. And the mixture along them has full covariances S = L L', with the characteristic function
-
-    sum_j p_j exp(i w'mu_j - |L_j'w|^2 / 2).
+variance. And the mixture along them has full covariances.
 
 Rows of a group, given their coordinates t = A (x - c) along its directions, are taken to have one Gaussian distribution, that of
 the linear regression of x on t. This extends each component along the directions to all columns, and gives the mixture with
@@ -22,25 +20,25 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.output_bounds import inside
 from fastpubpriv.gaussians.structures import Prediction
+from fastpubpriv.mixtures import em_rounds
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.axis_aligned import column_modes, em, private_start, sketch
+from fastpubpriv.mixtures.axis_aligned import axis_method, column_modes, private_start
+from fastpubpriv.mixtures.axis_aligned.axis_method import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.column_modes import ColumnModes, Groups
-from fastpubpriv.mixtures.axis_aligned.em import LearnedMixture, Task
 from fastpubpriv.mixtures.axis_aligned.private_start import (
     BoundedPlaces,
     Frames,
     StablePlaces,
     StartPlan,
 )
-from fastpubpriv.mixtures.axis_aligned.sketch import Projection, WaveModel, Waves
+from fastpubpriv.mixtures.axis_aligned.sketch import Projection
+from fastpubpriv.mixtures.em_rounds import RoundMoments, StartState
 from fastpubpriv.mixtures.fit import MeasuredFit, gaussian_tv
+from fastpubpriv.mixtures.gaussian_mixture import GaussianMixture
 from fastpubpriv.mixtures.separated import soft_em
-from fastpubpriv.mixtures.separated.public_shapes import Parameters
-from fastpubpriv.mixtures.separated.soft_em import RoundMoments, StartState
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import WHOLE, Spending, spending_of
 from fastpubpriv.results.reasons import PartReasons, Reason
@@ -48,113 +46,6 @@ from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
 MOST_COMPONENTS = 64  # maximum number of components, as of axis-aligned ones
-
-# ---- Mixtures along directions.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Along:
-    """Mixtures along directions: weights (size, k), means (size, k, dim), lower Cholesky factors (size, k, dim, dim)."""
-
-    weights: FloatArray
-    means: FloatArray
-    roots: FloatArray
-
-    def __getitem__(self, places: IntArray) -> Along:
-        """Return the mixtures at these places."""
-        return Along(self.weights[places], self.means[places], self.roots[places])
-
-    @property
-    def covariances(self) -> FloatArray:
-        """Covariances (size, k, dim, dim)."""
-        covariances: FloatArray = self.roots @ self.roots.swapaxes(2, 3)
-        return covariances
-
-
-def parameters_of(at: Along) -> FloatArray:
-    """Return log weights, means, log diagonals of the factors, and the entries below their diagonals, (size, p)."""
-    below = np.tril_indices(at.means.shape[2], -1)
-    diagonals = np.einsum("skaa->ska", at.roots)
-    entries = at.roots[:, :, below[0], below[1]]
-    parts = [np.log(at.weights), at.means, np.log(diagonals), entries]
-    size = len(at.weights)
-    flat = [part.reshape(size, -1) for part in parts]
-    return np.concatenate(flat, axis=1)
-
-
-def mixtures_of(parameters: FloatArray, k: int, dim: int) -> Along:
-    """Return the mixtures of `parameters_of`."""
-    size = len(parameters)
-    ends = np.cumsum([k, k * dim, k * dim])
-    logits, means, logs, entries = np.split(parameters, ends, axis=1)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    stds = np.exp(np.clip(logs, *tuning.LOG_DEVIATIONS)).reshape(size, k, dim)
-    below = np.tril_indices(dim, -1)
-    roots = stds[..., None] * np.eye(dim)
-    roots[:, :, below[0], below[1]] = entries.reshape(size, k, len(below[0]))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return Along(weights, means.reshape(size, k, dim), roots)
-
-
-def jacobian(at: Along, frequencies: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the characteristic function (size, 2 count), and its derivatives (size, 2 count, p) by `parameters_of`."""
-    size, k, dim = at.means.shape
-    count = len(frequencies)
-    phases = at.means @ frequencies.T
-    scaled = np.einsum("skab,ma->skbm", at.roots, frequencies)  # L'w
-    squares = np.square(scaled).sum(axis=2)
-    weights = at.weights[:, :, None]
-    shares = weights * np.exp(-0.5 * squares)
-    cosines = shares * np.cos(phases)
-    sines = shares * np.sin(phases)
-    parts = np.concatenate([cosines, sines], axis=2)
-    turned = np.concatenate([-sines, cosines], axis=2)
-    values = parts.sum(axis=1)
-    by_logits = parts - weights * values[:, None, :]
-    twice = np.tile(frequencies.T, 2)
-    by_means = turned[:, :, None, :] * twice
-    doubled = np.tile(scaled, 2)
-    diagonals = np.einsum("skaa->ska", at.roots)[..., None]
-    by_logs = -parts[:, :, None, :] * doubled * twice * diagonals
-    row, column = np.tril_indices(dim, -1)
-    by_entries = -parts[:, :, None, :] * doubled[:, :, column] * twice[row]
-    parts_of = [part.reshape(size, -1, 2 * count) for part in (by_logits, by_means, by_logs)]
-    # no entries below the diagonal with one direction
-    last = by_entries.reshape(size, k * len(row), 2 * count)
-    slopes = [*parts_of, last]
-    return values, np.concatenate(slopes, axis=1).swapaxes(1, 2)
-
-
-def refined(data: Waves, start: Along, steps: int) -> tuple[Along, FloatArray]:
-    """Return the mixtures after damped Gauss-Newton steps, and their penalized sums of squares."""
-    k, dim = start.means.shape[1:]
-    of_logits, of_logs = tuning.WAVE_PRIORS
-    entries = k * dim * (dim - 1) // 2
-    penalties = np.repeat([of_logits, 0.0, of_logs], [k, k * dim, k * dim + entries])
-    at = parameters_of(start)
-    at[:, :k] -= at[:, :k].mean(axis=1, keepdims=True)
-
-    def model(parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return jacobian(mixtures_of(parameters, k, dim), data.frequencies)
-
-    at, score = sketch.damped_steps(data, at, model, penalties, steps)
-    return mixtures_of(at, k, dim), score
-
-
-def unit_mixtures(means: FloatArray) -> Along:
-    """Return mixtures of these means (size, k, directions), of equal weights and of covariance one."""
-    size, k, directions = means.shape
-    roots = np.broadcast_to(np.eye(directions), (size, k, directions, directions))
-    return Along(np.full((size, k), 1.0 / k), means, roots)
-
-
-def worth_of_component(directions: int) -> float:
-    """Return the decrease of the sum of squares from which another component is kept: so much for each of its parameters."""
-    parameters = 1 + directions + directions * (directions + 1) // 2
-    return tuning.WORTH_OF_COMPONENT * parameters
-
-
-FULL = WaveModel(unit_mixtures, refined, worth_of_component)
 
 # ---- Groups and directions.
 
@@ -193,13 +84,15 @@ def group_correlations(frames: Frames, group: int, own: RoundMoments) -> FloatAr
     """
     correlations = private_start.move_frame(frames, group, own) + np.eye(frames.centers.shape[1])
     variance = own.off**2 + 1.0 / own.rows
-    correlations = soft_em.shrunken_change(correlations, own.on**2, variance)
+    correlations = em_rounds.shrunken_change(correlations, own.on**2, variance)
     values, vectors = spectrum(correlations)
     positive: FloatArray = (vectors * np.maximum(values, tuning.FLAT)) @ vectors.T
     return positive
 
 
-def extended(projection: Projection, covariance: FloatArray, along: Along) -> Parameters:
+def extended(
+    projection: Projection, covariance: FloatArray, along: GaussianMixture
+) -> GaussianMixture:
     """Return components along the directions of a group, extended to all columns by the regression on the coordinates."""
     matrix = projection.matrix
     spread = matrix @ covariance @ matrix.T
@@ -207,7 +100,7 @@ def extended(projection: Projection, covariance: FloatArray, along: Along) -> Pa
     less = spread - along.covariances[0]
     means = projection.center + along.means[0] @ slopes.T
     covariances = covariance - slopes @ less @ slopes.T
-    return Parameters(weights=along.weights[0], means=means, covariances=covariances)
+    return GaussianMixture(along.weights[0], means, covariances)
 
 
 def find_directions(
@@ -232,21 +125,19 @@ def find_directions(
     return covariances, listed
 
 
-def gaussian(mean: FloatArray, covariance: FloatArray) -> Parameters:
+def gaussian(mean: FloatArray, covariance: FloatArray) -> GaussianMixture:
     """Return a mixture of one component."""
-    return Parameters(weights=np.ones(1), means=mean[None], covariances=covariance[None])
+    return GaussianMixture(np.ones(1), mean[None], covariance[None])
 
 
-def joined(parts: list[Parameters], shares: FloatArray) -> Parameters:
+def joined(parts: list[GaussianMixture], shares: FloatArray) -> GaussianMixture:
     """Return one mixture of the groups' mixtures, for the shares of the rows in each group."""
     of_groups = zip(shares, parts, strict=True)
     weights = [share * part.weights for share, part in of_groups]
     means = [part.means for part in parts]
     covariances = [part.covariances for part in parts]
-    return Parameters(
-        weights=np.concatenate(weights),
-        means=np.concatenate(means),
-        covariances=np.concatenate(covariances),
+    return GaussianMixture(
+        np.concatenate(weights), np.concatenate(means), np.concatenate(covariances)
     )
 
 
@@ -254,7 +145,7 @@ def joined(parts: list[Parameters], shares: FloatArray) -> Parameters:
 class Start:
     """The mixture whose responsibilities the first round takes, and the numbers of directions of groups that have any."""
 
-    at: Parameters
+    at: GaussianMixture
     directions: list[int]
 
 
@@ -268,10 +159,10 @@ def find_mixture(
     parts = []
     for center, covariance in zip(frames.centers, covariances, strict=True):
         parts.append(gaussian(center, covariance))
-    fits: list[tuple[int, Along]] = []
+    fits: list[tuple[int, GaussianMixture]] = []
     if listed:
         waves = private_start.release_waves(run, groups, frames, listed, costs["sketch"])
-        fits = private_start.chosen_fits(listed, waves, more, FULL)
+        fits = private_start.chosen_fits(listed, waves, more, full=True)
     for projection, (number, along) in zip(listed, fits, strict=True):
         if number > 1:
             group = projection.group
@@ -369,9 +260,7 @@ def nothing(run: Session, columns: list[ColumnModes], facts: dict[str, Any]) -> 
     unknown = np.ones((2, 1))
     counts = np.array([float(run.rows.n)])
     state = StartState(name="nothing", at=at, noise=unknown[0], counts=counts, errors=unknown)
-    fit = private_start.count_of_fit(
-        run, columns, weights=at.weights, means=at.means, covariances=at.covariances
-    )
+    fit = private_start.count_of_fit(run, columns, at)
     return Found(state, ((Reason.FALLBACK,),), unknown[0], facts | fit.facts_in(), fit)
 
 
@@ -394,7 +283,7 @@ def learn(task: Task, plan: PrivatePlan) -> Found:
     start = find_mixture(task, run, groups, frames, costs)
     facts |= {"anchors": groups.chosen, "groups": groups.size, "directions": start.directions}
     nobody = np.zeros((0, dim))
-    one_round: Callable[..., StartState] = partial(soft_em.advance, run, nobody)
+    one_round: Callable[..., StartState] = partial(em_rounds.advance, run, nobody)
     state = StartState(name="sketch", at=start.at)
     state = private_start.rounds_from(run, state, one_round, plan.shares)
     state = soft_em.without_noise_correlations(state)
@@ -407,21 +296,17 @@ def judged(
     """Release the count of the fit; return the state with its reasons."""
     at = state.at
     # as the caller gets them
-    means, covariances = inside(at.means, at.covariances, task.box)
-    fit = private_start.count_of_fit(
-        run, columns, weights=at.weights, means=means, covariances=covariances
-    )
+    fit = private_start.count_of_fit(run, columns, at.within(task.box))
     is_whole = all(column.is_known for column in columns)
     predicted = gaussian_tv(*state.errors)
     # a mean may be off by a deviation
     lost = (state.errors[0] > 1.0) | state.low
     reason = None if is_whole else Reason.FALLBACK
-    stds = np.sqrt(np.einsum("kaa->ka", at.covariances))
-    learned = LearnedMixture(weights=at.weights, means=at.means, stds=stds, reason=reason)
+    learned = LearnedMixture(at=at, reason=reason)
     learned = replace(learned, low=lost, predicted=predicted, fit=fit)
     tied = [column.tied for column in columns]
     steps = [column.step for column in columns]
-    reasons = em.component_reasons(learned, tied, steps, asked=task.n_components)
+    reasons = axis_method.component_reasons(learned, tied, steps, asked=task.n_components)
     if not fit.graded:  # values of all columns are rounded: nothing tells whether the answer fits
         reasons = tuple(own or (Reason.TIES,) for own in reasons)
     return Found(state, reasons, predicted, facts | fit.facts_in(), fit)
