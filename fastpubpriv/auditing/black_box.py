@@ -17,8 +17,11 @@ from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.results.base import Contents, Table, Value, read_price
+from fastpubpriv.results.base import Contents, Value
+from fastpubpriv.results.fields import value_class
+from fastpubpriv.results.json_fields import read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
+from fastpubpriv.results.tables import Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
@@ -100,7 +103,7 @@ def epsilon_lower_bound(
     return max(0.0, math.log((rate - delta) / false_rate)) if rate > delta else 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class AuditReport(Value):
     """Result of an audit. It can refute a claim, never prove one.
 
@@ -144,7 +147,7 @@ class AuditReport(Value):
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        fields = super(AuditReport, cls)._fields_of(data)
+        fields = super()._fields_of(data)
         fields["claim"] = read_price(fields["claim"])
         return fields
 

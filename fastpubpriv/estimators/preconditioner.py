@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
+from fastpubpriv.results.base import Contents, Value, explain, frozen
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.public_draws import chi2_quantile, chi2_upper_quantile
+from fastpubpriv.results.tables import Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 
@@ -25,7 +27,7 @@ from fastpubpriv.sources.open import public_rows
 RANK_TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Preconditioner(Value):
     """Bounds by public rows on the private mean and covariance, which hold with probability 1 - `failure_prob`.
 
@@ -55,8 +57,8 @@ class Preconditioner(Value):
     ([5.0, 718.0], 50)
     """
 
-    center: FloatArray = field(metadata=shape("dim"))
-    factor: FloatArray = field(metadata=shape("dim", "dim"))
+    center: FloatArray = array("dim")
+    factor: FloatArray = array("dim", "dim")
     eig_lower: float
     eig_upper: float
     mean_radius: float

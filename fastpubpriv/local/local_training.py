@@ -27,7 +27,9 @@ from fastpubpriv.local.public_facts import (
     shortened,
 )
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Contents, Result, Table, shape
+from fastpubpriv.results.base import Contents, Result
+from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.tables import Table
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
@@ -96,7 +98,7 @@ def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexit
     return Steps(lengths, weights, bound / (2.0 * convexity * done), strongly=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class LocalTrainingResult(Result):
     """Weights learned from reports, with a bound on their loss; there is no interval for them (see Notes).
 
@@ -132,9 +134,9 @@ class LocalTrainingResult(Result):
     ((2,), 'squared', True)
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("dim"))
+    coefficients: FloatArray = array("dim")
     loss: str
-    start: FloatArray = dataclasses.field(metadata=shape("dim"))
+    start: FloatArray = array("dim")
     radius: float
     excess_bound: float
 

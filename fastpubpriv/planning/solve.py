@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +15,9 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.coinpress import Predictor
 from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Contents, Table, Value, explain, readers_epsilon
+from fastpubpriv.results.base import Contents, Value, explain, readers_epsilon
+from fastpubpriv.results.fields import value_class
+from fastpubpriv.results.tables import Table
 from fastpubpriv.sources.person_table import MOST_ROWS
 
 
@@ -143,7 +145,7 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Plan(Value):
     """A consistent triple of rows, budget and predicted error.
 

@@ -13,8 +13,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results import plots, tables
+from fastpubpriv.results.base import LEVEL, Contents, Result
 from fastpubpriv.results.comparisons import (
     Comparable,
     Comparison,
@@ -27,9 +27,11 @@ from fastpubpriv.results.comparisons import (
     label_of,
     ratio_of,
 )
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import half_widths, width_columns, width_facts
 from fastpubpriv.results.publishable import publishable, whole_ends
 from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.results.tables import Table, TableColumn
 
 OTHER = "(other)"
 MISSING = "(missing)"
@@ -60,7 +62,7 @@ def named_by(by: tuple[str, ...], keys: Sequence[Part | Key]) -> bool:
     return bool(by) and all(len(key) == len(by) for key in keys if isinstance(key, tuple))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class CountResult(Result):
     """Released counts of keys.
 
@@ -104,7 +106,7 @@ class CountResult(Result):
 
     by: tuple[str, ...]
     keys: tuple[Key, ...]
-    counts: FloatArray = dataclasses.field(metadata=shape("keys"))
+    counts: FloatArray = array("keys")
     noise_std: float
     noise_law: str
     rows_used: float | None = None
@@ -343,7 +345,7 @@ class CountResult(Result):
             return None
         levels = list(self.levels)
         # "(other)" and "(missing)" may be left out.
-        if min(map(len, levels)) > base.ROUNDED_COLUMNS + 2:
+        if min(map(len, levels)) > tables.ROUNDED_COLUMNS + 2:
             return None
         counts = self._by_levels(self.published)
         if self._hidden.any():
@@ -353,12 +355,12 @@ class CountResult(Result):
                 levels[axis] = tuple(level[place] for place in listed)
         # The column with fewer values goes across, if only one of them fits.
         names = self.by
-        if len(levels[1]) >= base.ROUNDED_COLUMNS:
+        if len(levels[1]) >= tables.ROUNDED_COLUMNS:
             counts = counts.T
             levels = levels[::-1]
             names = names[::-1]
         down, across = levels
-        if len(across) >= base.ROUNDED_COLUMNS:
+        if len(across) >= tables.ROUNDED_COLUMNS:
             return None
         with_margins = np.pad(counts, (0, 1))
         with_margins[-1] = with_margins.sum(axis=0)
@@ -371,13 +373,13 @@ class CountResult(Result):
         """Return the columns of the table, with all keys in their order."""
         lower, upper = (ends.astype(np.int64) for ends in self.confidence_interval(level))
         scale = np.full(len(self.keys), max(self.noise_std, LEAST_SCALE))
-        columns = base.with_ends("count", self.published, (lower, upper), scale)
+        columns = tables.with_ends("count", self.published, (lower, upper), scale)
         rows = rows_counted(self)
         if not math.isnan(rows):
             scale = np.full(len(self.keys), max(self.noise_std, 1.0) / max(rows, 1.0))
             names = ("share_lower", "share_upper")
             ends = self.share_interval(level)
-            columns += base.with_ends("share", self.share, ends, scale, names)
+            columns += tables.with_ends("share", self.share, ends, scale, names)
         if self.top is not None:
             first, last = self.rank_interval(level)
             columns += [TableColumn("rank_from", first), TableColumn("rank_to", last)]
@@ -389,13 +391,13 @@ class CountResult(Result):
             TableColumn(name, values[shown], None if scale is None else scale[shown])
             for name, values, scale, _ in self._columns(level)
         ]
-        columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
+        columns += tables.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
         keys = [self.keys[place] for place in shown.tolist()]
         table = table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
         hidden = self._hidden[shown].tolist()
         crossed = self._crossed()
         table = dataclasses.replace(table, left_out=hidden, crossed=crossed, rounded=True)
-        intervals = f"{base.percent(level)} each, of the counts of {self._rows_in_use}"
+        intervals = f"{tables.percent(level)} each, of the counts of {self._rows_in_use}"
         if crossed is not None:
             width = deviations(self.noise_law, level) * self.noise_std
             width = np.ceil(width / self.round_to) * self.round_to
@@ -486,7 +488,7 @@ def deviation_ends(
     return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GroupMeans(Result, Comparable):
     """Released means of groups; arrays are (groups, dim), in data units.
 
@@ -538,25 +540,24 @@ class GroupMeans(Result, Comparable):
 
     by: tuple[str, ...]
     groups: tuple[Part | Key, ...]
-    mean: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
-    count: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
+    mean: FloatArray = array("groups", "dim", missing=math.nan)
+    count: FloatArray = array("groups", "dim")
     count_noise_std: float
-    middle: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    noise_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    sampling_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    clipping_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
-    variance: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
-    variance_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
-    variance_tail: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
+    middle: FloatArray = array("groups", "dim")
+    noise_std: FloatArray = array("groups", "dim")
+    sampling_std: FloatArray = array("groups", "dim", sampling=True)
+    clipping_std: FloatArray = array("groups", "dim")
+    tail_below: FloatArray = array("groups", "dim", missing=math.inf)
+    tail_above: FloatArray = array("groups", "dim", missing=math.inf)
+    variance: FloatArray = array("groups", "dim", missing=math.nan)
+    variance_std: FloatArray = array("groups", "dim", missing=math.inf, sampling=True)
+    variance_tail: FloatArray = array("groups", "dim", missing=math.inf)
     noise_law: str
-    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
-    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    lowest: FloatArray = array("dim", missing=-math.inf)
+    highest: FloatArray = array("dim", missing=math.inf)
 
     _main = "groups"
     _parted = "mean"
-    _sampling = ("sampling_std", "variance_std")
 
     def _fits_together(self) -> bool:
         return named_by(self.by, self.groups)
@@ -686,12 +687,12 @@ class GroupMeans(Result, Comparable):
         if self.dim > 1:
             columns.append(TableColumn("column", list(self.labels) * len(self.groups)))
         means = self.mean.reshape(-1)
-        columns += base.with_ends("mean", means, (lower, upper), self.standard_error.reshape(-1))
+        columns += tables.with_ends("mean", means, (lower, upper), self.standard_error.reshape(-1))
         spread_error = np.sqrt(self.variance_std).reshape(-1)
-        columns += base.with_ends("std", spread, (ends[0], ends[1]), spread_error, names)
+        columns += tables.with_ends("std", spread, (ends[0], ends[1]), spread_error, names)
         count_error = np.full(len(count), max(self.count_noise_std, 1.0))
         columns.append(TableColumn("rows", count, count_error))
-        columns += base.with_reasons(self.part_reasons)
+        columns += tables.with_reasons(self.part_reasons)
         parts = self.interval_parts(level)
         unseen = unseen_parts(self.groups, self.mean, self.part_reasons)
         table = table_by(
@@ -702,7 +703,7 @@ class GroupMeans(Result, Comparable):
         lines = lines_of(self.groups, self.labels)
         printed = [lines[place] for place in shown]
         sources = f"{self.noise_law} noise, sampling, clipping and undetected rows"
-        facts = [("Interval", f"{base.percent(level)} each, from {sources}")]
+        facts = [("Interval", f"{tables.percent(level)} each, from {sources}")]
         facts += width_facts(printed, means[shown], parts.reshape(-1, 4)[shown])
         rows = f"released with noise of {self.count_noise_std:.3g}"
         facts.append(("Rows of a group", rows))

@@ -10,7 +10,6 @@ Statistical Methods in Medical Research 21, 2012); this is Fieller's interval wh
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import math
 from abc import abstractmethod
@@ -23,8 +22,9 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Table, Value, shape
+from fastpubpriv.results import base, json_fields, plots, tables
+from fastpubpriv.results.base import LEVEL, Contents, Value
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -34,6 +34,7 @@ from fastpubpriv.results.reasons import (
     ordered,
     status_of,
 )
+from fastpubpriv.results.tables import Table
 from fastpubpriv.sources.column_names import listed
 
 Kind = Literal["difference", "ratio"]
@@ -157,7 +158,7 @@ def ratio_of(first: Estimated, second: Estimated, r: float | None) -> Estimated:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Comparison(Value):
     """Difference or ratio of two released numbers, or of several pairs, one for each column or quantile.
 
@@ -200,9 +201,9 @@ class Comparison(Value):
     first: str
     second: str
     lines: tuple[str, ...]
-    estimate: FloatArray = dataclasses.field(metadata=shape("lines", missing=math.nan))
-    lower: FloatArray = dataclasses.field(metadata=shape("lines", missing=-math.inf))
-    upper: FloatArray = dataclasses.field(metadata=shape("lines", missing=math.inf))
+    estimate: FloatArray = array("lines", missing=math.nan)
+    lower: FloatArray = array("lines", missing=-math.inf)
+    upper: FloatArray = array("lines", missing=math.inf)
     level: float
     correlation: float | None
     private: bool
@@ -242,13 +243,13 @@ class Comparison(Value):
     def __repr__(self) -> str:
         shown = f"{self.kind}, {self.in_words!r}"
         flag = "" if self.private else ", private=False"
-        return f"Comparison({shown}, estimate={base.bracketed(self.estimate[: base.MOST_IN_REPR])}{flag})"
+        return f"Comparison({shown}, estimate={tables.bracketed(self.estimate[: base.MOST_IN_REPR])}{flag})"
 
     def _own(self, level: float) -> Contents:
         width = self.upper / 4.0 - self.lower / 4.0
         scale = np.where(np.isfinite(width), width, 0.0)
-        columns = base.with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
-        columns += base.with_reasons(self.part_reasons)
+        columns = tables.with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
+        columns += tables.with_reasons(self.part_reasons)
         errors = "their errors may have any correlation, and the widest interval is shown"
         if self.correlation is not None:
             errors = f"the correlation of their errors is {self.correlation:.2g}"
@@ -256,7 +257,7 @@ class Comparison(Value):
             errors = "their errors are independent"
         facts = [("Answers about", self.about), ("Compared", self.in_words)]
         facts += [
-            ("Interval", f"{base.percent(self.level)} each, from those of both; {errors}"),
+            ("Interval", f"{tables.percent(self.level)} each, from those of both; {errors}"),
             *explained(self.reasons, self.part_reasons),
             ("Spent", "nothing: both numbers had been released"),
         ]
@@ -312,11 +313,13 @@ def named_pair(names: Sequence[Any], first: Any, second: Any, what: str) -> tupl
             known = False
         if not known:
             raise InputError(
-                f"no {what} is called {base.shortened(str(name))}: pass two of {listed([*map(str, names)])}"
+                f"no {what} is called {json_fields.shortened(str(name))}: pass two of {listed([*map(str, names)])}"
                 + validation.did_you_mean(str(name), map(str, names))
             )
     if places[first] == places[second]:
-        raise InputError(f"pass two different {what}s, got {base.shortened(str(first))} twice")
+        raise InputError(
+            f"pass two different {what}s, got {json_fields.shortened(str(first))} twice"
+        )
     return places[first], places[second]
 
 

@@ -13,17 +13,19 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results import base, plots, tables
+from fastpubpriv.results.base import LEVEL, Contents, Result
 from fastpubpriv.results.by_key import CountResult, deviation_ends, rows_counted
 from fastpubpriv.results.comparisons import label_of
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import width_columns
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
+from fastpubpriv.results.tables import Table, TableColumn
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Description(Result):
     """Released summary of a table: d numeric columns, then text columns.
 
@@ -54,20 +56,15 @@ class Description(Result):
 
     means: MeanResult | None = None
     quantiles: QuantileResult | None = None
-    variance: FloatArray | None = dataclasses.field(
-        default=None, metadata=shape("numbers", missing=math.nan)
+    variance: FloatArray | None = array("numbers", missing=math.nan, default=None)
+    variance_std: FloatArray | None = array(
+        "numbers", missing=math.inf, default=None, sampling=True
     )
-    variance_std: FloatArray | None = dataclasses.field(
-        default=None, metadata=shape("numbers", missing=math.inf)
-    )
-    variance_tail: FloatArray | None = dataclasses.field(
-        default=None, metadata=shape("numbers", missing=math.inf)
-    )
+    variance_tail: FloatArray | None = array("numbers", missing=math.inf, default=None)
     texts: tuple[CountResult, ...] = ()
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _main = "texts"
-    _sampling = ("variance_std",)
 
     def _fits_together(self) -> bool:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
@@ -179,13 +176,13 @@ class Description(Result):
             *shares,
             *((name, facts[name]) for name in ("Neighbors", "Private")),
         ]
-        head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {base.percent(level)} each"
+        head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {tables.percent(level)} each"
         text = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
             f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
             f"<h1>A table under differential privacy</h1><p>{head}</p><main>{sections}</main>"
-            f"<footer><section>{base.listed_facts(explained(self.reasons, self.part_reasons))}"
-            f"<h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
+            f"<footer><section>{tables.listed_facts(explained(self.reasons, self.part_reasons))}"
+            f"<h2>What was spent</h2>{tables.listed_facts(spent)}</section></footer></body></html>\n"
         )
         if path is not None:
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
@@ -219,7 +216,7 @@ class Description(Result):
                 )
         for name, values, ends in estimates:
             scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
-            added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            added = tables.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
             added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
             # the interval ends of others are at the right of the table
             near = 3 if name == "mean" else 1
@@ -232,7 +229,7 @@ class Description(Result):
             shares_of = _shares_in_words(counts)
             shown = (f"{label_of(counts.keys[key])} {shares_of[key]}" for key in named)
             tops.append(", ".join(shown))
-        words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
+        words = [*tables.with_reasons(self.part_reasons), TableColumn("top", tops)]
         count = TableColumn("count", np.array(present), rows)
         # With several rows per person those that a person does not have are counted with the missing numbers.
         gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
@@ -240,7 +237,7 @@ class Description(Result):
         more = [each._replace(values=[*each.values.tolist(), *blank]) for each in widths]
         table = Table("column", self.labels, [*gaps, *first, *words, count, *last], more=more)
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
-        facts = [("Interval", f"{base.percent(level)} each")]
+        facts = [("Interval", f"{tables.percent(level)} each")]
         if self.means is not None:
             facts = self.means._facts_of_rows_used() + facts
             facts += self.means._facts_of_parts("Means", level)
@@ -274,9 +271,7 @@ def _with_ends(value: float, lower: float, upper: float) -> str:
     scale = (upper - lower) / 4.0
     if not math.isfinite(scale):
         return f"{value:.6g} (no interval)" if math.isfinite(value) else "not resolved"
-    return (
-        f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
-    )
+    return f"{tables.number(value, scale)} ({tables.number(lower, scale)} to {tables.number(upper, scale)})"
 
 
 # name, text, and value with interval ends
@@ -302,7 +297,7 @@ def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) ->
                 f'<path d="M{low:.1f} 5H{high:.1f}" stroke="var(--blue)" stroke-width="6" opacity=".5"/>'
                 f'<path d="M{x:.1f} 0V10" stroke="var(--red)" stroke-width="2"/></svg>'
             )
-    return f"<dl>{''.join(parts)}</dl>{base.listed_facts(facts)}"
+    return f"<dl>{''.join(parts)}</dl>{tables.listed_facts(facts)}"
 
 
 def _of_numbers(described: Any, j: int, level: float) -> str:

@@ -14,9 +14,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, gaussians, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results import gaussians, plots, tables
+from fastpubpriv.results.base import LEVEL, Contents, Result, Value
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 from fastpubpriv.results.interval_parts import (
     MOST_SHOWN,
@@ -27,6 +28,7 @@ from fastpubpriv.results.interval_parts import (
 )
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.tables import Facts, Table, TableColumn
 from fastpubpriv.sources.column_names import points
 
 # releases in which each column has its own number of missing values
@@ -68,7 +70,7 @@ class OfCompleteRows(Result):
             return self.about
         return self._rows_in_words(level)
 
-    def _facts_of_complete_rows(self, level: float) -> list[tuple[str, str]]:
+    def _facts_of_complete_rows(self, level: float) -> Facts:
         """Return the fact that says how many rows are used where the answers are about persons."""
         if self.complete_rows is None or not self._of_persons:
             return []
@@ -78,7 +80,7 @@ class OfCompleteRows(Result):
         return [("Rows used", f"{self._complete_in_words(level)}; {gaps}")]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class ColumnReport(Value):
     """Diagnostics of each column from released and public numbers; arrays are (dim,), in data units unless stated otherwise.
 
@@ -106,18 +108,18 @@ class ColumnReport(Value):
         Bounds on the mean given by the caller; -infinity and infinity without (null in JSON).
     """
 
-    missing: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.nan))
-    resolved_from: FloatArray = dataclasses.field(metadata=shape("dim"))
-    resolved_to: FloatArray = dataclasses.field(metadata=shape("dim"))
-    undetected_rows: FloatArray = dataclasses.field(metadata=shape("dim"))
-    clipping_std: FloatArray = dataclasses.field(metadata=shape("dim"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("dim"))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("dim"))
-    worst_below: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-    worst_above: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
-    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-    rows_used: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
+    missing: FloatArray = array("dim", missing=math.nan)
+    resolved_from: FloatArray = array("dim")
+    resolved_to: FloatArray = array("dim")
+    undetected_rows: FloatArray = array("dim")
+    clipping_std: FloatArray = array("dim")
+    tail_below: FloatArray = array("dim")
+    tail_above: FloatArray = array("dim")
+    worst_below: FloatArray = array("dim", missing=math.inf)
+    worst_above: FloatArray = array("dim", missing=math.inf)
+    lowest: FloatArray = array("dim", missing=-math.inf)
+    highest: FloatArray = array("dim", missing=math.inf)
+    rows_used: FloatArray | None = array("dim", default=None)
 
     def interval(
         self, mean: FloatArray, width: FloatArray, unplaced: BoolArray
@@ -147,14 +149,14 @@ class ColumnReport(Value):
         if not np.isfinite([self.lowest[place], self.highest[place]]).all():
             return text
         shift = max(self.worst_below[place], self.worst_above[place])
-        return f"{text}, and would move it by up to {base.number(shift, shift)}"
+        return f"{text}, and would move it by up to {tables.number(shift, shift)}"
 
     def _range_in_words(self, place: int) -> str:
         """Return the ends of the range of a column in which rows are detected."""
         low = self.resolved_from[place]
         high = self.resolved_to[place]
         scale = high / 4.0 - low / 4.0
-        return f"{base.number(low, scale)} and {base.number(high, scale)}"
+        return f"{tables.number(low, scale)} and {tables.number(high, scale)}"
 
     def __repr__(self) -> str:
         return f"ColumnReport(dim={len(self.missing)})"
@@ -166,7 +168,7 @@ class ColumnReport(Value):
         return Table("column", [str(place) for place in range(len(self.missing))], numbers), []
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class MeanResult(OfCompleteRows, Comparable):
     """A released mean.
 
@@ -200,17 +202,19 @@ class MeanResult(OfCompleteRows, Comparable):
     (True, ZCDP(rho=0.5))
     """
 
-    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    noise_std: FloatArray = dataclasses.field(metadata=shape("dim"))
-    sampling_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean: FloatArray = array(
+        "dim", label="mean", ends="confidence_interval", error="standard_error"
+    )
+    noise_std: FloatArray = array("dim", label="noise_std", error="noise_std")
+    sampling_std: FloatArray = array("dim", sampling=True)
     noise_law: str
-    clipping_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
+    clipping_std: FloatArray | None = array("dim", default=None)
     report: ColumnReport | None = None
     complete_rows: float | None = None
     complete_rows_std: float | None = None
 
     _main = "mean"
-    _sampling = ("sampling_std",)
+    _line_axes = ("dim",)
 
     def _fits_together(self) -> bool:
         known = 0 if self.report is None else self.dim
@@ -289,7 +293,7 @@ class MeanResult(OfCompleteRows, Comparable):
         ]
         return max(counted, default=0.0)
 
-    def _facts_of_rows_used(self) -> list[tuple[str, str]]:
+    def _facts_of_rows_used(self) -> Facts:
         """Return the fact that says how many rows have a value, where a person may lack some of the rows."""
         if self.report is None or self.report.rows_used is None:
             return []
@@ -349,37 +353,44 @@ class MeanResult(OfCompleteRows, Comparable):
             estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path
         )
 
-    def _own(self, level: float) -> Contents:
-        columns = base.with_ends(
-            "mean", self.mean, self.confidence_interval(level), self.standard_error
-        )
-        columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
-        if self.report is not None and not np.isnan(self.report.missing).all():
-            columns.append(TableColumn("missing", self.missing_rows.round()))
-        if self.report is not None and self.report.rows_used is not None:
-            columns.append(TableColumn("rows_used", self.report.rows_used.round()))
-        facts = [
+    def _table(self, level: float) -> Table:
+        widths = width_columns(self.interval_parts(level))
+        return dataclasses.replace(tables.table_of(self, level), more=widths)
+
+    def _facts(self, level: float) -> Facts:
+        return [
             *self._facts_of_complete_rows(level),
             *self._facts_of_rows_used(),
             *self._facts_of_parts("Interval", level),
             *self._facts_of_range(),
         ]
-        columns += base.with_reasons(self.part_reasons)
-        more = width_columns(self.interval_parts(level))
-        return Table("column", self.labels, columns, more=more), facts
 
-    def _facts_of_parts(self, name: str, level: float) -> list[tuple[str, str]]:
+    @property
+    @column("missing", "dim", unit="rows")
+    def _missing_shown(self) -> FloatArray | None:
+        if self.report is None or np.isnan(self.report.missing).all():
+            return None
+        return self.missing_rows.round()
+
+    @property
+    @column("rows_used", "dim", unit="rows")
+    def _rows_used_shown(self) -> FloatArray | None:
+        if self.report is None or self.report.rows_used is None:
+            return None
+        return self.report.rows_used.round()
+
+    def _facts_of_parts(self, name: str, level: float) -> Facts:
         """Return the fact `name`: what intervals are from, and lines of the half-widths."""
         sources = "noise, sampling, clipping and undetected rows"
         if self.report is None and self.clipping_std is not None:
             sources = "noise, sampling and clipping; undetected rows not counted"
         elif self.report is None:
             sources = "noise and sampling; clipping and undetected rows not counted"
-        text = f"{base.percent(level)}, from {self.noise_law} {sources}"
+        text = f"{tables.percent(level)}, from {self.noise_law} {sources}"
         lines = width_facts(self.labels, self.mean, self.interval_parts(level))
         return [(name, text), *lines]
 
-    def _facts_of_range(self) -> list[tuple[str, str]]:
+    def _facts_of_range(self) -> Facts:
         """Return what the means are about: the range in which counts detect rows, and the rows beyond that they may miss.
 
         Only the column with most undetected rows, if there are many.
@@ -399,7 +410,7 @@ class MeanResult(OfCompleteRows, Comparable):
         return [("" if place else "Mean of", text) for place, text in enumerate(texts)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class CovarianceResult(OfCompleteRows):
     """A released covariance in squared data units.
 
@@ -431,7 +442,7 @@ class CovarianceResult(OfCompleteRows):
     ((2, 2), True)
     """
 
-    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    covariance: FloatArray = array("dim", "dim")
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
@@ -455,7 +466,7 @@ class CovarianceResult(OfCompleteRows):
         ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class PCAResult(OfCompleteRows):
     """Released principal directions.
 
@@ -494,15 +505,15 @@ class PCAResult(OfCompleteRows):
     ((1, 3), True)
     """
 
-    components: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
-    eigenvalues: FloatArray = dataclasses.field(metadata=shape("components"))
-    center: FloatArray = dataclasses.field(metadata=shape("dim"))
+    components: FloatArray = array("components", "dim")
+    eigenvalues: FloatArray = array("components")
+    center: FloatArray = array("dim")
     noise_norm: float
     structure: str = "full"
-    along: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
-    along_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
-    along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
-    along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    along: FloatArray | None = array("components", default=None)
+    along_std: FloatArray | None = array("components", default=None, sampling=True)
+    along_below: FloatArray | None = array("components", default=None)
+    along_above: FloatArray | None = array("components", default=None)
     complete_rows: float | None = None
     complete_rows_std: float | None = None
     complete_rows_below: float | None = None
@@ -510,7 +521,6 @@ class PCAResult(OfCompleteRows):
 
     _main = _parted = "eigenvalues"
     _gaps = "; one with a missing cell counts as a row at the center"
-    _sampling = ("along_std",)
 
     def _fits_together(self) -> bool:
         parts = [self.along, self.along_std, self.along_below, self.along_above]
@@ -545,12 +555,12 @@ class PCAResult(OfCompleteRows):
         return (array - self.center) @ self.components.T
 
     def _own(self, level: float) -> Contents:
-        columns = base.with_ends(
+        columns = tables.with_ends(
             "eigenvalue", self.eigenvalues, self.confidence_interval(level), None
         )
         columns = [
             *columns[: 1 if self.along is None else 3],
-            *base.with_reasons(self.part_reasons),
+            *tables.with_reasons(self.part_reasons),
         ]
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         table = Table("component", range(len(self.components)), columns)
@@ -566,7 +576,7 @@ class PCAResult(OfCompleteRows):
         ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GaussianResult(OfCompleteRows):
     """A released Gaussian: mean and covariance in data units.
 
@@ -621,9 +631,9 @@ class GaussianResult(OfCompleteRows):
     (True, True)
     """
 
-    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    mean_noise_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean: FloatArray = array("dim")
+    covariance: FloatArray = array("dim", "dim")
+    mean_noise_std: FloatArray = array("dim")
     rounds: int
     predicted_covariance_error: float
     predicted_mean_error: float
@@ -746,18 +756,18 @@ class GaussianResult(OfCompleteRows):
         least, most = self.confidence_interval(level, of="standard_deviation")
         width = None if self.report is None else (most - least) / 4.0
         names = "deviation_lower", "deviation_upper"
-        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
-        spreads = base.with_ends("standard_deviation", spread, (least, most), width, names)
+        means = tables.with_ends("mean", self.mean, self.confidence_interval(level), error)
+        spreads = tables.with_ends("standard_deviation", spread, (least, most), width, names)
         shown = 1 if self.report is None else 3
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
+        columns = [*means[:shown], noise, *spreads[:shown], *tables.with_reasons(self.part_reasons)]
         details = self._facts_of_complete_rows(level)
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             public = "public sampling"
             alone = f"{parts} (means); {public} (deviations, correlations)"
             parts = {"public": public, "full": parts}.get(self.structure, alone)
-            details.append(("Interval", f"{base.percent(level)}: {parts}"))
+            details.append(("Interval", f"{tables.percent(level)}: {parts}"))
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -12,16 +11,18 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results.base import Contents, Table, Value, shape
+from fastpubpriv.results.base import Contents, Value
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import normal_quantile
+from fastpubpriv.results.tables import Table
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
 # The shape of standard errors, NaN where there is no interval.
-errors = functools.partial(shape, missing=math.nan)
+errors = functools.partial(array, missing=math.nan)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GaussianReport(Value):
     """Estimates of each mean, covariance and correlation from releases, before shrinkage, and their errors.
 
@@ -36,20 +37,18 @@ class GaussianReport(Value):
         Largest decrease and increase by rows beyond the clip radius.
     """
 
-    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
-    mean_std: FloatArray = dataclasses.field(metadata=errors("dim"))
-    mean_below: FloatArray = dataclasses.field(metadata=shape("dim"))
-    mean_above: FloatArray = dataclasses.field(metadata=shape("dim"))
-    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    covariance_std: FloatArray = dataclasses.field(metadata=errors("dim", "dim"))
-    covariance_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    covariance_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation_std: FloatArray = dataclasses.field(metadata=errors("dim", "dim"))
-    correlation_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-    correlation_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
-
-    _sampling = ("mean_std", "covariance_std", "correlation_std")
+    mean: FloatArray = array("dim")
+    mean_std: FloatArray = errors("dim", sampling=True)
+    mean_below: FloatArray = array("dim")
+    mean_above: FloatArray = array("dim")
+    covariance: FloatArray = array("dim", "dim")
+    covariance_std: FloatArray = errors("dim", "dim", sampling=True)
+    covariance_below: FloatArray = array("dim", "dim")
+    covariance_above: FloatArray = array("dim", "dim")
+    correlation: FloatArray = array("dim", "dim")
+    correlation_std: FloatArray = errors("dim", "dim", sampling=True)
+    correlation_below: FloatArray = array("dim", "dim")
+    correlation_above: FloatArray = array("dim", "dim")
 
     def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Return interval ends of this level, extended to contain the estimate `point`, which may be shrunk or pooled."""

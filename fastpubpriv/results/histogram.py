@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,21 +13,15 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import (
-    MOST_IN_REPR,
-    Contents,
-    Result,
-    Table,
-    TableColumn,
-    Value,
-    shape,
-)
+from fastpubpriv.results.base import MOST_IN_REPR, Contents, Result, Value
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
+from fastpubpriv.results.tables import Table, TableColumn
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Histogram(Value):
     """One released histogram: the bins whose noisy count reached the threshold; all other bins are estimated as zero.
 
@@ -53,11 +46,11 @@ class Histogram(Value):
 
     columns: tuple[int, ...]
     level: int
-    keys: IntArray = dataclasses.field(metadata=shape("bins", "columns", dtype=np.int64))
-    counts: FloatArray = dataclasses.field(metadata=shape("bins"))
-    lower: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
-    upper: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
-    frequency: FloatArray = dataclasses.field(metadata=shape("bins", missing=math.nan))
+    keys: IntArray = array("bins", "columns", dtype=np.int64)
+    counts: FloatArray = array("bins")
+    lower: FloatArray = array("bins", "columns", missing=math.inf)
+    upper: FloatArray = array("bins", "columns", missing=math.inf)
+    frequency: FloatArray = array("bins", missing=math.nan)
     rows_used: float | None = None
 
     def _fits_together(self) -> bool:
@@ -105,7 +98,7 @@ class Histogram(Value):
         return table, [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class HistogramResult(Result):
     """Released histograms, over an unbounded domain.
 

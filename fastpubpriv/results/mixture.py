@@ -14,23 +14,25 @@ from scipy.special import logsumexp, ndtri
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape, with_reasons
+from fastpubpriv.results.base import Contents, Result
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.tables import Table, TableColumn, with_reasons
 from fastpubpriv.sources.column_names import points
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
 ROUNDING = 1e-9  # relative difference of values below which it is rounding error
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Mixture(Result):
     """Base class of results that hold a mixture of Gaussians; see `MixtureResult` for the fields."""
 
-    weights: FloatArray = dataclasses.field(metadata=shape("components"))
-    means: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
-    covariances: FloatArray = dataclasses.field(metadata=shape("components", "dim", "dim"))
+    weights: FloatArray = array("components")
+    means: FloatArray = array("components", "dim")
+    covariances: FloatArray = array("components", "dim", "dim")
 
     _main = _parted = "weights"
     _gaps = "; one with a missing cell belongs to no component"
@@ -98,7 +100,7 @@ class Mixture(Result):
         return Table("component", range(self.n_components), [*heads, *numbers]), []
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class MixtureResult(Mixture):
     """A released mixture of Gaussians in data units.
 
@@ -185,7 +187,7 @@ class MixtureResult(Mixture):
 
     def _fits_together(self) -> bool:
         known = len(self.structure) == len(self.weights) and {*self.structure} <= {*STRUCTURES}
-        return known and self._fit_is_whole() and super(MixtureResult, self)._fits_together()
+        return known and self._fit_is_whole() and super()._fits_together()
 
     def _fit_is_whole(self) -> bool:
         """Whether distance and interval of the fit are both there, in order, or both missing."""
@@ -223,7 +225,7 @@ class MixtureResult(Mixture):
         return causes
 
     def _own(self, level: float) -> Contents:
-        table, _ = super(MixtureResult, self)._own(level)
+        table, _ = super()._own(level)
         weight, *others = table.columns
         heads = [weight, TableColumn("structure", self.structure)]
         distances = self.diagnostics.get("fit_distances", ())
@@ -244,7 +246,7 @@ class MixtureResult(Mixture):
         ] if borrowed else details
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class SelectionResult(Mixture):
     """The mixture selected from a public list; "fallback" if the list has no usable hypothesis.
 
@@ -302,7 +304,7 @@ class SelectionResult(Mixture):
 
     def _own(self, level: float) -> Contents:
         place = "the fallback" if self.index is None else f"number {self.index}"
-        return super(SelectionResult, self)._own(level)[0], [
+        return super()._own(level)[0], [
             (
                 "Chosen",
                 f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}",

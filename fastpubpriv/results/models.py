@@ -17,10 +17,12 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results import plots, tables
+from fastpubpriv.results.base import Contents, Result
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.tables import Table, TableColumn
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
@@ -112,7 +114,7 @@ START = "start"  # likewise, of the steps
 ZERO_SLOPES = "zero slopes"  # without public labels
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class LinearModel(Result):
     """Base of released models that are linear in terms of the columns; use `TrainingResult` or `DescentResult`."""
 
@@ -120,13 +122,13 @@ class LinearModel(Result):
     intercept: Any
     public_coefficients: FloatArray
     public_intercept: Any
-    interval_center: FloatArray = dataclasses.field(metadata=shape("all", missing=math.nan))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("all", missing=math.inf))
+    interval_center: FloatArray = array("all", missing=math.nan)
+    tail_below: FloatArray = array("all", missing=math.inf)
+    tail_above: FloatArray = array("all", missing=math.inf)
     method: str
     loss: str
     terms: tuple[str, ...]
-    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
+    classes: FloatArray = array("classes")
     design: Mapping[str, Any]
     constant_excess: float | None
 
@@ -336,7 +338,7 @@ class LinearModel(Result):
 
 
 @shared_docs
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class TrainingResult(LinearModel):
     """A released linear model of a label, or of the log-odds of the second of two classes.
 
@@ -404,20 +406,20 @@ class TrainingResult(LinearModel):
     ([1.0, -2.0], [1.0])
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("terms", missing=math.nan))
+    coefficients: FloatArray = array("terms", missing=math.nan)
     intercept: float
-    covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
-    noise_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
-    rows_error: FloatArray = dataclasses.field(metadata=shape("all"))
-    public_coefficients: FloatArray = dataclasses.field(metadata=shape("terms", missing=math.nan))
+    covariance: FloatArray = array("all", "all")
+    noise_covariance: FloatArray = array("all", "all")
+    rows_error: FloatArray = array("all")
+    public_coefficients: FloatArray = array("terms", missing=math.nan)
     public_intercept: float
-    public_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
+    public_covariance: FloatArray = array("all", "all")
     public_drift: float
-    rows_behind: FloatArray = dataclasses.field(metadata=shape("terms"))
+    rows_behind: FloatArray = array("terms")
     predicted_excess: float
     public_excess: float
     residual_std: float
-    label_quantiles: FloatArray = dataclasses.field(metadata=shape("label_quantiles"))
+    label_quantiles: FloatArray = array("label_quantiles")
 
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
@@ -427,7 +429,7 @@ class TrainingResult(LinearModel):
     def _fits_together(self) -> bool:
         p = len(self.terms)
         return (
-            super(TrainingResult, self)._fits_together()
+            super()._fits_together()
             and len(self.covariance) == len(self.part_reasons) == p + 1
             and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
@@ -553,7 +555,7 @@ class TrainingResult(LinearModel):
         details = [
             (
                 "Interval",
-                f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide",
+                f"{tables.percent(level)}: sampling, noise, and what the clip of rows far out may hide",
             ),
             ("Method", f"{self.method}, {self.loss} loss{odds}"),
             *self._differences,
@@ -581,12 +583,12 @@ class TrainingResult(LinearModel):
         known = np.array([self.intercept, *self.coefficients])
         scale = np.sqrt(np.diag(self.covariance))
         public = np.array([self.public_intercept, *self.public_coefficients])
-        numbers = base.with_ends("coefficient", known, self._ends(level), scale)
+        numbers = tables.with_ends("coefficient", known, self._ends(level), scale)
         columns = [*numbers]
         if self._has_public_fit:
             std = np.sqrt(np.diag(self.public_covariance))
             columns.append(TableColumn("public only", public, std))
-        columns += base.with_reasons(self.part_reasons)
+        columns += tables.with_reasons(self.part_reasons)
         return Table("term", ("intercept", *self.terms), columns), details
 
 
@@ -594,7 +596,7 @@ class TrainingResult(LinearModel):
 
 
 @shared_docs
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class DescentResult(LinearModel):
     """A released linear model with one or several outputs; with intervals for classes with the softmax loss.
 
@@ -646,12 +648,12 @@ class DescentResult(LinearModel):
     (True, 'squared')
     """
 
-    coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
-    intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
-    public_coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
-    public_intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
-    standard_error: FloatArray = dataclasses.field(metadata=shape("all", missing=math.nan))
-    weights: FloatArray = dataclasses.field(metadata=shape("size"))
+    coefficients: FloatArray = array("outputs", "terms")
+    intercept: FloatArray = array("outputs")
+    public_coefficients: FloatArray = array("outputs", "terms")
+    public_intercept: FloatArray = array("outputs")
+    standard_error: FloatArray = array("all", missing=math.nan, sampling=True)
+    weights: FloatArray = array("size")
     steps: int
     step_size: float
     clip_norm: float
@@ -661,19 +663,13 @@ class DescentResult(LinearModel):
     predicted_excess: float | None
     public_excess: float | None
 
-    _sampling = ("standard_error",)
-
     def _fits_together(self) -> bool:
         outputs = len(self.coefficients)
         parts = len(self.part_reasons)
         together = (
             parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
         )
-        return (
-            together
-            and outputs in (1, len(self.classes) or 1)
-            and super(DescentResult, self)._fits_together()
-        )
+        return together and outputs in (1, len(self.classes) or 1) and super()._fits_together()
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""
@@ -681,7 +677,7 @@ class DescentResult(LinearModel):
         return lower[:, 1:], upper[:, 1:]
 
     def _estimates(self, level: float) -> list[plots.Estimate]:
-        private, public = super(DescentResult, self)._estimates(level)
+        private, public = super()._estimates(level)
         if self.part_reasons:
             lower, upper = self.confidence_interval(level)
             private = dataclasses.replace(private, lower=lower.ravel(), upper=upper.ravel())
@@ -710,7 +706,9 @@ class DescentResult(LinearModel):
         if single:
             return Table("term", terms, numbers)
         lines = [f"{each}: {term}" for each in classes for term in terms]
-        return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
+        return Table(
+            "class: term", tuple(lines), [*numbers, *tables.with_reasons(self.part_reasons)]
+        )
 
     @property
     def _no_intervals(self) -> str:

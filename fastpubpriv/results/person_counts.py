@@ -11,8 +11,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, TableColumn, shape
+from fastpubpriv.results import plots, tables
+from fastpubpriv.results.base import LEVEL, Contents, Result
 from fastpubpriv.results.by_key import LEAST_SCALE, Key, place_of, table_by
 from fastpubpriv.results.comparisons import (
     Comparison,
@@ -22,9 +22,11 @@ from fastpubpriv.results.comparisons import (
     answer_of,
     label_of,
 )
+from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.tables import TableColumn
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class PersonCounts(Result):
     """Released numbers of persons that have a row of each key.
 
@@ -63,7 +65,7 @@ class PersonCounts(Result):
 
     by: tuple[str, ...]
     keys: tuple[Key, ...]
-    counts: FloatArray = dataclasses.field(metadata=shape("keys"))
+    counts: FloatArray = array("keys")
     noise_std: float
     noise_law: str
     keys_per_person: int
@@ -193,14 +195,14 @@ class PersonCounts(Result):
         scale = np.full(len(self.keys), max(self.noise_std, LEAST_SCALE))
         published = self.published.astype(np.int64)
         lower, upper = (ends.astype(np.int64) for ends in self._published_ends(level))
-        columns = base.with_ends("count", published, (lower, upper), scale)
+        columns = tables.with_ends("count", published, (lower, upper), scale)
         share = np.clip(self.share, 0.0, 1.0)
         columns.append(TableColumn("share", share, scale / self.n_priv))
-        columns += base.with_reasons(self.part_reasons)
+        columns += tables.with_reasons(self.part_reasons)
         keys = [key[0] for key in self.keys] if len(self.by) == 1 else list(self.keys)
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} persons"
         facts = [
-            ("Interval", f"{base.percent(level)} each, of the numbers of these persons"),
+            ("Interval", f"{tables.percent(level)} each, of the numbers of these persons"),
             ("Shares", "of all persons; one may have several keys, so they do not add up to 1"),
             ("Noise", noise),
         ]

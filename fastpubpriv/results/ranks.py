@@ -14,8 +14,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results import plots, tables
+from fastpubpriv.results.base import LEVEL, Contents, Result, Value
 from fastpubpriv.results.by_key import (
     Key,
     Part,
@@ -28,8 +28,10 @@ from fastpubpriv.results.by_key import (
     unseen_parts,
 )
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
 from fastpubpriv.results.reasons import PartReasons
+from fastpubpriv.results.tables import Table, TableColumn
 
 Structure = Literal["continuous", "atom", "gap"]
 STRUCTURES: dict[Structure, str] = {
@@ -48,7 +50,7 @@ def in_order(below: FloatArray, total: float) -> FloatArray:
     return np.asarray((most + least) / 2.0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class EdgeRanks(Value):
     """Estimated number of rows below each of several edges of one column.
 
@@ -66,9 +68,9 @@ class EdgeRanks(Value):
         Standard deviation of the noise in `total`; NaN (null in JSON) where no edges were counted.
     """
 
-    edges: FloatArray = dataclasses.field(metadata=shape("edges"))
-    below: FloatArray = dataclasses.field(metadata=shape("edges"))
-    std: FloatArray = dataclasses.field(metadata=shape("edges"))
+    edges: FloatArray = array("edges")
+    below: FloatArray = array("edges")
+    std: FloatArray = array("edges")
     total: float
     total_std: float = math.nan
 
@@ -119,7 +121,7 @@ class EdgeRanks(Value):
         return Table("edge", self.edges.tolist(), [("below", self.below), ("std", self.std)]), []
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class QuantileResult(Result):
     """Released quantiles of columns.
 
@@ -157,14 +159,14 @@ class QuantileResult(Result):
     (True, (('atom',),), 'ok')
     """
 
-    q: FloatArray = dataclasses.field(metadata=shape("q"))
-    quantile: FloatArray = dataclasses.field(metadata=shape("dim", "q", missing=math.nan))
-    noise_rows: FloatArray = dataclasses.field(metadata=shape("dim", "q"))
+    q: FloatArray = array("q")
+    quantile: FloatArray = array("dim", "q", missing=math.nan)
+    noise_rows: FloatArray = array("dim", "q")
     structure: tuple[tuple[Structure, ...], ...]
     noise_law: str
     ranks: tuple[EdgeRanks, ...]
-    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
-    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    lowest: FloatArray = array("dim", missing=-math.inf)
+    highest: FloatArray = array("dim", missing=math.inf)
 
     _main = "quantile"
     _parted = "quantile"
@@ -234,14 +236,14 @@ class QuantileResult(Result):
         noise = self.noise_rows.reshape(-1)
         columns = [
             TableColumn("q", np.tile(self.q, len(self._lines))),
-            *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
+            *tables.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
             TableColumn("noise_rows", noise, noise),
             TableColumn("structure", [*chain(*self.structure)]),
-            *base.with_reasons(self.part_reasons),
+            *tables.with_reasons(self.part_reasons),
         ]
         interval = (
             "Interval",
-            f"{base.percent(level)} each, from {self.noise_law} noise and sampling",
+            f"{tables.percent(level)} each, from {self.noise_law} noise and sampling",
         )
         words = {*chain(*self.structure)}
         meanings = (
@@ -260,7 +262,7 @@ class QuantileResult(Result):
         return Table("column", [label for label in self.labels for _ in self.q], columns)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class GroupQuantiles(QuantileResult, Comparable):
     """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
     (group, column) pair, in row-major order.
@@ -290,8 +292,8 @@ class GroupQuantiles(QuantileResult, Comparable):
 
     by: tuple[str, ...]
     groups: tuple[Part | Key, ...]
-    quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
-    noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
+    quantile: FloatArray = array("groups", "dim", "q", missing=math.nan)
+    noise_rows: FloatArray = array("groups", "dim", "q")
 
     def _fits_together(self) -> bool:
         return QuantileResult._fits_together(self) and named_by(self.by, self.groups)

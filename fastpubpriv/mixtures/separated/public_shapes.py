@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,10 @@ from fastpubpriv.gaussians.public_prior import column_scales
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
+from fastpubpriv.results.base import MOST_IN_REPR, Contents, Value, explain
+from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.results.tables import Table, bracketed
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 
@@ -113,7 +115,7 @@ LEAST_SHARE = 1e-12
 MOST_WORK = 2.0**45
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@value_class
 class Ball(Value):
     """A closed ball around a public row.
 
@@ -134,7 +136,7 @@ class Ball(Value):
     [True, False]
     """
 
-    center: FloatArray = field(metadata=shape("dim"))
+    center: FloatArray = array("dim")
     radius: float
     index: int
 
