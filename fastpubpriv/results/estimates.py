@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
 from fastpubpriv.results import gaussians, plots, tables
-from fastpubpriv.results.base import LEVEL, Contents, Result, Value
+from fastpubpriv.results.base import LEVEL, Result, Value
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
-from fastpubpriv.results.fields import array, column, value_class
+from fastpubpriv.results.fields import WIDTH, array, column, value_class
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 from fastpubpriv.results.interval_parts import (
     MOST_SHOWN,
@@ -161,11 +161,11 @@ class ColumnReport(Value):
     def __repr__(self) -> str:
         return f"ColumnReport(dim={len(self.missing)})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         first = "missing" if self.rows_used is None else "rows_used"
         names = (first, "resolved_from", "resolved_to", "undetected_rows")
         numbers = [TableColumn(name, getattr(self, name)) for name in names]
-        return Table("column", [str(place) for place in range(len(self.missing))], numbers), []
+        return Table("column", [str(place) for place in range(len(self.missing))], numbers)
 
 
 @value_class
@@ -442,7 +442,7 @@ class CovarianceResult(OfCompleteRows):
     ((2, 2), True)
     """
 
-    covariance: FloatArray = array("dim", "dim")
+    covariance: FloatArray = array("dim", "dim", label="")
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
@@ -450,16 +450,16 @@ class CovarianceResult(OfCompleteRows):
     complete_rows_std: float | None = None
 
     _main = "covariance"
+    _line_axes = ("dim",)
 
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
         return gaussians.correlation_of(self.covariance)
 
-    def _own(self, level: float) -> Contents:
-        table = Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
+    def _facts(self, level: float) -> Facts:
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
-        return table, [
+        return [
             *self._facts_of_complete_rows(level),
             ("Noise", noise),
             ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
@@ -505,8 +505,13 @@ class PCAResult(OfCompleteRows):
     ((1, 3), True)
     """
 
-    components: FloatArray = array("components", "dim")
-    eigenvalues: FloatArray = array("components")
+    components: FloatArray = array("components", "dim", label="", after_reasons=True)
+    eigenvalues: FloatArray = array(
+        "components",
+        label="eigenvalue",
+        ends="_ends",
+        unit="squared units of the columns",
+    )
     center: FloatArray = array("dim")
     noise_norm: float
     structure: str = "full"
@@ -520,6 +525,7 @@ class PCAResult(OfCompleteRows):
     complete_rows_above: float | None = None
 
     _main = _parted = "eigenvalues"
+    _line_axes = ("components",)
     _gaps = "; one with a missing cell counts as a row at the center"
 
     def _fits_together(self) -> bool:
@@ -554,26 +560,22 @@ class PCAResult(OfCompleteRows):
         array = points(rows, self.dim, self.columns, finite=False)
         return (array - self.center) @ self.components.T
 
-    def _own(self, level: float) -> Contents:
-        columns = tables.with_ends(
-            "eigenvalue", self.eigenvalues, self.confidence_interval(level), None
-        )
-        columns = [
-            *columns[: 1 if self.along is None else 3],
-            *tables.with_reasons(self.part_reasons),
-        ]
-        columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
-        table = Table("component", range(len(self.components)), columns)
-        mostly = (
-            [("Directions", "those of the public rows, mostly")]
-            if self.structure == "public"
-            else []
-        )
-        return table, [
-            *self._facts_of_complete_rows(level),
-            ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
-            *mostly,
-        ]
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        if axis == "components":
+            return "component", range(len(self.components))
+        return super()._axis(axis)
+
+    def _ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        """Return the interval ends that tables show; None where nothing is known of them."""
+        return None if self.along is None else self.confidence_interval(level)
+
+    def _facts(self, level: float) -> Facts:
+        facts = self._facts_of_complete_rows(level)
+        noise = f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"
+        facts.append(("Noise", noise))
+        if self.structure == "public":
+            facts.append(("Directions", "those of the public rows, mostly"))
+        return facts
 
 
 @value_class
@@ -631,9 +633,9 @@ class GaussianResult(OfCompleteRows):
     (True, True)
     """
 
-    mean: FloatArray = array("dim")
+    mean: FloatArray = array("dim", label="mean", ends="_mean_ends", error="_mean_error")
     covariance: FloatArray = array("dim", "dim")
-    mean_noise_std: FloatArray = array("dim")
+    mean_noise_std: FloatArray = array("dim", label="mean_noise_std", error="mean_noise_std")
     rounds: int
     predicted_covariance_error: float
     predicted_mean_error: float
@@ -647,6 +649,7 @@ class GaussianResult(OfCompleteRows):
     complete_rows_above: float | None = None
 
     _main = _parted = "mean"
+    _line_axes = ("dim",)
     _gaps = "; how many have a missing cell is not known"
 
     def confidence_interval(
@@ -750,17 +753,32 @@ class GaussianResult(OfCompleteRows):
         known = self.report is None or len(self.report.mean) == self.dim
         return known and gaussians.positive_definite(self.covariance[None])
 
-    def _own(self, level: float) -> Contents:
-        spread = np.sqrt(np.diag(self.covariance))
-        error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
-        least, most = self.confidence_interval(level, of="standard_deviation")
-        width = None if self.report is None else (most - least) / 4.0
-        names = "deviation_lower", "deviation_upper"
-        means = tables.with_ends("mean", self.mean, self.confidence_interval(level), error)
-        spreads = tables.with_ends("standard_deviation", spread, (least, most), width, names)
-        shown = 1 if self.report is None else 3
-        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        columns = [*means[:shown], noise, *spreads[:shown], *tables.with_reasons(self.part_reasons)]
+    @property
+    @column(
+        "standard_deviation",
+        "dim",
+        ends="_deviation_ends",
+        names_of_ends=("deviation_lower", "deviation_upper"),
+        error=WIDTH,
+    )
+    def _spread(self) -> FloatArray:
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def _mean_error(self) -> FloatArray:
+        """Standard error of each mean from noise and sampling, (dim,)."""
+        sampling = self._spread / math.sqrt(max(1, self.n_priv))
+        return np.asarray(np.hypot(self.mean_noise_std, sampling))
+
+    def _mean_ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        return None if self.report is None else self.confidence_interval(level)
+
+    def _deviation_ends(self, level: float) -> tuple[FloatArray, FloatArray] | None:
+        if self.report is None:
+            return None
+        return self.confidence_interval(level, of="standard_deviation")
+
+    def _facts(self, level: float) -> Facts:
         details = self._facts_of_complete_rows(level)
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
@@ -793,4 +811,4 @@ class GaussianResult(OfCompleteRows):
         if diagnostics.get("rescaled", False):
             off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
             details.append(("Public scale", f"{off}: that of a private count was used"))
-        return Table("column", self.labels, columns), details
+        return details

@@ -95,7 +95,7 @@ def column(label: str, *axes: str, **said: Any) -> Callable[[AnyFunction], AnyFu
     """Declare the column of a property; below `@property`. Without axes there is a value for each line; None leaves it out."""
 
     def mark(function: AnyFunction) -> AnyFunction:
-        function.__dict__["declaration"] = Declaration(axes=axes, label=label, **said)
+        function.__dict__["declaration"] = Declaration(axes=axes or ("lines",), label=label, **said)
         return function
 
     return mark

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.results.base import Contents, Value
-from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.tables import Table
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
-# The shape of standard errors, NaN where there is no interval.
-errors = functools.partial(array, missing=math.nan)
 
 
 @value_class
@@ -37,18 +33,20 @@ class GaussianReport(Value):
         Largest decrease and increase by rows beyond the clip radius.
     """
 
-    mean: FloatArray = array("dim")
-    mean_std: FloatArray = errors("dim", sampling=True)
+    mean: FloatArray = array("dim", label="mean")
+    mean_std: FloatArray = array("dim", sampling=True, missing=math.nan)
     mean_below: FloatArray = array("dim")
     mean_above: FloatArray = array("dim")
     covariance: FloatArray = array("dim", "dim")
-    covariance_std: FloatArray = errors("dim", "dim", sampling=True)
+    covariance_std: FloatArray = array("dim", "dim", sampling=True, missing=math.nan)
     covariance_below: FloatArray = array("dim", "dim")
     covariance_above: FloatArray = array("dim", "dim")
     correlation: FloatArray = array("dim", "dim")
-    correlation_std: FloatArray = errors("dim", "dim", sampling=True)
+    correlation_std: FloatArray = array("dim", "dim", sampling=True, missing=math.nan)
     correlation_below: FloatArray = array("dim", "dim")
     correlation_above: FloatArray = array("dim", "dim")
+
+    _line_axes = ("dim",)
 
     def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Return interval ends of this level, extended to contain the estimate `point`, which may be shrunk or pooled."""
@@ -75,10 +73,13 @@ class GaussianReport(Value):
     def __repr__(self) -> str:
         return f"GaussianReport(dim={len(self.mean)})"
 
-    def _own(self, level: float) -> Contents:
-        deviations = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-        numbers = [("mean", self.mean), ("standard_deviation", deviations)]
-        return Table("column", [str(place) for place in range(len(self.mean))], numbers), []
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "column", [str(place) for place in range(len(self.mean))]
+
+    @property
+    @column("standard_deviation")
+    def _spread(self) -> FloatArray:
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
 
 def positive_definite(covariances: FloatArray) -> bool:
