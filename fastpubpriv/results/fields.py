@@ -1,7 +1,7 @@
 """Declarations of the fields of results: axes, unit, label, interval and text, each said once.
 
 Tables, data frames, JSON, drawings, `widened` and documentation are made from them, in `tables`, `json_fields` and `base`. The
-decorator `column` declares a property that tables show.
+decorator `column` declares what tables show of properties and methods.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ AnyClass = TypeVar("AnyClass")
 
 
 def column(label: str, *axes: str, **said: Any) -> Callable[[AnyFunction], AnyFunction]:
-    """Declare the column of a property; below `@property`. Without axes there is a value for each line; None leaves it out."""
+    """Declare the column of a property (below `@property`), or of a method of the confidence level.
+
+    Without axes there is a value for each line; the value None leaves the column out.
+    """
 
     def mark(function: AnyFunction) -> AnyFunction:
         function.__dict__["declaration"] = Declaration(axes=axes or ("lines",), label=label, **said)
@@ -171,7 +174,7 @@ def columns_of(kind: Any) -> dict[str, Declaration]:
     found = {name: declaration_of(each) for name, each in fields_of(kind).items()}
     for base in reversed(kind.__mro__):
         for name, member in vars(base).items():
-            function = member.fget if isinstance(member, property) else None
+            function = member.fget if isinstance(member, property) else member
             said = getattr(function, "declaration", None)
             if said is not None:
                 found[name] = said

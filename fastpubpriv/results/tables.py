@@ -146,6 +146,8 @@ def _columns_of(
 ) -> list[TableColumn]:
     """Return the columns of one declaration: of the numbers, of interval ends, or one for each name of the last axis."""
     numbers = getattr(value, name)
+    if callable(numbers):
+        numbers = numbers(level)
     label = said.label or ""
     if numbers is None:
         return []
@@ -162,7 +164,8 @@ def _columns_of(
     ends = getattr(value, said.ends)(level) if said.ends else None
     scale = None
     if said.error == WIDTH and ends is not None:
-        scale = (ends[1] / 4.0 - ends[0] / 4.0).reshape(-1)
+        with np.errstate(invalid="ignore"):
+            scale = (ends[1] / 4.0 - ends[0] / 4.0).reshape(-1)
     elif said.error and said.error != WIDTH:
         scale = np.broadcast_to(getattr(value, said.error), np.shape(numbers)).reshape(-1)
     columns = [TableColumn(label, lines.along(said.axes, numbers), scale)]
