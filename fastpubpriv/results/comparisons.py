@@ -22,9 +22,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base, json_fields, plots, tables
-from fastpubpriv.results.base import LEVEL, Contents, Value
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import LEVEL, MOST_IN_REPR, Value
 from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.json_fields import shortened
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -34,7 +35,7 @@ from fastpubpriv.results.reasons import (
     ordered,
     status_of,
 )
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts, Table, bracketed, percent, with_ends, with_reasons
 from fastpubpriv.sources.column_names import listed
 
 Kind = Literal["difference", "ratio"]
@@ -243,29 +244,32 @@ class Comparison(Value):
     def __repr__(self) -> str:
         shown = f"{self.kind}, {self.in_words!r}"
         flag = "" if self.private else ", private=False"
-        return f"Comparison({shown}, estimate={tables.bracketed(self.estimate[: base.MOST_IN_REPR])}{flag})"
+        return f"Comparison({shown}, estimate={bracketed(self.estimate[:MOST_IN_REPR])}{flag})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         width = self.upper / 4.0 - self.lower / 4.0
         scale = np.where(np.isfinite(width), width, 0.0)
-        columns = tables.with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
-        columns += tables.with_reasons(self.part_reasons)
+        columns = with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
+        columns += with_reasons(self.part_reasons)
+        return Table(self.of, self.lines, columns, rounded=True)
+
+    def _facts(self, level: float) -> Facts:
         errors = "their errors may have any correlation, and the widest interval is shown"
         if self.correlation is not None:
             errors = f"the correlation of their errors is {self.correlation:.2g}"
         if self.correlation == 0.0:
             errors = "their errors are independent"
-        facts = [("Answers about", self.about), ("Compared", self.in_words)]
-        facts += [
-            ("Interval", f"{tables.percent(self.level)} each, from those of both; {errors}"),
+        facts = [
+            ("Answers about", self.about),
+            ("Compared", self.in_words),
+            ("Interval", f"{percent(self.level)} each, from those of both; {errors}"),
             *explained(self.reasons, self.part_reasons),
             ("Spent", "nothing: both numbers had been released"),
         ]
         if not self.private:
-            facts.append(
-                ("Private", "NO: the noise came from a seed, so these values are not private")
-            )
-        return Table(self.of, self.lines, columns, rounded=True), facts
+            seeded = "NO: the noise came from a seed, so these values are not private"
+            facts.append(("Private", seeded))
+        return facts
 
 
 def written(number: float) -> str:
@@ -313,13 +317,11 @@ def named_pair(names: Sequence[Any], first: Any, second: Any, what: str) -> tupl
             known = False
         if not known:
             raise InputError(
-                f"no {what} is called {json_fields.shortened(str(name))}: pass two of {listed([*map(str, names)])}"
+                f"no {what} is called {shortened(str(name))}: pass two of {listed([*map(str, names)])}"
                 + validation.did_you_mean(str(name), map(str, names))
             )
     if places[first] == places[second]:
-        raise InputError(
-            f"pass two different {what}s, got {json_fields.shortened(str(first))} twice"
-        )
+        raise InputError(f"pass two different {what}s, got {shortened(str(first))} twice")
     return places[first], places[second]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from scipy.special import logsumexp, ndtri
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import Contents, Result
-from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.fields import array, column, declared, value_class
 from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.tables import Table, TableColumn, with_reasons
+from fastpubpriv.results.tables import Facts
 from fastpubpriv.sources.column_names import points
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
@@ -30,12 +30,22 @@ ROUNDING = 1e-9  # relative difference of values below which it is rounding erro
 class Mixture(Result):
     """Base class of results that hold a mixture of Gaussians; see `MixtureResult` for the fields."""
 
-    weights: FloatArray = array("components")
-    means: FloatArray = array("components", "dim")
+    weights: FloatArray = array(
+        "components", label="weight", error="_weight_error", unit="share of the rows"
+    )
+    means: FloatArray = array(
+        "components",
+        "dim",
+        label="mean ",
+        error="_mean_scale",
+        spread=("std ", "_spreads"),
+        after_reasons=True,
+    )
     covariances: FloatArray = array("components", "dim", "dim")
 
     _main = _parted = "weights"
     _gaps = "; one with a missing cell belongs to no component"
+    _line_axes = ("components",)
 
     @property
     def n_components(self) -> int:
@@ -85,19 +95,26 @@ class Mixture(Result):
         whole = bool(np.all(self.weights > 0.0)) and abs(self.weights.sum() - 1.0) < 1e-6
         return whole and positive_definite(self.covariances)
 
-    def _own(self, level: float) -> Contents:
-        spreads = np.sqrt(self.variances)
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        if axis == "components":
+            return "component", range(self.n_components)
+        return super()._axis(axis)
+
+    @property
+    def _weight_error(self) -> FloatArray:
+        """Standard error of each weight from sampling, (n_components,)."""
+        rows = max(1, self.n_priv + self.n_pub)
+        return np.sqrt(self.weights * (1.0 - self.weights) / rows)
+
+    @property
+    def _spreads(self) -> FloatArray:
+        return np.sqrt(self.variances)
+
+    @property
+    def _mean_scale(self) -> FloatArray:
         # The width of a component on one repeated value is rounding error, and gives no digits.
-        scales = np.where(spreads > ROUNDING * np.abs(self.means), spreads / 10.0, 0.0)
-        numbers = [
-            TableColumn(
-                f"mean {name}", self.means[:, j], scales[:, j], (f"std {name}", spreads[:, j])
-            )
-            for j, name in enumerate(self.labels)
-        ]
-        sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
-        heads = [TableColumn("weight", self.weights, sampling), *with_reasons(self.part_reasons)]
-        return Table("component", range(self.n_components), [*heads, *numbers]), []
+        wide = self._spreads > ROUNDING * np.abs(self.means)
+        return np.where(wide, self._spreads / 10.0, 0.0)
 
 
 @value_class
@@ -150,7 +167,7 @@ class MixtureResult(Mixture):
     ([-50.0, 20.0], True)
     """
 
-    structure: tuple[str, ...]
+    structure: tuple[str, ...] = declared("components", label="structure")
     method: str
     tree: Any = None
     fit_distance: float | None = None
@@ -224,26 +241,25 @@ class MixtureResult(Mixture):
                 causes[reason] = "; ".join(filter(None, [count, causes.get(reason)]))
         return causes
 
-    def _own(self, level: float) -> Contents:
-        table, _ = super()._own(level)
-        weight, *others = table.columns
-        heads = [weight, TableColumn("structure", self.structure)]
+    @property
+    @column("differs", error="_differs_scale", unit="share of the rows")
+    def _differs(self) -> FloatArray | None:
         distances = self.diagnostics.get("fit_distances", ())
-        if len(distances) == self.n_components:
-            heads.append(TableColumn("differs", distances, np.full(len(distances), 0.1)))
-        table = dataclasses.replace(table, columns=[*heads, *others])
+        return np.array(distances) if len(distances) == self.n_components else None
+
+    _differs_scale = 0.1
+
+    def _facts(self, level: float) -> Facts:
         method = self.method.replace("_", " ")
-        details = [("Found", f"{self.n_components} of {self._asked} components, by {method}")]
+        facts = [("Found", f"{self.n_components} of {self._asked} components, by {method}")]
         if self._fit_text:
             cells = self.diagnostics.get("fit_cells", 0)
             unexplained = self.diagnostics.get("unexplained", 0.0)
             far = f"{unexplained:.2%} of the rows lie far from every component"
-            details.append(("Fit", f"{self._fit_text} ({cells} cells); {far}"))
-        borrowed = self.diagnostics.get("fallback_columns", ())
-        return table, [
-            *details,
-            ("Scale borrowed by", ", ".join(borrowed)),
-        ] if borrowed else details
+            facts.append(("Fit", f"{self._fit_text} ({cells} cells); {far}"))
+        if borrowed := self.diagnostics.get("fallback_columns", ()):
+            facts.append(("Scale borrowed by", ", ".join(borrowed)))
+        return facts
 
 
 @value_class
@@ -302,15 +318,11 @@ class SelectionResult(Mixture):
             **fields,
         )
 
-    def _own(self, level: float) -> Contents:
+    def _facts(self, level: float) -> Facts:
         place = "the fallback" if self.index is None else f"number {self.index}"
-        return super()._own(level)[0], [
-            (
-                "Chosen",
-                f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}",
-            ),
-            (
-                "Slack",
-                f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis",
-            ),
+        chosen = f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"
+        beyond = "beyond 3 times the distance of the best hypothesis"
+        return [
+            ("Chosen", chosen),
+            ("Slack", f"{self.slack:.4g} in total variation, {beyond}"),
         ]

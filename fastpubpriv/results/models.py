@@ -17,12 +17,12 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import plots, tables
-from fastpubpriv.results.base import Contents, Result
-from fastpubpriv.results.fields import array, value_class
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.tables import Table, TableColumn
+from fastpubpriv.results.tables import Facts, Table, percent, with_reasons
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
@@ -224,7 +224,7 @@ class LinearModel(Result):
         return np.array([role in levels for role in roles], dtype=bool)
 
     @property
-    def _differences(self) -> list[tuple[str, str]]:
+    def _differences(self) -> Facts:
         """The line of the text that says what the coefficients of levels are differences from; none without levels."""
         bases: dict[str, list[str]] = {}
         varying = np.flatnonzero(self._has_slope & self._is_level)
@@ -421,6 +421,8 @@ class TrainingResult(LinearModel):
     residual_std: float
     label_quantiles: FloatArray = array("label_quantiles")
 
+    _line_axes = ("all",)
+
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
         sampling = self.covariance - self.noise_covariance
@@ -485,7 +487,7 @@ class TrainingResult(LinearModel):
     def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients]."""
         std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
-        return self._ends_about(np.append(self.intercept, self.coefficients), std, level)
+        return self._ends_about(self._with_intercept, std, level)
 
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n,) each, of an interval for the label of a new row.
@@ -529,7 +531,30 @@ class TrainingResult(LinearModel):
             estimates.append(plots.Estimate("public only", public, public - width, public + width))
         return estimates
 
-    def _own(self, level: float) -> Contents:
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "term", ("intercept", *self.terms)
+
+    @property
+    @column("coefficient", ends="_ends", error="_scale")
+    def _with_intercept(self) -> FloatArray:
+        return np.append(self.intercept, self.coefficients)
+
+    @property
+    def _scale(self) -> FloatArray:
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    @column("public only", error="_public_scale")
+    def _public_with_intercept(self) -> FloatArray | None:
+        if not self._has_public_fit:
+            return None
+        return np.append(self.public_intercept, self.public_coefficients)
+
+    @property
+    def _public_scale(self) -> FloatArray:
+        return np.sqrt(np.diag(self.public_covariance))
+
+    def _facts(self, level: float) -> Facts:
         odds = ""
         if len(self.classes) == 2:
             texts = self.design.get("classes")
@@ -555,7 +580,7 @@ class TrainingResult(LinearModel):
         details = [
             (
                 "Interval",
-                f"{tables.percent(level)}: sampling, noise, and what the clip of rows far out may hide",
+                f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide",
             ),
             ("Method", f"{self.method}, {self.loss} loss{odds}"),
             *self._differences,
@@ -580,16 +605,7 @@ class TrainingResult(LinearModel):
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
             details.append(("Drift", f"public rows disagree with private ones, {text}"))
-        known = np.array([self.intercept, *self.coefficients])
-        scale = np.sqrt(np.diag(self.covariance))
-        public = np.array([self.public_intercept, *self.public_coefficients])
-        numbers = tables.with_ends("coefficient", known, self._ends(level), scale)
-        columns = [*numbers]
-        if self._has_public_fit:
-            std = np.sqrt(np.diag(self.public_covariance))
-            columns.append(TableColumn("public only", public, std))
-        columns += tables.with_reasons(self.part_reasons)
-        return Table("term", ("intercept", *self.terms), columns), details
+        return details
 
 
 # Models trained by noisy gradients.
@@ -706,9 +722,7 @@ class DescentResult(LinearModel):
         if single:
             return Table("term", terms, numbers)
         lines = [f"{each}: {term}" for each in classes for term in terms]
-        return Table(
-            "class: term", tuple(lines), [*numbers, *tables.with_reasons(self.part_reasons)]
-        )
+        return Table("class: term", tuple(lines), [*numbers, *with_reasons(self.part_reasons)])
 
     @property
     def _no_intervals(self) -> str:
@@ -717,7 +731,7 @@ class DescentResult(LinearModel):
             return f'none by {self.method}: pass method="newton", which has them if public rows are enough'
         return f"none: only Newton steps have them, and the {self.loss} loss has no such steps"
 
-    def _own(self, level: float) -> Contents:
+    def _facts(self, level: float) -> Facts:
         batch = (
             f"{self.batch_rows:,} of {self._most_rows:,} rows"
             if self.batch_rows < self._most_rows
@@ -741,4 +755,4 @@ class DescentResult(LinearModel):
                 f"public rows alone {self.public_excess:.3g}{self._of_constant}"
             )
             details.append(("Predicted", text))
-        return self._table(level), details
+        return details
