@@ -17,11 +17,11 @@ from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.spending import spending_of
-from fastpubpriv.results.base import Contents, Value
+from fastpubpriv.results.base import Value
 from fastpubpriv.results.fields import value_class
 from fastpubpriv.results.json_fields import read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
@@ -151,17 +151,21 @@ class AuditReport(Value):
         fields["claim"] = read_price(fields["claim"])
         return fields
 
-    def _own(self, level: float) -> Contents:
-        numbers = [("happened", [self.hits, self.false_hits]), ("of runs", [self.runs, self.runs])]
+    def _table(self, level: float) -> Table:
+        columns = [
+            ("happened", [self.hits, self.false_hits]),
+            ("of runs", [self.runs, self.runs]),
+        ]
+        return Table("data", ["one data set", "its neighbor"], columns)
+
+    def _facts(self, level: float) -> Facts:
         verdict = "not refuted" if self.passed else "REFUTED"
-        return Table("data", ["one data set", "its neighbor"], numbers), [
+        found = f"epsilon is at least {self.epsilon_lower:.4g}, with confidence {self.confidence:g}: claim {verdict}"
+        return [
             ("Audited", self.name),
             ("Event", self.event),
             ("Claim", f"{self.claim!r}"),
-            (
-                "Found",
-                f"epsilon is at least {self.epsilon_lower:.4g}, with confidence {self.confidence:g}: claim {verdict}",
-            ),
+            ("Found", found),
         ]
 
     def __repr__(self) -> str:

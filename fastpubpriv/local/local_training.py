@@ -27,9 +27,9 @@ from fastpubpriv.local.public_facts import (
     shortened,
 )
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Contents, Result
+from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, value_class
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
@@ -134,21 +134,19 @@ class LocalTrainingResult(Result):
     ((2,), 'squared', True)
     """
 
-    coefficients: FloatArray = array("dim")
+    coefficients: FloatArray = array("dim", label="coefficient")
     loss: str
     start: FloatArray = array("dim")
     radius: float
     excess_bound: float
 
     _main = "coefficients"
+    _line_axes = ("dim",)
 
-    def _own(self, level: float) -> Contents:
+    def _facts(self, level: float) -> Facts:
         text = f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average"
         none = "none: clipped gradients have their minimum elsewhere, and how far is not known"
-        return Table("column", self.labels, [("coefficient", self.coefficients)]), [
-            ("Loss", text),
-            ("Interval", none),
-        ]
+        return [("Loss", text), ("Interval", none)]
 
 
 def train(

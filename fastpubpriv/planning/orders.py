@@ -11,9 +11,9 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Contents, Value
+from fastpubpriv.results.base import Value
 from fastpubpriv.results.fields import value_class
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Sample sizes term by term: orders of growth with unknown constants, never a recommendation.
@@ -74,15 +74,13 @@ class OrderBounds(Value):
         largest = max(self.terms, key=lambda name: self.terms[name])
         return f"OrderBounds({self.theorem}: n_priv ~ {self.n_priv:.3g}, mostly {largest}; {self.label})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         names = sorted(self.terms)
-        table = Table("term", names, [("private rows", [self.terms[name] for name in names])])
+        return Table("term", names, [("private rows", [self.terms[name] for name in names])])
+
+    def _facts(self, level: float) -> Facts:
         rows = f"about {self.n_priv:.3g} private and {self.n_pub:.3g} public, {self.label}"
-        return table, [
-            ("Theorem", self.theorem),
-            ("Rows", rows),
-            ("Constant", f"{self.constant:g}"),
-        ]
+        return [("Theorem", self.theorem), ("Rows", rows), ("Constant", f"{self.constant:g}")]
 
 
 _PRICES: dict[type[Budget], tuple[str, Callable[[float], float]]] = {

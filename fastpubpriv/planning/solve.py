@@ -15,9 +15,9 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.coinpress import Predictor
 from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Contents, Value, explain, readers_epsilon
+from fastpubpriv.results.base import Value, explain, readers_epsilon
 from fastpubpriv.results.fields import value_class
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts, Table
 from fastpubpriv.sources.person_table import MOST_ROWS
 
 
@@ -187,20 +187,21 @@ class Plan(Value):
         guess = "; a guess, from too few public rows" if self.details.get(GUESS) else ""
         return f"Plan({self.task}: {facts}; solved for {self.solved_for}{guess})"
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
         meanings = {"n_priv": "private rows", "error": self.unit, **MEANINGS}
         explained = [
             meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "")
             for name in names
         ]
-        table = Table(
-            "number", list(names), [("value", list(names.values())), ("meaning", explained)]
-        )
+        columns = [("value", list(names.values())), ("meaning", explained)]
+        return Table("number", list(names), columns)
+
+    def _facts(self, level: float) -> Facts:
         mark = " <- worked out" if self.solved_for == "budget" else ""
         price = explain(self.budget, epsilon=self.details.get(EPSILON))
         guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
-        return table, [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
+        return [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
 
 
 def _solve_budget(

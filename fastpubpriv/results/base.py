@@ -301,13 +301,9 @@ class Value:
         """Return the facts that are specific to the class."""
         return []
 
-    def _own(self, level: float) -> Contents:
-        return self._table(level), self._facts(level)
-
     def _contents(self, level: float) -> Contents:
         """Return the table and all facts."""
-        table, facts = self._own(level)
-        return table, [*facts, *declared_facts(self)]
+        return self._table(level), [*self._facts(level), *declared_facts(self)]
 
     def widened(self, k: int) -> Self:
         """Return a copy whose sampling variances are multiplied by k, as if the k rows of a person were identical."""

@@ -13,10 +13,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import MOST_IN_REPR, Contents, Result, Value
+from fastpubpriv.results.base import MOST_IN_REPR, Result, Value
 from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
-from fastpubpriv.results.tables import Table, TableColumn
+from fastpubpriv.results.tables import Facts, Table, TableColumn
 from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
@@ -93,9 +93,11 @@ class Histogram(Value):
             density[inside] = heights[bins[inside]]
         return density
 
-    def _own(self, level: float) -> Contents:
-        table = _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
-        return table, [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
+    def _table(self, level: float) -> Table:
+        return _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
+
+    def _facts(self, level: float) -> Facts:
+        return [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
 
 
 @value_class
@@ -181,16 +183,18 @@ class HistogramResult(Result):
             len(self) > MOST_IN_REPR
         )
 
-    def _own(self, level: float) -> Contents:
-        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
+    def _table(self, level: float) -> Table:
+        return _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self._most_rows)
+
+    def _facts(self, level: float) -> Facts:
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
-        return table, [
+        return [
             *self._facts_of_rows_used(),
             ("Noise", noise),
             ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows"),
         ]
 
-    def _facts_of_rows_used(self) -> list[tuple[str, str]]:
+    def _facts_of_rows_used(self) -> Facts:
         """Return the fact that says how many rows frequencies are of, where a person may lack some of the rows."""
         names = []
         numbers = []

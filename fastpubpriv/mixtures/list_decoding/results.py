@@ -17,9 +17,9 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.privacy.calibrated_budget import has_delta
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
-from fastpubpriv.results.base import Contents, Result
+from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, value_class
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------
@@ -320,15 +320,16 @@ class _Lists(Result):
             and len(sizes[0]) == len(self.part_reasons) == self.dim
         )
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         parts = self._parts()
         sizes = [len(array) for array in next(iter(parts.values()))]
         labels = [name for name, size in zip(self.labels, sizes, strict=True) for _ in range(size)]
-        table = Table(
-            "column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()]
-        )
+        columns = [(name, np.concatenate(arrays)) for name, arrays in parts.items()]
+        return Table("column", labels, columns)
+
+    def _facts(self, level: float) -> Facts:
         text = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
-        return table, [("Looked for", text)]
+        return [("Looked for", text)]
 
     def _estimate(self) -> tuple[str, Any]:
         return "entries", sum(map(len, next(iter(self._parts().values()))))

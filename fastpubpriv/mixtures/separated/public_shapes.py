@@ -19,10 +19,10 @@ from fastpubpriv.gaussians.public_prior import column_scales
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.results.base import MOST_IN_REPR, Contents, Value, explain
+from fastpubpriv.results.base import MOST_IN_REPR, Value, explain
 from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import draw_uniforms
-from fastpubpriv.results.tables import Table, bracketed
+from fastpubpriv.results.tables import Facts, bracketed
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 
@@ -136,9 +136,11 @@ class Ball(Value):
     [True, False]
     """
 
-    center: FloatArray = array("dim")
+    center: FloatArray = array("dim", label="center")
     radius: float
     index: int
+
+    _line_axes = ("dim",)
 
     def __repr__(self) -> str:
         center = (
@@ -148,11 +150,11 @@ class Ball(Value):
         )
         return f"Ball(center={center}, radius={self.radius:.6g}, index={self.index})"
 
-    def _own(self, level: float) -> Contents:
-        table = Table(
-            "column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)]
-        )
-        return table, [
+    def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
+        return "column", [f"x{j}" for j in range(len(self.center))]
+
+    def _facts(self, level: float) -> Facts:
+        return [
             ("Radius", f"{self.radius:.6g} around public row {self.index}"),
             ("Spent", explain(None)),
         ]

@@ -20,9 +20,9 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, Shell
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, distances
 from fastpubpriv.release.account import NodeBudget, TreeBudget
-from fastpubpriv.results.base import Contents, Value
+from fastpubpriv.results.base import Value
 from fastpubpriv.results.json_fields import read_json, without_version
-from fastpubpriv.results.tables import Table
+from fastpubpriv.results.tables import Facts, Table
 from fastpubpriv.rowwise.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Session
 from fastpubpriv.sources.column_names import points
@@ -210,13 +210,14 @@ class ClusterTree(Value):
         """Read back what `to_json` returned, or wrote to a path."""
         return cls.from_dict(read_json(text, cls.__name__))
 
-    def _own(self, level: float) -> Contents:
+    def _table(self, level: float) -> Table:
         nodes = self._plain()["nodes"]
         heads = ("parent", "rule", "children")
         columns = [(head, [str(node.get(head, "")) for node in nodes]) for head in heads]
-        return Table("node", range(len(nodes)), columns), [
-            ("Leaves", ", ".join(map(str, self.leaves)))
-        ]
+        return Table("node", range(len(nodes)), columns)
+
+    def _facts(self, level: float) -> Facts:
+        return [("Leaves", ", ".join(map(str, self.leaves)))]
 
 
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE
