@@ -52,6 +52,7 @@ from fastpubpriv.results.tables import (
     cells,
     declared_facts,
     interval_drawings,
+    line_columns,
     listed_facts,
     table_of,
 )
@@ -303,7 +304,11 @@ class Value:
 
     def _contents(self, level: float) -> Contents:
         """Return the table and all facts."""
-        return self._table(level), [*self._facts(level), *declared_facts(self)]
+        table = self._table(level)
+        if not self._line_axes:  # the table of the class is not made of declarations
+            columns = [*table.columns, *line_columns(self, level)]
+            table = dataclasses.replace(table, columns=columns)
+        return table, [*self._facts(level), *declared_facts(self)]
 
     def widened(self, k: int) -> Self:
         """Return a copy whose sampling variances are multiplied by k, as if the k rows of a person were identical."""

@@ -251,7 +251,15 @@ class Comparison(Value):
         scale = np.where(np.isfinite(width), width, 0.0)
         columns = with_ends(self.kind, self.estimate, self.confidence_interval(), scale)
         columns += with_reasons(self.part_reasons)
-        return Table(self.of, self.lines, columns, rounded=True)
+        return Table(self.of, self.lines, columns, rounded=True, units=self._units())
+
+    def _units(self) -> list[str]:
+        """Return the name of the axis of each line: ratios, counts and shares have one, values of columns one for each column."""
+        if self.kind == "ratio" or self.of not in ("mean", "quantile"):
+            return [""] * len(self.lines)
+        if self.of == "mean":
+            return list(self.lines)
+        return [line.rpartition(": ")[0] for line in self.lines]
 
     def _facts(self, level: float) -> Facts:
         errors = "their errors may have any correlation, and the widest interval is shown"

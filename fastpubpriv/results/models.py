@@ -22,7 +22,7 @@ from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.tables import Facts, Table, percent, with_reasons
+from fastpubpriv.results.tables import Facts, Table, percent, table_of, with_reasons
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
@@ -222,6 +222,12 @@ class LinearModel(Result):
         roles = self.design.get("role", (column_names.NUMBER,) * len(self.terms))
         levels = column_names.LEVEL, column_names.OTHER
         return np.array([role in levels for role in roles], dtype=bool)
+
+    def _units(self) -> list[str]:
+        """Return the name of the axis of the intercept and of each term: the levels of a column share one."""
+        sources = self.design.get("source", range(len(self.terms)))
+        shared = zip(self.terms, sources, self._is_level, strict=True)
+        return ["", *(f"levels of {source}" if level else term for term, source, level in shared)]
 
     @property
     def _differences(self) -> Facts:
@@ -426,7 +432,8 @@ class TrainingResult(LinearModel):
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
         sampling = self.covariance - self.noise_covariance
-        return dataclasses.replace(self, covariance=self.noise_covariance + k * sampling)
+        covariance = self.noise_covariance + k * sampling
+        return dataclasses.replace(super().widened(k), covariance=covariance)
 
     def _fits_together(self) -> bool:
         p = len(self.terms)
@@ -533,6 +540,9 @@ class TrainingResult(LinearModel):
 
     def _axis(self, axis: str) -> tuple[str, Sequence[Any]]:
         return "term", ("intercept", *self.terms)
+
+    def _table(self, level: float) -> Table:
+        return dataclasses.replace(table_of(self, level), units=self._units())
 
     @property
     @column("coefficient", ends="_ends", error="_scale")
@@ -717,12 +727,13 @@ class DescentResult(LinearModel):
             return Table("term", terms, list(zip(shown, known.tolist(), strict=True)))
         ends = [] if single else list(zip(("lower", "upper"), self._ends(level), strict=True))
         public = np.column_stack([self.public_intercept, self.public_coefficients])
-        columns = [("coefficient", known), *ends, ("public only", public)]
-        numbers = [(title, values.ravel().tolist()) for title, values in columns]
+        arrays = [("coefficient", known), *ends, ("public only", public)]
+        numbers = [(title, values.ravel().tolist()) for title, values in arrays]
         if single:
             return Table("term", terms, numbers)
         lines = [f"{each}: {term}" for each in classes for term in terms]
-        return Table("class: term", tuple(lines), [*numbers, *with_reasons(self.part_reasons)])
+        columns: list[Any] = [*numbers, *with_reasons(self.part_reasons)]
+        return Table("class: term", lines, columns, units=self._units() * len(classes))
 
     @property
     def _no_intervals(self) -> str:

@@ -81,7 +81,8 @@ class EdgeRanks(Value):
         """See `Value.widened`; intervals add the sampling variance of single rows to `std`, so k - 1 times that is added here."""
         ascending = self.ascending
         sampling = ascending * (1.0 - ascending / max(self.total, 1.0))
-        return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
+        std = np.sqrt(self.std**2 + (k - 1) * sampling)
+        return dataclasses.replace(super().widened(k), std=std)
 
     def _fits_together(self) -> bool:
         return self.total >= 0.0 and bool(np.all(np.diff(self.edges) > 0.0))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.results.fields import WIDTH, Declaration, columns_of
 from fastpubpriv.results.reasons import PartReasons, status_of
 
@@ -174,6 +175,15 @@ def _columns_of(
     return columns
 
 
+def line_columns(value: Any, level: float) -> list[TableColumn]:
+    """Return the columns that are declared for the lines of whatever table a class has."""
+    columns = []
+    for name, said in columns_of(type(value)).items():
+        if said.axes == ("lines",):
+            columns += _columns_of(value, name, said, Lines(("lines",), ()), level)
+    return columns
+
+
 def declared_facts(value: Any) -> Facts:
     """Return the facts that declared numbers and texts without axes are: label and value, with the unit."""
     facts = []
@@ -276,36 +286,60 @@ def cells(
     ]
 
 
+# Size of a drawn interval in a page, in pixels, and of the scale below the last one of a unit.
+DRAWN_WIDTH = 120
+DRAWN_HEIGHT = 12
+SCALE_HEIGHT = 26
+
+
 def interval_drawings(table: Table) -> list[str]:
-    """Return an HTML cell per row that draws its interval and estimate, with a thin line at zero; [] without intervals."""
-    # Rows with one unit share an axis: in a table of columns or terms rows of one label, in any other table all rows.
-    columns = {column.name: np.asarray(column.values) for column in table.parts()}
+    """Return an HTML cell per row that draws its interval and estimate, with a thin line at zero; [] without intervals.
+
+    Rows of one unit share an axis, whose ends stand below the last of them.
+    """
+    columns = {column.name: column.values for column in table.parts()}
     if not {"lower", "upper"} <= columns.keys():
         return []
     before = list(columns)[list(columns).index("lower") - 1]
-    ends = np.column_stack([columns[name] for name in ("lower", before, "upper")]).astype(
-        np.float64
-    )
-    units = np.array(
-        [str(label) if table.index in ("column", "term") else "" for label in table.labels]
-    )
+    spans = [np.asarray(columns[name], dtype=np.float64) for name in ("lower", before, "upper")]
+    ends = np.column_stack(spans)
+    units: Any = np.array(table.units or [""] * len(ends), dtype=str)
+    drawn: Any = np.isfinite(ends).all(axis=1).tolist()
+    printed = table.printed[:MOST_ROWS]
+    last = {units[row]: row for row in printed if drawn[row]}
     cells = []
-    for unit, row in zip(units, ends, strict=True):
+    for row, unit in enumerate(units):
         known = np.append(ends[units == unit], 0.0)
-        low, high = (pick(known[np.isfinite(known)]) for pick in (np.min, np.max))
-        with np.errstate(all="ignore"):
-            zero, *places = 2.0 + 116.0 * np.clip(
-                (np.append(0.0, row) - low) / (high - low), 0.0, 1.0
-            )
-        least, at, most = places
-        cells.append(
-            "<td><svg width='120' height='12' stroke='currentColor'>"
-            f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='12' stroke-width='.5'/>"
-            f"<line x1='{least:.1f}' x2='{most:.1f}' y1='6' y2='6'/><circle cx='{at:.1f}' cy='6' r='2'/></svg></td>"
-            if np.isfinite([zero, *places]).all()
-            else "<td></td>"
-        )
+        known = known[np.isfinite(known)]
+        axis = float(known.min()), float(known.max())
+        inside = _interval_svg(ends[row], axis, scale=last.get(unit) == row) if drawn[row] else ""
+        cells.append(f"<td>{inside}</td>")
     return cells
+
+
+def _interval_svg(span: FloatArray, axis: tuple[float, float], *, scale: bool) -> str:
+    """Return a drawing of a lower end, an estimate and an upper end on an axis, with the ends of the axis below if `scale`."""
+    low, high = axis
+    with np.errstate(all="ignore"):
+        shares = np.clip((np.append(0.0, span) - low) / (high - low), 0.0, 1.0)
+    zero, least, at, most = 2.0 + (DRAWN_WIDTH - 4.0) * shares
+    if not math.isfinite(zero):
+        return ""
+    lines = [
+        f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='{DRAWN_HEIGHT}' stroke-width='.5'/>",
+        f"<line x1='{least:.1f}' x2='{most:.1f}' y1='6' y2='6'/><circle cx='{at:.1f}' cy='6' r='2'/>",
+    ]
+    if scale:
+        label = "fill='currentColor' stroke='none' font-size='9'"
+        lines += [
+            f"<line x1='2' x2='{DRAWN_WIDTH - 2}' y1='14' y2='14' stroke-width='.5'/>",
+            f"<text x='2' y='{SCALE_HEIGHT - 2}' {label}>{low:.3g}</text>",
+            f"<text x='{DRAWN_WIDTH - 2}' y='{SCALE_HEIGHT - 2}' text-anchor='end' {label}>{high:.3g}</text>",
+        ]
+    height = SCALE_HEIGHT if scale else DRAWN_HEIGHT
+    return (
+        f"<svg width='{DRAWN_WIDTH}' height='{height}' stroke='currentColor'>{''.join(lines)}</svg>"
+    )
 
 
 def listed_facts(facts: Facts) -> str:

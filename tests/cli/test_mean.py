@@ -14,7 +14,7 @@ from rich.console import Console
 import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import main, outputs
-from fastpubpriv.results.base import number
+from fastpubpriv.results.tables import number
 from fastpubpriv.results.reasons import STATUSES
 
 SECRET = "Alice-SSN-123"
