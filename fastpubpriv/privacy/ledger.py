@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -81,6 +83,21 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
     raise BudgetError(
         f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}"
     )
+
+
+# Maximum number of debits that a page shows: the last ones.
+MOST_IN_PAGE = 60
+
+
+def amounts_in_words(cost: Cost) -> str:
+    """Return the parts of a cost with six digits: "rho = 0.25"."""
+    parts = zip(cost.notion.parts, cost.amounts, strict=True)
+    return ", ".join(f"{name} = {float(amount):.6g}" for name, amount in parts)
+
+
+def _cells(texts: Iterable[str], tag: str) -> str:
+    """Return the escaped cells of a row of an HTML table."""
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
 
 def _short_text(value: object, name: str) -> str:
@@ -317,6 +334,30 @@ class Ledger:
         # From the state in memory, without touching the file: a repr must not wait for a lock.
         state = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - state.spent!r}, entries={state.count})"
+
+    def _repr_html_(self) -> str:
+        # From the state in memory, like the repr. Names and labels are texts of callers, so every text is escaped.
+        entries = self._entries[: self._state.count]
+        left = self._total.cost
+        rows = [("", "total", "", amounts_in_words(left))]
+        for entry in entries:
+            left = left - entry.cost
+            number = str(entry.number)
+            rows.append((number, entry.name, amounts_in_words(entry.cost), amounts_in_words(left)))
+        hidden = max(len(entries) - MOST_IN_PAGE, 0)
+        del rows[1 : 1 + hidden]
+        label = "" if self._label is None else f": {self._label}"
+        notes = [f"{amounts_in_words(left)} of {amounts_in_words(self._total.cost)} is left"]
+        if hidden:
+            notes.append(f"{hidden:,} earlier debits are not shown; entries has all of them")
+        notes.append(self._relation.statement)
+        heads = _cells(("number", "debit", "cost", "left"), "th")
+        body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+        below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+        return (
+            f"<div><strong>Ledger{html.escape(label)}</strong><table><thead><tr>{heads}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{below}</div>"
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
