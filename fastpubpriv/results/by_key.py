@@ -304,11 +304,17 @@ class CountResult(Result):
         return first, last
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         shown = self._shown_places()
         shown = shown[~self._hidden[shown]]
@@ -318,7 +324,7 @@ class CountResult(Result):
         estimates = [plots.Estimate("private", published, lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
-        return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
+        return plots.plot_forest(estimates, names, groups=groups, label=label, path=path, ax=ax)
 
     def _shown_places(self) -> IntArray:
         if self.top is not None:
@@ -693,11 +699,17 @@ class GroupMeans(Result, Comparable):
         )
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
@@ -713,6 +725,7 @@ class GroupMeans(Result, Comparable):
             apart=True,
             label=f"mean by {label_of(self.by)}, with {level:.0%} intervals",
             path=path,
+            ax=ax,
         )
 
     @property

@@ -229,12 +229,15 @@ class Comparison(Value):
         """Lower and upper ends, (lines,) each: those of the fields, at the level of the comparison."""
         return self.lower, self.upper
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Draw each line with its interval (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
+        """Draw each line with its interval (needs matplotlib); returns the figure.
+
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
+        """
         estimates = [plots.Estimate("private", self.estimate, self.lower, self.upper)]
         label = f"{self.in_words}, with {self.level:.0%} intervals"
         zero = self.kind == "difference"
-        return plots.plot_forest(estimates, self.lines, label=label, zero=zero, path=path)
+        return plots.plot_forest(estimates, self.lines, label=label, zero=zero, path=path, ax=ax)
 
     @property
     def in_words(self) -> str:

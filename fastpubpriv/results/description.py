@@ -130,11 +130,17 @@ class Description(Result):
         return {each.by[0]: each for each in self.texts}[column]
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw a panel for each column (needs matplotlib): quantiles and mean with intervals, or the most frequent texts.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         # Quantiles and mean of a numeric column share a line, the shares of a text column a group of lines; each has its unit.
         d = self.numbers
@@ -165,7 +171,7 @@ class Description(Result):
             )
         label = f"with {level:.0%} intervals"
         return plots.plot_forest(
-            estimates, names, groups=groups, apart=True, label=label, path=path
+            estimates, names, groups=groups, apart=True, label=label, path=path, ax=ax
         )
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:

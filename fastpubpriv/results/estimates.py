@@ -339,18 +339,24 @@ class MeanResult(OfCompleteRows, Comparable):
         return Numbers("column", self.labels, "mean", (), estimated, reasons, None)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.95,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
 
         Below each, if given, the mean of the public rows `x_pub` with its Student interval.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = self.confidence_interval(level)
         estimates = [plots.Estimate("private", self.mean, lower, upper)]
         if x_pub is not None:
             estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
         return plots.plot_forest(
-            estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path
+            estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path, ax=ax
         )
 
     def _table(self, level: float) -> Table:
@@ -716,12 +722,14 @@ class GaussianResult(OfCompleteRows):
         level: float = 0.95,
         x_pub: Any = None,
         bounds: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
         Correlations are printed beside the ellipses, with 95 % intervals if there is a `report`. Public rows `x_pub`, if given, are
         drawn behind the ellipses. `bounds`, a pair (lowest, highest) of numbers or vectors, restricts the ellipses to the range of
         the columns; by default those of the call.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         level = validation.confidence_level(level)
         if self.dim <= plots.MAX_PAIRED:
@@ -732,7 +740,7 @@ class GaussianResult(OfCompleteRows):
             ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
             return plots.plot_ellipses(
-                self, path=path, level=level, ends_level=LEVEL, points=rows, box=box
+                self, path=path, ax=ax, level=level, ends_level=LEVEL, points=rows, box=box
             )
         # Error of one correlation: the Frobenius error has dim (dim + 1) / 2 free entries; off-diagonal ones count twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
@@ -747,7 +755,7 @@ class GaussianResult(OfCompleteRows):
             note = "; ".join(
                 reason.sentence for reason in self.reasons if reason.level == "unreliable"
             )
-        return plots.plot_correlations(self.correlation, self.labels, note, path=path)
+        return plots.plot_correlations(self.correlation, self.labels, note, path=path, ax=ax)
 
     def _fits_together(self) -> bool:
         known = self.report is None or len(self.report.mean) == self.dim

@@ -152,8 +152,11 @@ class HistogramResult(Result):
             self.noise_law, self.noise_std, beta / (2 * self._most_rows * len(self))
         )
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, ax: Any = None) -> Any:
+        """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure.
+
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
+        """
         level = validation.confidence_level(level)
         # a single level is not worth a label
         several = len({item.level for item in self.histograms}) > 1
@@ -166,7 +169,7 @@ class HistogramResult(Result):
                 drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], counts))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
         return plots.plot_histograms(
-            drawn, noise=noise, level=level, threshold=self.threshold, path=path
+            drawn, noise=noise, level=level, threshold=self.threshold, path=path, ax=ax
         )
 
     def _fits_together(self) -> bool:

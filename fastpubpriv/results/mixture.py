@@ -181,11 +181,13 @@ class MixtureResult(Mixture):
         level: float = 0.95,
         x_pub: Any = None,
         bounds: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
 
         Needs matplotlib. `level` is the probability of an ellipse under its component. `bounds`, a pair (lowest, highest) of
         numbers or vectors, restricts the plot of one or two columns to their range; by default those of the call.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         level = validation.confidence_level(level)
         rows = None if x_pub is None else self._public(x_pub)
@@ -199,7 +201,7 @@ class MixtureResult(Mixture):
         balls = self.diagnostics.get("balls", ())
         bounds = public_bounds(self.diagnostics) if bounds is None else bounds
         return plots.plot_mixture(
-            self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds
+            self, names, path=path, ax=ax, level=level, points=rows, balls=balls, bounds=bounds
         )
 
     def _fits_together(self) -> bool:

@@ -246,11 +246,12 @@ class LinearModel(Result):
         ]
         return [("Coefficients", "; ".join(texts))] if texts else []
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, ax: Any = None) -> Any:
         """Draw private and public coefficients with the intervals that they have (needs matplotlib); returns the figure.
 
         One line per term, of each class if there are several outputs. If a common axis is not legible for all, each column has an
         axis in its own unit.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         estimates = self._estimates(validation.confidence_level(level))
         p = len(self.terms)
@@ -273,7 +274,9 @@ class LinearModel(Result):
         with_intervals = f", with {level:.0%} intervals" if self.part_reasons else ""
         unit = _UNITS.get(self.loss, "label")
         label = f"{unit} per unit of the column{of_level}{with_intervals}"
-        return plots.plot_forest(estimates, names, groups=groups, zero=True, label=label, path=path)
+        return plots.plot_forest(
+            estimates, names, groups=groups, zero=True, label=label, path=path, ax=ax
+        )
 
     def _estimates(self, level: float) -> list[plots.Estimate]:
         """Return what `plot` draws: the coefficients, output by output, and those of the public rows alone; here as points."""

@@ -174,18 +174,24 @@ class PersonCounts(Result):
         return Estimated(count, count - half, count + half)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw `published` with its intervals (needs matplotlib); returns the figure.
 
         `x_pub` is ignored; it exists because other results draw public rows.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = self._published_ends(level)
         names = [label_of(key) for key in self.keys]
         estimate = plots.Estimate("private", self.published, lower, upper, style="bar")
         label = f"persons by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         one_axis = [("", list(range(len(names))))]
-        return plots.plot_forest([estimate], names, groups=one_axis, label=label, path=path)
+        return plots.plot_forest([estimate], names, groups=one_axis, label=label, path=path, ax=ax)
 
     def _published_ends(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the intervals in whole persons, which contain `published`."""

@@ -223,11 +223,17 @@ class QuantileResult(Result):
         return np.fmin(lower, self.quantile), np.fmax(upper, self.quantile)
 
     def plot(
-        self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None
+        self,
+        path: str | Path | None = None,
+        *,
+        level: float = LEVEL,
+        x_pub: Any = None,
+        ax: Any = None,
     ) -> Any:
         """Draw the estimates with their intervals, a line for each q below each column (needs matplotlib); returns the figure.
 
         Below each, if given and there are no groups, the quantile of the public rows `x_pub`.
+        `ax` are axes of matplotlib to draw into, in place of a figure of their own.
         """
         lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
         estimates = [plots.Estimate("private", self.quantile.ravel(), lower, upper)]
@@ -242,7 +248,7 @@ class QuantileResult(Result):
         names = [f"{q:.6g}" for q in self.q.tolist()] * len(self._lines)
         label = f"quantiles, with {level:.0%} intervals"
         return plots.plot_forest(
-            estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path
+            estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path, ax=ax
         )
 
     def _facts(self, level: float) -> Facts:
