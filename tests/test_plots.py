@@ -377,7 +377,7 @@ def answers():
     bins = [BinGrid(width=1.0), BinGrid(width=500.0)]
     return {
         "one panel": mean(),
-        "panels": seeded(estimate_mean, rows, x_pub=rows[:20], budget=ZCDP(1)),
+        "panels": seeded(estimate_mean, rows[20:], x_pub=rows[:20].copy(), budget=ZCDP(1)),
         "ellipses": result(2),
         "heat map": result(7),
         "histograms": seeded(stable_histogram, rows, bins=bins, budget=ApproxDP(8, 1e-6)),
