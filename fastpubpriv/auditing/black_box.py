@@ -21,7 +21,7 @@ from fastpubpriv.results.base import Value
 from fastpubpriv.results.fields import value_class
 from fastpubpriv.results.json_fields import read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
-from fastpubpriv.results.tables import Facts, Table
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
@@ -160,12 +160,12 @@ class AuditReport(Value):
 
     def _facts(self, level: float) -> Facts:
         verdict = "not refuted" if self.passed else "REFUTED"
-        found = f"epsilon is at least {self.epsilon_lower:.4g}, with confidence {self.confidence:g}: claim {verdict}"
+        conclusion = f"epsilon is at least {self.epsilon_lower:.4g}, with confidence {self.confidence:g}: claim {verdict}"
         return [
             ("Audited", self.name),
             ("Event", self.event),
             ("Claim", f"{self.claim!r}"),
-            ("Found", found),
+            ("Found", conclusion),
         ]
 
     def __repr__(self) -> str:

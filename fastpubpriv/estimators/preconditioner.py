@@ -20,7 +20,7 @@ from fastpubpriv.results.base import Value, explain, frozen
 from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.public_draws import chi2_quantile, chi2_upper_quantile
-from fastpubpriv.results.tables import Facts
+from fastpubpriv.results.result_tables import Facts
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 

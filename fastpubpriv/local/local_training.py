@@ -29,7 +29,7 @@ from fastpubpriv.local.public_facts import (
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, value_class
-from fastpubpriv.results.tables import Facts
+from fastpubpriv.results.result_tables import Facts
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside

@@ -13,7 +13,7 @@ from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Value
 from fastpubpriv.results.fields import value_class
-from fastpubpriv.results.tables import Facts, Table
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # Sample sizes term by term: orders of growth with unknown constants, never a recommendation.

@@ -17,7 +17,7 @@ from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Value, explain, readers_epsilon
 from fastpubpriv.results.fields import value_class
-from fastpubpriv.results.tables import Facts, Table
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.sources.person_table import MOST_ROWS
 
 

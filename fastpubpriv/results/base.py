@@ -44,7 +44,7 @@ from fastpubpriv.results.reasons import (
     status_of,
     with_cause,
 )
-from fastpubpriv.results.tables import (
+from fastpubpriv.results.result_tables import (
     Facts,
     Table,
     bracketed,
@@ -283,9 +283,9 @@ class Value:
         parsed = {}
         # in order of definition, so that `dim` is checked before arrays
         for name, field in fields.items():
-            said = declaration_of(field)
-            if name in data and (value := data[name]) is not None and said.dtype is not None:
-                parsed[name] = read_array(name, value, sizes, said)
+            declaration = declaration_of(field)
+            if name in data and (value := data[name]) is not None and declaration.dtype is not None:
+                parsed[name] = read_array(name, value, sizes, declaration)
             elif name in data:
                 parsed[name] = read_field(name, kinds[name], value)
         return parsed

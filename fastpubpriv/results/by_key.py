@@ -31,7 +31,7 @@ from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.interval_parts import PARTS, half_widths, width_columns, width_facts
 from fastpubpriv.results.publishable import publishable, whole_ends
 from fastpubpriv.results.reasons import PartReasons, Reason
-from fastpubpriv.results.tables import ROUNDED_COLUMNS, Facts, Table, percent, table_of
+from fastpubpriv.results.result_tables import ROUNDED_COLUMNS, Facts, Table, percent, table_of
 
 OTHER = "(other)"
 MISSING = "(missing)"

@@ -35,7 +35,14 @@ from fastpubpriv.results.reasons import (
     ordered,
     status_of,
 )
-from fastpubpriv.results.tables import Facts, Table, bracketed, percent, with_ends, with_reasons
+from fastpubpriv.results.result_tables import (
+    Facts,
+    Table,
+    bracketed,
+    percent,
+    with_ends,
+    with_reasons,
+)
 from fastpubpriv.sources.column_names import listed
 
 Kind = Literal["difference", "ratio"]

@@ -22,7 +22,7 @@ from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.interval_parts import width_columns
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
-from fastpubpriv.results.tables import (
+from fastpubpriv.results.result_tables import (
     Facts,
     Table,
     TableColumn,

@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.noise_quantiles import deviations
-from fastpubpriv.results import gaussians, plots, tables
+from fastpubpriv.results import gaussians, plots, result_tables
 from fastpubpriv.results.base import LEVEL, Result, Value
 from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
 from fastpubpriv.results.fields import WIDTH, array, column, value_class
@@ -28,7 +28,7 @@ from fastpubpriv.results.interval_parts import (
 )
 from fastpubpriv.results.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.tables import Facts, Table, TableColumn
+from fastpubpriv.results.result_tables import Facts, Table, TableColumn
 from fastpubpriv.sources.column_names import points
 
 # releases in which each column has its own number of missing values
@@ -149,14 +149,14 @@ class ColumnReport(Value):
         if not np.isfinite([self.lowest[place], self.highest[place]]).all():
             return text
         shift = max(self.worst_below[place], self.worst_above[place])
-        return f"{text}, and would move it by up to {tables.number(shift, shift)}"
+        return f"{text}, and would move it by up to {result_tables.number(shift, shift)}"
 
     def _range_in_words(self, place: int) -> str:
         """Return the ends of the range of a column in which rows are detected."""
         low = self.resolved_from[place]
         high = self.resolved_to[place]
         scale = high / 4.0 - low / 4.0
-        return f"{tables.number(low, scale)} and {tables.number(high, scale)}"
+        return f"{result_tables.number(low, scale)} and {result_tables.number(high, scale)}"
 
     def __repr__(self) -> str:
         return f"ColumnReport(dim={len(self.missing)})"
@@ -361,7 +361,7 @@ class MeanResult(OfCompleteRows, Comparable):
 
     def _table(self, level: float) -> Table:
         widths = width_columns(self.interval_parts(level))
-        return dataclasses.replace(tables.table_of(self, level), more=widths)
+        return dataclasses.replace(result_tables.table_of(self, level), more=widths)
 
     def _facts(self, level: float) -> Facts:
         return [
@@ -392,7 +392,7 @@ class MeanResult(OfCompleteRows, Comparable):
             sources = "noise, sampling and clipping; undetected rows not counted"
         elif self.report is None:
             sources = "noise and sampling; clipping and undetected rows not counted"
-        text = f"{tables.percent(level)}, from {self.noise_law} {sources}"
+        text = f"{result_tables.percent(level)}, from {self.noise_law} {sources}"
         lines = width_facts(self.labels, self.mean, self.interval_parts(level))
         return [(name, text), *lines]
 
@@ -793,7 +793,7 @@ class GaussianResult(OfCompleteRows):
             public = "public sampling"
             alone = f"{parts} (means); {public} (deviations, correlations)"
             parts = {"public": public, "full": parts}.get(self.structure, alone)
-            details.append(("Interval", f"{tables.percent(level)}: {parts}"))
+            details.append(("Interval", f"{result_tables.percent(level)}: {parts}"))
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"

@@ -1,7 +1,7 @@
-"""Declarations of the fields of results: axes, unit, label, interval and text, each said once.
+"""Declarations of the fields of results: axes, unit, label, interval and text, each declaration once.
 
-Tables, data frames, JSON, drawings, `widened` and documentation are made from them, in `tables`, `json_fields` and `base`. The
-decorator `column` declares what tables show of properties and methods.
+Tables, data frames, JSON, drawings, `widened` and documentation are made from them, in `result_tables`, `json_fields` and
+`base`. The decorator `column` declares what tables show of properties and methods.
 """
 
 from __future__ import annotations
@@ -73,32 +73,34 @@ class Declaration:
 
 
 def declared(
-    *axes: str, default: Any = MISSING, default_factory: Any = MISSING, **said: Any
+    *axes: str, default: Any = MISSING, default_factory: Any = MISSING, **declaration: Any
 ) -> Any:
     """Return a dataclass field with a `Declaration`, whose type is its annotation."""
-    metadata = {"declaration": Declaration(axes=axes, **said)}
+    metadata = {"declaration": Declaration(axes=axes, **declaration)}
     if default_factory is not MISSING:
         return field(default_factory=default_factory, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-def array(*axes: str, dtype: type = np.float64, default: Any = MISSING, **said: Any) -> Any:
+def array(*axes: str, dtype: type = np.float64, default: Any = MISSING, **declaration: Any) -> Any:
     """Return a dataclass field for an array of this shape and type, with a `Declaration`."""
-    return declared(*axes, dtype=dtype, default=default, **said)
+    return declared(*axes, dtype=dtype, default=default, **declaration)
 
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 AnyClass = TypeVar("AnyClass")
 
 
-def column(label: str, *axes: str, **said: Any) -> Callable[[AnyFunction], AnyFunction]:
+def column(label: str, *axes: str, **declaration: Any) -> Callable[[AnyFunction], AnyFunction]:
     """Declare the column of a property (below `@property`), or of a method of the confidence level.
 
     Without axes there is a value for each line; the value None leaves the column out.
     """
 
     def mark(function: AnyFunction) -> AnyFunction:
-        function.__dict__["declaration"] = Declaration(axes=axes or ("lines",), label=label, **said)
+        function.__dict__["declaration"] = Declaration(
+            axes=axes or ("lines",), label=label, **declaration
+        )
         return function
 
     return mark
@@ -132,10 +134,14 @@ def _with_texts(kind: Any, docstring: str) -> str:
     """Return the docstring with an entry under "Attributes" for each field of the class whose declaration has a text."""
     entries = []
     for each in dataclasses.fields(kind):
-        said = declaration_of(each)
-        if said.doc and each.name in kind.__annotations__:
-            form = each.type if said.dtype is None else said.form
-            text = said.doc if not said.unit else f"{said.doc} Unit: {said.unit}."
+        declaration = declaration_of(each)
+        if declaration.doc and each.name in kind.__annotations__:
+            form = each.type if declaration.dtype is None else declaration.form
+            text = (
+                declaration.doc
+                if not declaration.unit
+                else f"{declaration.doc} Unit: {declaration.unit}."
+            )
             lines = textwrap.wrap(text, 120, initial_indent=" " * 8, subsequent_indent=" " * 8)
             entries.append("\n".join([f"    {each.name} : {form}", *lines, ""]))
     if not entries:
@@ -151,8 +157,8 @@ def _with_texts(kind: Any, docstring: str) -> str:
 
 def declaration_of(each: dataclasses.Field[Any]) -> Declaration:
     """Return the declaration of a field; an empty one for a field without."""
-    said: Declaration = each.metadata.get("declaration", UNDECLARED)
-    return said
+    declaration: Declaration = each.metadata.get("declaration", UNDECLARED)
+    return declaration
 
 
 UNDECLARED = Declaration()
@@ -171,11 +177,13 @@ def fields_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
 @_cached
 def columns_of(kind: Any) -> dict[str, Declaration]:
     """Return the declarations with a column by attribute, in order: fields, then properties, each from the base class on."""
-    found = {name: declaration_of(each) for name, each in fields_of(kind).items()}
+    columns = {name: declaration_of(each) for name, each in fields_of(kind).items()}
     for base in reversed(kind.__mro__):
         for name, member in vars(base).items():
             function = member.fget if isinstance(member, property) else member
-            said = getattr(function, "declaration", None)
-            if said is not None:
-                found[name] = said
-    return {name: said for name, said in found.items() if said.label is not None}
+            declaration = getattr(function, "declaration", None)
+            if declaration is not None:
+                columns[name] = declaration
+    return {
+        name: declaration for name, declaration in columns.items() if declaration.label is not None
+    }

@@ -110,12 +110,12 @@ def read_field(name: str, kind: Any, value: Any) -> Any:
     return Reason(value) if kind is Reason else value  # type: ignore[call-arg]
 
 
-def read_array(name: str, value: Any, sizes: dict[str, int], said: Declaration) -> Any:
+def read_array(name: str, value: Any, sizes: dict[str, int], declaration: Declaration) -> Any:
     """Return a read-only array with named axes, whose lengths `sizes` collects; null is read as `missing`, if that is given."""
-    axes = said.axes
-    missing = said.missing
+    axes = declaration.axes
+    missing = declaration.missing
     try:
-        array: Any = np.array(_numbers(value, missing, said.dtype), dtype=said.dtype)
+        array: Any = np.array(_numbers(value, missing, declaration.dtype), dtype=declaration.dtype)
         if value == []:  # JSON has no shape for an empty list
             array = array.reshape(0, *(sizes.get(axis, 0) for axis in axes[1:]))
         fine = array.ndim == len(axes) and (math.isnan(missing or 0.0) or not np.isnan(array).any())

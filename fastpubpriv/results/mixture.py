@@ -19,7 +19,7 @@ from fastpubpriv.results.fields import array, column, declared, value_class
 from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
 from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.tables import Facts
+from fastpubpriv.results.result_tables import Facts
 from fastpubpriv.sources.column_names import points
 
 STRUCTURES = ("full", "diagonal", "mean", "public")

@@ -22,7 +22,7 @@ from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, column, value_class
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.tables import Facts, Table, percent, table_of, with_reasons
+from fastpubpriv.results.result_tables import Facts, Table, percent, table_of, with_reasons
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values

@@ -23,7 +23,7 @@ from fastpubpriv.results.comparisons import (
     label_of,
 )
 from fastpubpriv.results.fields import array, column, value_class
-from fastpubpriv.results.tables import Facts, Table, percent
+from fastpubpriv.results.result_tables import Facts, Table, percent
 
 
 @value_class

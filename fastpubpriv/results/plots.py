@@ -127,16 +127,15 @@ def _figure_class() -> Any:
     return ShownFigure
 
 
-# Space between the panels within the axes of a caller, as a share of these: for the numbers below one and the title of the next.
-GAP_BELOW = 0.12
-GAP_BESIDE = 0.06
-
-
 class Canvas:
     """A new figure of `width` times `height` inches, which notebooks show, or the axes `ax` of the caller.
 
     A figure has no global state. Several panels within axes of the caller share their place, and these are then hidden.
     """
+
+    # Space between such panels as a share of that place: for the numbers below one and the title of the next.
+    GAP_BELOW = 0.12
+    GAP_BESIDE = 0.06
 
     def __init__(self, width: float, height: float, ax: Any) -> None:
         if ax is not None and not hasattr(ax, "inset_axes"):
@@ -154,13 +153,13 @@ class Canvas:
         if rows == columns == 1:
             return np.array([[self.axes]])
         self.axes.set_axis_off()
-        gap = min(GAP_BELOW, 0.5 / rows)
+        gap = min(self.GAP_BELOW, 0.5 / rows)
         high = relative / relative.sum() * (1.0 + gap)
         below = 1.0 + gap - np.cumsum(high)
-        wide = (1.0 + GAP_BESIDE) / columns
+        wide = (1.0 + self.GAP_BESIDE) / columns
         grid = np.empty((rows, columns), dtype=object)
         for row, column in np.ndindex(rows, columns):
-            place = (column * wide, below[row], wide - GAP_BESIDE, high[row] - gap)
+            place = (column * wide, below[row], wide - self.GAP_BESIDE, high[row] - gap)
             grid[row, column] = self.axes.inset_axes(place)
         self.lowest = grid[-1, 0]
         return grid

@@ -32,7 +32,7 @@ from fastpubpriv.results.comparisons import Comparable, Estimated, Numbers
 from fastpubpriv.results.fields import WIDTH, array, column, value_class
 from fastpubpriv.results.interval_parts import fact_of_rows_used
 from fastpubpriv.results.reasons import PartReasons
-from fastpubpriv.results.tables import Facts, Table, percent
+from fastpubpriv.results.result_tables import Facts, Table, percent
 
 Structure = Literal["continuous", "atom", "gap"]
 STRUCTURES: dict[Structure, str] = {

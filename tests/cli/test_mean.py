@@ -15,7 +15,7 @@ import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import main, outputs
 from fastpubpriv.results.reasons import STATUSES
-from fastpubpriv.results.tables import number
+from fastpubpriv.results.result_tables import number
 
 SECRET = "Alice-SSN-123"
 

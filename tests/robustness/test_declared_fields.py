@@ -14,7 +14,7 @@ import fastpubpriv as fpp
 from fastpubpriv.results.base import Result, Value
 from fastpubpriv.results.fields import array, column, declaration_of, declared, value_class
 from fastpubpriv.results.json_fields import FORMAT_VERSION
-from fastpubpriv.results.tables import Table, interval_drawings
+from fastpubpriv.results.result_tables import Table, interval_drawings
 
 RESULTS = [name for name in MADE if isinstance(made(name), Result)]
 

@@ -22,7 +22,7 @@ from fastpubpriv.results import Reason
 from fastpubpriv.results.base import Result, Value
 from fastpubpriv.results.json_fields import plain
 from fastpubpriv.results.reasons import STATUSES
-from fastpubpriv.results.tables import percent
+from fastpubpriv.results.result_tables import percent
 
 ABSTRACT = {"Value", "Result", "LinearModel", "Mixture", "OfCompleteRows", "_Lists"}
 

@@ -19,7 +19,7 @@ from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.noise_quantiles import noise_quantile
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.fields import array, value_class
-from fastpubpriv.results.tables import Facts, Table
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------

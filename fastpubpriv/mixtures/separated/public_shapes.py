@@ -22,7 +22,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.results.base import MOST_IN_REPR, Value, explain
 from fastpubpriv.results.fields import array, value_class
 from fastpubpriv.results.public_draws import draw_uniforms
-from fastpubpriv.results.tables import Facts, bracketed
+from fastpubpriv.results.result_tables import Facts, bracketed
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 

@@ -22,7 +22,7 @@ from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, di
 from fastpubpriv.release.account import NodeBudget, TreeBudget
 from fastpubpriv.results.base import Value
 from fastpubpriv.results.json_fields import read_json, without_version
-from fastpubpriv.results.tables import Facts, Table
+from fastpubpriv.results.result_tables import Facts, Table
 from fastpubpriv.rowwise.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Session
 from fastpubpriv.sources.column_names import points

@@ -130,9 +130,9 @@ def table_of(value: Any, level: float) -> Table:
             heads.append(TableColumn(title, lines.along((axis,), names)))
     before: list[TableColumn] = []
     behind: list[TableColumn] = []
-    for name, said in columns_of(type(value)).items():
-        columns = _columns_of(value, name, said, lines, level) if said.axes else []
-        (behind if said.after_reasons else before).extend(columns)
+    for name, declaration in columns_of(type(value)).items():
+        columns = _columns_of(value, name, declaration, lines, level) if declaration.axes else []
+        (behind if declaration.after_reasons else before).extend(columns)
     reasons = with_reasons(getattr(value, "part_reasons", ()))
     return Table(
         index,
@@ -143,54 +143,59 @@ def table_of(value: Any, level: float) -> Table:
 
 
 def _columns_of(
-    value: Any, name: str, said: Declaration, lines: Lines, level: float
+    value: Any, name: str, declaration: Declaration, lines: Lines, level: float
 ) -> list[TableColumn]:
     """Return the columns of one declaration: of the numbers, of interval ends, or one for each name of the last axis."""
     numbers = getattr(value, name)
     if callable(numbers):
         numbers = numbers(level)
-    label = said.label or ""
+    label = declaration.label or ""
     if numbers is None:
         return []
-    if said.axes == (*lines.axes, "dim"):
-        scales = getattr(value, said.error) if said.error else None
+    if declaration.axes == (*lines.axes, "dim"):
+        scales = getattr(value, declaration.error) if declaration.error else None
         columns = []
         for place, column in enumerate(value._axis("dim")[1]):
             spread = None
-            if said.spread is not None:
-                spread = (said.spread[0] + column, getattr(value, said.spread[1])[..., place])
+            if declaration.spread is not None:
+                spread = (
+                    declaration.spread[0] + column,
+                    getattr(value, declaration.spread[1])[..., place],
+                )
             scale = None if scales is None else scales[..., place]
             columns.append(TableColumn(label + column, numbers[..., place], scale, spread))
         return columns
-    ends = getattr(value, said.ends)(level) if said.ends else None
+    ends = getattr(value, declaration.ends)(level) if declaration.ends else None
     scale = None
-    if said.error == WIDTH and ends is not None:
+    if declaration.error == WIDTH and ends is not None:
         with np.errstate(invalid="ignore"):
             scale = (ends[1] / 4.0 - ends[0] / 4.0).reshape(-1)
-    elif said.error and said.error != WIDTH:
-        scale = np.broadcast_to(getattr(value, said.error), np.shape(numbers)).reshape(-1)
-    columns = [TableColumn(label, lines.along(said.axes, numbers), scale)]
-    for name_of_end, end in zip(said.names_of_ends, ends or (), strict=False):
-        columns.append(TableColumn(name_of_end, lines.along(said.axes, end), scale))
+    elif declaration.error and declaration.error != WIDTH:
+        scale = np.broadcast_to(getattr(value, declaration.error), np.shape(numbers)).reshape(-1)
+    columns = [TableColumn(label, lines.along(declaration.axes, numbers), scale)]
+    for name_of_end, end in zip(declaration.names_of_ends, ends or (), strict=False):
+        columns.append(TableColumn(name_of_end, lines.along(declaration.axes, end), scale))
     return columns
 
 
 def line_columns(value: Any, level: float) -> list[TableColumn]:
     """Return the columns that are declared for the lines of whatever table a class has."""
     columns = []
-    for name, said in columns_of(type(value)).items():
-        if said.axes == ("lines",):
-            columns += _columns_of(value, name, said, Lines(("lines",), ()), level)
+    for name, declaration in columns_of(type(value)).items():
+        if declaration.axes == ("lines",):
+            columns += _columns_of(value, name, declaration, Lines(("lines",), ()), level)
     return columns
 
 
 def declared_facts(value: Any) -> Facts:
     """Return the facts that declared numbers and texts without axes are: label and value, with the unit."""
     facts = []
-    for name, said in columns_of(type(value)).items():
+    for name, declaration in columns_of(type(value)).items():
         number = getattr(value, name)
-        if not said.axes and number is not None:
-            facts.append((said.label or "", f"{cell_text(number)} {said.unit}".rstrip()))
+        if not declaration.axes and number is not None:
+            facts.append(
+                (declaration.label or "", f"{cell_text(number)} {declaration.unit}".rstrip())
+            )
     return facts
 
 
@@ -286,12 +291,6 @@ def cells(
     ]
 
 
-# Size of a drawn interval in a page, in pixels, and of the scale below the last one of a unit.
-DRAWN_WIDTH = 120
-DRAWN_HEIGHT = 12
-SCALE_HEIGHT = 26
-
-
 def interval_drawings(table: Table) -> list[str]:
     """Return an HTML cell per row that draws its interval and estimate, with a thin line at zero; [] without intervals.
 
@@ -322,24 +321,22 @@ def _interval_svg(span: FloatArray, axis: tuple[float, float], *, scale: bool) -
     low, high = axis
     with np.errstate(all="ignore"):
         shares = np.clip((np.append(0.0, span) - low) / (high - low), 0.0, 1.0)
-    zero, least, at, most = 2.0 + (DRAWN_WIDTH - 4.0) * shares
+    zero, least, at, most = 2.0 + 116.0 * shares
     if not math.isfinite(zero):
         return ""
     lines = [
-        f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='{DRAWN_HEIGHT}' stroke-width='.5'/>",
+        f"<line x1='{zero:.1f}' x2='{zero:.1f}' y2='12' stroke-width='.5'/>",
         f"<line x1='{least:.1f}' x2='{most:.1f}' y1='6' y2='6'/><circle cx='{at:.1f}' cy='6' r='2'/>",
     ]
     if scale:
         label = "fill='currentColor' stroke='none' font-size='9'"
         lines += [
-            f"<line x1='2' x2='{DRAWN_WIDTH - 2}' y1='14' y2='14' stroke-width='.5'/>",
-            f"<text x='2' y='{SCALE_HEIGHT - 2}' {label}>{low:.3g}</text>",
-            f"<text x='{DRAWN_WIDTH - 2}' y='{SCALE_HEIGHT - 2}' text-anchor='end' {label}>{high:.3g}</text>",
+            "<line x1='2' x2='118' y1='14' y2='14' stroke-width='.5'/>",
+            f"<text x='2' y='24' {label}>{low:.3g}</text>",
+            f"<text x='118' y='24' text-anchor='end' {label}>{high:.3g}</text>",
         ]
-    height = SCALE_HEIGHT if scale else DRAWN_HEIGHT
-    return (
-        f"<svg width='{DRAWN_WIDTH}' height='{height}' stroke='currentColor'>{''.join(lines)}</svg>"
-    )
+    height = 26 if scale else 12
+    return f"<svg width='120' height='{height}' stroke='currentColor'>{''.join(lines)}</svg>"
 
 
 def listed_facts(facts: Facts) -> str:
