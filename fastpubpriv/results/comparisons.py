@@ -277,13 +277,11 @@ class Comparison(Value):
             errors = f"the correlation of their errors is {self.correlation:.2g}"
         if self.correlation == 0.0:
             errors = "their errors are independent"
-        facts = [
-            ("Answers about", self.about),
-            ("Compared", self.in_words),
-            ("Interval", f"{percent(self.level)} each, from those of both; {errors}"),
-            *explained(self.reasons, self.part_reasons),
-            ("Spent", "nothing: both numbers had been released"),
-        ]
+        interval = f"{percent(self.level)} each, from those of both; {errors}"
+        facts = [("Answers about", self.about), ("Compared", self.in_words)]
+        facts.append(("Interval", interval))
+        facts += explained(self.reasons, self.part_reasons)
+        facts.append(("Spent", "nothing: both numbers had been released"))
         if not self.private:
             seeded = "NO: the noise came from a seed, so these values are not private"
             facts.append(("Private", seeded))

@@ -134,12 +134,12 @@ def table_of(value: Any, level: float) -> Table:
         columns = _columns_of(value, name, declaration, lines, level) if declaration.axes else []
         (behind if declaration.after_reasons else before).extend(columns)
     reasons = with_reasons(getattr(value, "part_reasons", ()))
-    return Table(
-        index,
-        lines.along(lines.axes[:1], labels) if len(lines.axes) > 1 else labels,
-        [*heads, *before, *reasons, *behind],
-        units=lines.along(("dim",), value._axis("dim")[1]) if "dim" in lines.axes else (),
-    )
+    if len(lines.axes) > 1:
+        labels = lines.along(lines.axes[:1], labels)
+    units = []
+    if "dim" in lines.axes:
+        units = lines.along(("dim",), value._axis("dim")[1])
+    return Table(index, labels, [*heads, *before, *reasons, *behind], units=units)
 
 
 def _columns_of(
